@@ -1,0 +1,42 @@
+# Keyhole: everything is set up in .venv by the first target that needs it.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+WORKERS ?= 2
+
+.PHONY: help demo test lint bench docs clean
+
+help:
+	@echo "make demo    place 25 buoys on sea-surface temperature; table, plan and report in demo/"
+	@echo "make test    run the tests"
+	@echo "make lint    ruff and mypy --strict"
+	@echo "make bench   compare the methods on the benchmark data that KEYHOLE_DATA holds"
+	@echo "make docs    run the examples in the documentation"
+	@echo "make clean   remove everything that was made"
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/keyhole demo --out demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python scripts/bench_selectors.py
+
+docs: $(READY)
+	$(BIN)/python -m pytest --doctest-modules --doctest-glob='*.md' src README.md docs
+
+clean:
+	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,64 @@
+"""Keyhole: which few points must I observe so that I can rebuild the whole?
+
+>>> import keyhole as kh
+>>> field = kh.datasets.sst()
+>>> plan = kh.select(field, k=25, method="qr", reconstructor="ridge")
+>>> len(plan.sites)
+25
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from keyhole.errors import (
+    BudgetError,
+    DataError,
+    KeyholeError,
+    PlanError,
+    SettingsError,
+    StorageError,
+    TrainingError,
+)
+
+# OpenMP threads that spin while they wait make training tens of times slower as soon as anything else uses a core.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+if TYPE_CHECKING:
+    from keyhole import datasets as datasets
+    from keyhole.pipeline import select as select
+    from keyhole.plan import Plan as Plan
+    from keyhole.plan import load as load
+    from keyhole.readers import read as read
+
+__all__ = [
+    "BudgetError",
+    "DataError",
+    "KeyholeError",
+    "Plan",
+    "PlanError",
+    "SettingsError",
+    "StorageError",
+    "TrainingError",
+    "datasets",
+    "load",
+    "read",
+    "select",
+]
+
+# Loaded when first used, so that `import keyhole` stays quick.
+_LAZY = {"select": "pipeline", "Plan": "plan", "load": "plan", "read": "readers"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "datasets":
+        return import_module("keyhole.datasets")
+    if name in _LAZY:
+        return getattr(import_module(f"keyhole.{_LAZY[name]}"), name)
+    raise AttributeError(f"module 'keyhole' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,195 @@
+"""State of an unfinished training, kept so that it goes on bit for bit where it was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from keyhole.errors import StorageError, TrainingError
+from keyhole.run import Run
+from keyhole.storage import read_container, write_container
+
+__all__ = ["TrainState"]
+
+Weights = dict[str, Tensor]
+
+
+@dataclass
+class TrainState:
+    """All that a training needs to go on: weights, their average, the best, optimiser, generators, sample order."""
+
+    task: nn.Module
+    optimiser: torch.optim.Optimizer
+    generator: torch.Generator
+    path: Path | None
+    identity: str
+    save_seconds: float
+    step: int = 0
+    finished: bool = False
+    stale: int = 0
+    best_error: float = float("inf")
+    history: list[dict[str, float]] = field(default_factory=list)
+    recent: list[float] = field(default_factory=list)
+    order: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    position: int = 0
+    averages: Weights = field(default_factory=dict)
+    best: Weights = field(default_factory=dict)
+    saved_at: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def begin(
+        cls, task: nn.Module, optimiser: torch.optim.Optimizer, run: Run, *, name: str, identity: str
+    ) -> TrainState:
+        """Start afresh, or from what the run's folder holds if it is to resume."""
+        generator = torch.Generator().manual_seed(run.seed_of(f"{name}: batches and masks"))
+        path = None if run.folder is None else run.folder / f"{name.replace(' ', '-')}.state"
+        state = cls(task, optimiser, generator, path, identity, run.save_seconds)
+        state.averages = _copy(task)
+        if path is not None and run.resume and path.exists():
+            state._restore(path)
+        return state
+
+    def next_batch(self, size: int, samples: int) -> Tensor:
+        """Give the next sample indices; every sample comes once before any comes again."""
+        size = min(size, samples)
+        if self.position + size > len(self.order):
+            self.order, self.position = torch.randperm(samples, generator=self.generator), 0
+        batch = self.order[self.position : self.position + size]
+        self.position += size
+        return batch
+
+    @torch.no_grad()
+    def average(self, task: nn.Module, decay: float) -> None:
+        """Move the averaged weights towards the present ones; fewer steps are remembered at first."""
+        decay = min(decay, (1 + self.step) / (10 + self.step))
+        for name, tensor in task.state_dict().items():
+            if tensor.is_floating_point():
+                self.averages[name].lerp_(tensor, 1 - decay)
+            else:
+                self.averages[name].copy_(tensor)
+
+    @contextlib.contextmanager
+    def averaged(self, task: nn.Module) -> Iterator[None]:
+        """Put the averaged weights in place for a block."""
+        present = _copy(task)
+        task.load_state_dict(self.averages)
+        try:
+            yield
+        finally:
+            task.load_state_dict(present)
+
+    def judge(self, task: nn.Module, error: float | None) -> None:
+        """Keep the weights in place if they are the best so far; without an error, the last are the best."""
+        if error is None or error < self.best_error:
+            self.best, self.stale = _copy(task), 0
+            self.best_error = self.best_error if error is None else error
+        else:
+            self.stale += 1
+
+    def restore_best(self, task: nn.Module) -> None:
+        """Leave the task with its best weights."""
+        task.load_state_dict(self.best)
+
+    def save_if_due(self, finished: bool) -> None:
+        """Save at the end, and when the last time is long enough ago."""
+        if finished or time.monotonic() - self.saved_at >= self.save_seconds:
+            self.save()
+
+    def save(self) -> Path | None:
+        """Write the state, whole or not at all; gives its path, or None where nothing is to be kept."""
+        if self.path is None:
+            return None
+        header = {
+            "kind": "training",
+            "identity": self.identity,
+            "step": self.step,
+            "finished": self.finished,
+            "stale": self.stale,
+            "best_error": self.best_error,
+            "history": self.history,
+            "recent": self.recent,
+            "position": self.position,
+            "threads": torch.get_num_threads(),
+        }
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{self.path.parent}: cannot be made: {error.strerror or error}") from error
+        write_container(self.path, header, self._arrays())
+        self.saved_at = time.monotonic()
+        return self.path
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        arrays = {"order": self.order, "generator": self.generator.get_state()}
+        arrays |= {f"global.{kind}": value for kind, value in _global_states().items()}
+        for part, weights in (("task", _copy(self.task)), ("average", self.averages), ("best", self.best)):
+            arrays |= {f"{part}.{name}": tensor for name, tensor in weights.items()}
+        for index, moments in self.optimiser.state_dict()["state"].items():
+            arrays |= {f"optimiser.{index}.{name}": value for name, value in moments.items()}
+        return {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()}
+
+    def _restore(self, path: Path) -> None:
+        header, arrays = read_container(path, "training")
+        if header["identity"] != self.identity:
+            raise TrainingError(
+                f"{path}: belongs to another run (other data, K, method, settings or seed); "
+                "give the same ones, or start anew without resume"
+            )
+        if header["threads"] != torch.get_num_threads():
+            raise TrainingError(
+                f"{path}: was made with {header['threads']} threads and there are {torch.get_num_threads()} now; "
+                "results would differ in their last bits: set OMP_NUM_THREADS, or start anew without resume"
+            )
+        tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+        self.task.load_state_dict(_part(tensors, "task"))
+        self.averages, self.best = _like(_part(tensors, "average"), self.task), _like(_part(tensors, "best"), self.task)
+        self._restore_optimiser(_part(tensors, "optimiser"))
+        self.generator.set_state(tensors["generator"])
+        _set_global_states(_part(tensors, "global"))
+        self.order, self.position = tensors["order"], header["position"]
+        self.step, self.finished, self.stale = header["step"], header["finished"], header["stale"]
+        self.best_error, self.history, self.recent = header["best_error"], header["history"], header["recent"]
+
+    def _restore_optimiser(self, moments: Weights) -> None:
+        state: dict[int, Weights] = {}
+        for name, tensor in moments.items():
+            index, key = name.split(".", 1)
+            state.setdefault(int(index), {})[key] = tensor
+        whole = self.optimiser.state_dict()
+        self.optimiser.load_state_dict({"state": state, "param_groups": whole["param_groups"]})
+
+
+def _copy(task: nn.Module) -> Weights:
+    return {name: tensor.detach().clone() for name, tensor in task.state_dict().items()}
+
+
+def _part(tensors: Weights, prefix: str) -> Weights:
+    start = f"{prefix}."
+    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
+def _like(weights: Weights, task: nn.Module) -> Weights:
+    devices = {name: tensor.device for name, tensor in task.state_dict().items()}
+    return {name: tensor.to(devices[name]) for name, tensor in weights.items()}
+
+
+def _global_states() -> Weights:
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def _set_global_states(states: Weights) -> None:
+    torch.set_rng_state(states["cpu"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"])

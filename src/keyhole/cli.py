@@ -1,0 +1,283 @@
+"""The command line: parse, call, print. Heavy modules are imported inside commands, so that help is quick."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from keyhole.errors import KeyholeError
+
+if TYPE_CHECKING:
+    from keyhole.comparison import Comparison
+    from keyhole.plan import Plan
+    from keyhole.signals import Signals
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Choose the few points to observe so that the whole can be rebuilt from them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Source = Annotated[str, typer.Argument(help="A .npy, .npz or NetCDF file, or a data set: sst, digits, mnist, celeba, ipsl, ncep.")]
+K = Annotated[int, typer.Option("-k", "--sites", help="How many sites to choose.")]
+Variable = Annotated[str | None, typer.Option(help="Variable of the file, where it holds several.")]
+Channels = Annotated[int | None, typer.Option(help="Axis of the array that holds channels, if one does.")]
+Anomalies = Annotated[str | None, typer.Option(help="'month': work on anomalies from the monthly climatology; 'none': from the mean.")]
+TimeLimit = Annotated[float | None, typer.Option(help="Seconds that learning may take.")]
+Seed = Annotated[int, typer.Option(help="Same seed, same machine and threads: same result.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report and the plan.")] = Path("demo"),
+    k: K = 25,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Place 25 buoys on sea-surface temperature: learned, greedy, QR and random, with a report."""
+    from keyhole import datasets
+    from keyhole.comparison import compare
+    from keyhole.report import write_report
+
+    _make_folder(out)
+    with _progress() as callback:
+        comparison = compare(datasets.sst(), k, ["learned", "greedy", "qr", "random"], seed=seed, callback=callback)
+    best = comparison.entries[0].plan
+    best.save(out / "buoys.keyhole")
+    write_report(comparison, out / "report.html")
+    _show_comparison(comparison, as_json)
+    _say(f"plan   {out / 'buoys.keyhole'}\nreport {out / 'report.html'}")
+
+
+@app.command()
+def select(
+    source: Source,
+    k: K,
+    out: Annotated[Path, typer.Option(help="Plan file to write.")] = Path("plan.keyhole"),
+    method: Annotated[str, typer.Option(help="auto, learned, vln, hnet, iln, sct, simplex, greedy, qr, variance, random.")] = "auto",
+    reconstructor: Annotated[str, typer.Option(help="auto, ridge, dense, resnet, residual.")] = "auto",
+    setting: Annotated[list[str] | None, typer.Option("--set", help="Setting of the method, name=value; may be repeated.")] = None,
+    variable: Variable = None,
+    channels: Channels = None,
+    anomalies: Anomalies = None,
+    time_limit: TimeLimit = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    report: Annotated[Path | None, typer.Option(help="HTML page to write.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with the unfinished run of this plan file.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Choose K sites of a field, of images or of an array, and save the plan."""
+    import shutil
+
+    from keyhole import pipeline
+
+    signals = _read(source, variable, channels, anomalies)
+    _check_writable(out, report)
+    folder = out.with_name(out.name + ".checkpoint")
+    if folder.exists() and not resume:
+        _say(f"{folder} holds an unfinished run, which this one replaces; --resume would go on with it")
+        shutil.rmtree(folder)
+    with _progress() as callback:
+        plan = pipeline.select(
+            signals, k, method=method, reconstructor=reconstructor, settings=_settings(setting or []),
+            time_limit=time_limit, seed=seed, device=device, checkpoint=folder, resume=resume, callback=callback,
+        )  # fmt: skip
+    plan.save(out)
+    shutil.rmtree(folder, ignore_errors=True)
+    if report is not None:
+        _report(plan, signals, seed, report)
+    _show_plan(plan, as_json)
+    _say(f"plan   {out}" + (f"\nreport {report}" if report else ""))
+
+
+@app.command()
+def reconstruct(
+    plan: Annotated[Path, typer.Argument(help="Plan file.")],
+    readings: Annotated[Path, typer.Argument(help="CSV (an optional time column, then site names) or .npy in rank order.")],
+    out: Annotated[Path, typer.Option(help="File to write: .nc, .npy or .csv.")],
+    as_json: Json = False,
+) -> None:
+    """Rebuild whole signals from readings at the sites of a plan."""
+    from keyhole.files import read_readings, write_rebuilt
+    from keyhole.plan import load
+
+    rebuilt = write_rebuilt(load(plan), read_readings(readings), out)
+    if as_json:
+        _print_json({"out": str(out), "shape": list(rebuilt)})
+    else:
+        _say(f"{rebuilt[0]} rebuilt, shape {rebuilt}: {out}")
+
+
+@app.command()
+def compare(
+    source: Source,
+    k: K,
+    methods: Annotated[str, typer.Option(help="Methods, with commas between; 'all' for every one.")] = "learned,greedy,qr,variance,random",
+    reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
+    variable: Variable = None,
+    channels: Channels = None,
+    anomalies: Anomalies = None,
+    time_limit: TimeLimit = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    figure: Annotated[Path | None, typer.Option(help="Figure to write, .png or .svg.")] = None,
+    report: Annotated[Path | None, typer.Option(help="HTML page to write.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare methods at the same K with the same reconstructor: one table, one figure."""
+    from keyhole.comparison import compare as run_comparison
+    from keyhole.selectors import SELECTORS
+
+    signals = _read(source, variable, channels, anomalies)
+    _check_writable(figure, report)
+    names = list(SELECTORS) if methods == "all" else methods.split(",")
+    with _progress() as callback:
+        comparison = run_comparison(
+            signals, k, names, reconstructor=reconstructor, time_limit=time_limit, seed=seed, device=device,
+            callback=callback,
+        )  # fmt: skip
+    _draw(comparison, figure, report)
+    _show_comparison(comparison, as_json)
+
+
+@app.command()
+def info(plan: Annotated[Path, typer.Argument(help="Plan file.")], as_json: Json = False) -> None:
+    """Show the sites of a plan and how it was made."""
+    from keyhole.plan import load
+
+    _show_plan(load(plan), as_json)
+
+
+def main() -> None:
+    """Run the command line: exit 0 when done, 1 for data errors, 2 for usage, 130 and 143 when stopped."""
+    from keyhole.interrupts import Interrupted
+
+    try:
+        app(standalone_mode=True)
+    except KeyholeError as error:
+        _fail(str(error), 1)
+    except Interrupted as stop:
+        _fail(str(stop), 128 + stop.signum)
+    except KeyboardInterrupt:
+        _fail("stopped", 130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def _read(source: str, variable: str | None, channels: int | None, anomalies: str | None) -> Signals:
+    from keyhole import datasets
+    from keyhole.readers import read
+
+    named = source in datasets.DATASETS and not Path(source).exists()
+    signals = datasets.load(source) if named else read(source, variable=variable, channels=channels)
+    if anomalies is None:
+        return signals
+    if anomalies not in ("month", "none"):
+        raise typer.BadParameter(f"{anomalies!r}: month or none", param_hint="--anomalies")
+    return signals.anomalies("month" if anomalies == "month" else None)
+
+
+def _settings(pairs: list[str]) -> dict[str, Any]:
+    """Turn name=value pairs into settings; values are JSON where they can be, text where not."""
+    settings = {}
+    for pair in pairs:
+        name, found, value = pair.partition("=")
+        if not found:
+            raise typer.BadParameter(f"{pair!r}: name=value is needed", param_hint="--set")
+        try:
+            settings[name] = json.loads(value)
+        except json.JSONDecodeError:
+            settings[name] = value
+    return settings
+
+
+def _check_writable(*paths: Path | None) -> None:
+    """Fail before the work, not after it, where a result cannot be written."""
+    from keyhole.files import check_writable
+
+    for path in paths:
+        if path is not None:
+            check_writable(path)
+
+
+def _make_folder(folder: Path) -> None:
+    from keyhole.files import make_folder
+
+    make_folder(folder)
+
+
+def _report(plan: Plan, signals: Signals, seed: int, path: Path) -> None:
+    from keyhole.comparison import single
+    from keyhole.pipeline import prepare
+    from keyhole.report import write_report
+
+    write_report(single(plan, prepare(signals, None, seed)), path)
+
+
+def _draw(comparison: Comparison, figure: Path | None, report: Path | None) -> None:
+    if figure is not None:
+        from keyhole.report import comparison_figure, save_figure
+
+        save_figure(comparison_figure(comparison), figure)
+    if report is not None:
+        from keyhole.report import write_report
+
+        write_report(comparison, report)
+
+
+def _progress() -> Any:
+    from keyhole.progress import progress
+
+    return progress()
+
+
+def _show_comparison(comparison: Comparison, as_json: bool) -> None:
+    from keyhole.tables import comparison_table
+
+    if as_json:
+        _print_json(comparison.rows())
+    else:
+        _print(comparison_table(comparison))
+
+
+def _show_plan(plan: Plan, as_json: bool) -> None:
+    from keyhole.tables import plan_summary, plan_table
+
+    if as_json:
+        _print_json(plan_summary(plan))
+    else:
+        _print(plan_table(plan))
+
+
+def _print(renderable: Any) -> None:
+    from rich.console import Console
+
+    Console().print(renderable)
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, default=str))
+
+
+def _say(message: str) -> None:
+    typer.echo(message, err=True)
+
+
+def _fail(message: str, code: int) -> None:
+    typer.echo(f"keyhole: {message}", err=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Collapse: from a law to ranked sites, flat C-order grid indices, likeliest first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from keyhole.laws import Law, MaskSample
+
+__all__ = ["Sites", "best_of", "frequency", "marginal", "rounded"]
+
+Sites = npt.NDArray[np.int64]
+_Scores = npt.NDArray[np.float64]
+
+_TIE_DRAWS = 256
+_CHUNK = 256  # draws held at once
+
+
+def marginal(law: Law, k: int) -> Sites:
+    """Rank by the zero-temperature marginals `P(S_i = 1)`; equal ones (0 or 1, often) by mean logit.
+
+    >>> from keyhole.laws import ILN
+    >>> law = ILN(torch.ones(2, 3, dtype=torch.bool), generator=torch.Generator().manual_seed(0))
+    >>> law.warm_start([4, 1])
+    >>> sorted(marginal(law, 2).tolist())
+    [1, 4]
+    """
+    law.check_k(k)
+    return _sites(law, _by_marginals(law)[:k])
+
+
+def rounded(law: Law) -> tuple[Sites, Sites]:
+    """Rank by marginals and take the law's count rounded down, and up, to tens, as the paper does.
+
+    Below ten, "down" is the count rounded down to a whole number, at least one site. Neither takes more sites than
+    there are. The two are the same when the count is a multiple of ten.
+    """
+    count, ranked = law.count(), _sites(law, _by_marginals(law))
+    down = max(10 * math.floor(count / 10) or math.floor(count), 1)
+    up = max(10 * math.ceil(count / 10), down)
+    return ranked[:down], ranked[:up]
+
+
+def frequency(law: Law, k: int, *, draws: int, generator: torch.Generator) -> Sites:
+    """Rank by how often the zero-temperature masks of `draws` draws open a site; equal ones by mean logit."""
+    law.check_k(k)
+    opened, logits = _tally(law, draws, generator)
+    return _sites(law, np.lexsort((-logits, -opened))[:k])
+
+
+def best_of(
+    law: Law, k: int, *, candidates: int, score: Callable[[Sites], float], generator: torch.Generator
+) -> Sites:
+    """Score joint samples and keep the best.
+
+    The first candidate is `marginal(law, k)`; then come the k largest logits of each of `candidates` draws, ranked by
+    their marginals. The lowest score wins, the earliest among equals; a set that comes twice is scored once.
+    """
+    law.check_k(k)
+    ranked = _by_marginals(law)
+    best, lowest, seen = _sites(law, ranked[:k]), math.inf, set[bytes]()
+    for members in _candidates(law, k, ranked, candidates, generator):
+        sites = _sites(law, members)
+        if sites.tobytes() not in seen:
+            seen.add(sites.tobytes())
+            value = score(sites)
+            best, lowest = (sites, value) if value < lowest else (best, lowest)
+    return best
+
+
+def _candidates(
+    law: Law, k: int, ranked: Sites, draws: int, generator: torch.Generator
+) -> Iterator[Sites]:
+    yield ranked[:k]
+    for sample in _samples(law, draws, generator):
+        order = sample.logits.argsort(1, descending=True, stable=True)[:, :k].cpu().numpy()
+        for members in order:
+            yield ranked[np.isin(ranked, members)]
+
+
+def _by_marginals(law: Law) -> Sites:
+    """Positions among the observable sites, likeliest first."""
+    _, logits = _tally(law, _TIE_DRAWS, torch.Generator().manual_seed(0))
+    return np.lexsort((-logits, -law.marginals().double().cpu().numpy()))
+
+
+def _tally(law: Law, draws: int, generator: torch.Generator) -> tuple[_Scores, _Scores]:
+    """How often each site opens, and its mean logit."""
+    opened, logits = np.zeros(law.sites), np.zeros(law.sites)
+    for sample in _samples(law, draws, generator):
+        opened += sample.opened.double().sum(0).cpu().numpy()
+        logits += sample.logits.double().sum(0).cpu().numpy()
+    return opened / draws, logits / draws
+
+
+def _samples(law: Law, draws: int, generator: torch.Generator) -> Iterator[MaskSample]:
+    for start in range(0, draws, _CHUNK):
+        with torch.no_grad():
+            sample = law.sample(min(_CHUNK, draws - start), generator)
+        yield sample
+
+
+def _sites(law: Law, positions: Sites) -> Sites:
+    return law.index.cpu().numpy()[positions]

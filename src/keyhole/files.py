@@ -1,0 +1,84 @@
+"""Readings in, rebuilt signals out: the files of the command line."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keyhole.errors import DataError, PlanError, StorageError
+from keyhole.export import as_field, as_frame
+from keyhole.plan import Plan
+from keyhole.readers.arrays import load_npy
+from keyhole.readings import TIME, in_rank_order
+from keyhole.storage import replacing
+
+__all__ = ["check_writable", "make_folder", "read_readings", "write_rebuilt"]
+
+
+def read_readings(path: Path) -> Any:
+    """Read a CSV of labelled readings (an optional time column, then site names) or a .npy in rank order."""
+    if not path.is_file():
+        raise StorageError(f"{path}: no such file")
+    if path.suffix == ".npy":
+        return load_npy(path)
+    if path.suffix == ".csv":
+        return _read_csv(path)
+    raise DataError(f"{path}: readings are .csv or .npy, not {path.suffix or 'without a suffix'}")
+
+
+def write_rebuilt(plan: Plan, readings: Any, path: Path) -> tuple[int, ...]:
+    """Rebuild and write NetCDF, .npy or CSV, by the path's suffix; gives the shape."""
+    if path.suffix not in (".nc", ".npy", ".csv"):
+        raise DataError(f"{path}: rebuilt signals go to .nc, .npy or .csv, not {path.suffix or 'without a suffix'}")
+    values, time = in_rank_order(readings, plan.names, len(plan.scaling.scale))
+    rebuilt = np.where(plan.grid.inside, plan.rebuild(values, time), np.nan)
+    if path.suffix == ".csv" and rebuilt.shape[1] > 1:
+        raise DataError(f"{path}: several channels do not fit a table; write .nc or .npy")
+    with replacing(path) as file:
+        if path.suffix == ".nc":
+            file.write(bytes(as_field(rebuilt, plan.grid, plan.origin, time).to_netcdf(engine="h5netcdf")))
+        elif path.suffix == ".npy":
+            np.save(file, rebuilt[:, 0] if plan.origin.channel_axis is None else rebuilt)
+        else:
+            file.write(as_frame(rebuilt, plan.grid, time).to_csv(index=time is not None).encode())
+    return (len(rebuilt), *plan.grid.shape)
+
+
+def check_writable(path: Path) -> None:
+    """Raise a StorageError unless a file can be made at ``path``."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise StorageError(f"{folder}: no such folder")
+    if path.is_dir():
+        raise StorageError(f"{path}: is a folder; name a file")
+    if not os.access(folder, os.W_OK):
+        raise StorageError(f"{folder}: cannot be written to")
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, unless it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be made: {error.strerror or error}") from error
+
+
+def _read_csv(path: Path) -> Any:
+    import pandas as pd
+
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            header = next(csv.reader(file), [])
+        repeated = sorted({name for name in header if header.count(name) > 1})
+        if repeated:  # pandas would rename them
+            raise PlanError(f"{path}: column {repeated[0]!r} stands more than once")
+        frame = pd.read_csv(path, encoding="utf-8-sig")
+        return frame.assign(**{TIME: pd.to_datetime(frame[TIME])}) if TIME in frame else frame
+    except (ValueError, OSError) as error:
+        if isinstance(error, PlanError):
+            raise
+        raise DataError(f"{path}: cannot be read as CSV ({error})") from error

@@ -1,0 +1,91 @@
+"""The grid: the shape that holds the sites, with their coordinates and names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Grid"]
+
+_LATITUDES = ("lat", "latitude", "nav_lat")
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A shape whose cells are sites.
+
+    Parameters
+    ----------
+    shape
+        Lengths of the grid's axes, ``(36, 72)`` or ``(617,)``.
+    dims
+        A name for each axis.
+    coordinates
+        One 1-D array for each axis, by the axis' name.
+    inside
+        Boolean array of ``shape``: the cells that exist (sea, not land). Only these are rebuilt and scored.
+    names
+        A name for each cell in C order (columns of a table); made from the coordinates where missing.
+
+    Examples
+    --------
+    >>> grid = Grid.plain((2, 3))
+    >>> grid.name(4)
+    'row=1 column=1'
+    """
+
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    coordinates: Mapping[str, NDArray[np.generic]]
+    inside: NDArray[np.bool_]
+    names: tuple[str, ...] | None = field(default=None)
+
+    @classmethod
+    def plain(cls, shape: tuple[int, ...], inside: NDArray[np.bool_] | None = None) -> Grid:
+        """Give the grid of a bare array: axes by position, every cell inside unless said otherwise."""
+        dims = {1: ("column",), 2: ("row", "column")}.get(len(shape), tuple(f"axis{i}" for i in range(len(shape))))
+        coordinates = {dim: np.arange(n) for dim, n in zip(dims, shape, strict=True)}
+        return cls(shape, dims, coordinates, np.ones(shape, bool) if inside is None else inside)
+
+    @property
+    def size(self) -> int:
+        """Number of cells, inside or not."""
+        return int(np.prod(self.shape))
+
+    @cached_property
+    def cells(self) -> NDArray[np.int64]:
+        """Flat index, in C order, of the cells that are inside."""
+        return np.flatnonzero(self.inside.ravel()).astype(np.int64)
+
+    def position(self, index: int) -> dict[str, np.generic]:
+        """Coordinates of one cell, by axis name."""
+        place = np.unravel_index(index, self.shape)
+        return {dim: self.coordinates[dim][i] for dim, i in zip(self.dims, place, strict=True)}
+
+    def name(self, index: int) -> str:
+        """Name of one cell: its own, or its coordinates."""
+        if self.names is not None:
+            return self.names[index]
+        return " ".join(f"{dim}={_short(value)}" for dim, value in self.position(index).items())
+
+    def axis_of_latitude(self) -> int | None:
+        """Position of the axis that holds latitude in degrees, if there is one."""
+        return next((i for i, dim in enumerate(self.dims) if dim.lower() in _LATITUDES), None)
+
+    def area(self) -> NDArray[np.float64] | None:
+        """Relative area of each cell, ``cos(latitude)``, or None where the grid knows no latitude."""
+        axis = self.axis_of_latitude()
+        if axis is None:
+            return None
+        latitude = np.asarray(self.coordinates[self.dims[axis]], float)
+        line = np.clip(np.cos(np.deg2rad(latitude)), 0.0, None)
+        shape = [-1 if i == axis else 1 for i in range(len(self.shape))]
+        return np.broadcast_to(line.reshape(shape), self.shape).copy()
+
+
+def _short(value: np.generic) -> str:
+    return f"{value:g}" if np.issubdtype(value.dtype, np.number) else str(value)

@@ -1,0 +1,164 @@
+"""The plan: chosen sites, how to rebuild from them, and how both were made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.errors import PlanError
+from keyhole.export import as_read
+from keyhole.grid import Grid
+from keyhole.readings import in_rank_order
+from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor
+from keyhole.scaling import Scaling
+from keyhole.signals import Origin
+from keyhole.storage import read_container, write_container
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Plan", "load"]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """K ranked sites and the reconstructor fitted to them.
+
+    Parameters
+    ----------
+    indices
+        Flat grid index (C order) of each site, best first.
+    gain
+        Drop of the validation error, as a fraction of variance, when each site joins those before it (by ridge).
+    made
+        How the plan was made: method, settings, seed, versions, fingerprint of the data.
+    metrics
+        Errors by part: ``{"validation": {...}, "test": {...}}``.
+    history
+        Figures of the training, if there was any.
+    """
+
+    grid: Grid
+    indices: NDArray[np.int64]
+    gain: NDArray[np.float64]
+    scaling: Scaling
+    reconstructor: Reconstructor
+    origin: Origin
+    made: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    history: Sequence[Mapping[str, float]] = ()
+
+    @property
+    def k(self) -> int:
+        """Number of sites."""
+        return len(self.indices)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the sites in rank order."""
+        return [self.grid.name(int(index)) for index in self.indices]
+
+    @property
+    def sites(self) -> pd.DataFrame:
+        """Table of the sites in rank order: rank, index, name, coordinates, gain, fixed."""
+        import pandas as pd
+
+        places = [self.grid.position(int(index)) for index in self.indices]
+        columns: dict[str, Any] = {"rank": np.arange(1, self.k + 1), "index": self.indices, "name": self.names}
+        columns |= {dim: [place[dim] for place in places] for dim in self.grid.dims if dim not in columns}
+        return pd.DataFrame(columns | {"gain": self.gain, "fixed": np.zeros(self.k, bool)})
+
+    def reconstruct(self, readings: Any, *, time: Any = None) -> Any:
+        """Rebuild whole signals from readings.
+
+        Parameters
+        ----------
+        readings
+            ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order, or labelled by site name in any order.
+        time
+            Time of each reading; needed where the plan was made on anomalies, unless the labels hold it.
+
+        Returns
+        -------
+        array, DataArray or frame
+            ``(N, *grid)`` in the user's units, as the kind of object that was read; NaN outside.
+        """
+        values, when = in_rank_order(readings, self.names, len(self.scaling.scale), time)
+        rebuilt = self.rebuild(values, when)
+        return as_read(np.where(self.grid.inside, rebuilt, np.nan), self.grid, self.origin, when)
+
+    def rebuild(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.floating[Any]]:
+        """Rebuild ``(N, channels, *grid)`` in the user's units from readings ``(N, K, channels)``."""
+        scaled = self.scaling.scale_readings(readings, self.indices, time)
+        return self.scaling.undo(self.reconstructor.rebuild(scaled), time)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to one file: JSON, arrays and a SHA-256 of both; nothing in it is code."""
+        header, arrays = _pack(self)
+        write_container(Path(path), header, arrays)
+
+
+def load(path: str | Path) -> Plan:
+    """Read a plan; a damaged, truncated, foreign or future file is a PlanError."""
+    header, arrays = read_container(Path(path), "plan")
+    try:
+        return _unpack(header, arrays)
+    except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+        if isinstance(error, PlanError):
+            raise
+        raise PlanError(f"{path}: not a plan that this Keyhole understands ({type(error).__name__}: {error})") from error
+
+
+def _pack(plan: Plan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    settings, learned = plan.reconstructor.state()
+    coordinates = {dim: _numbers(plan.grid.coordinates[dim]) for dim in plan.grid.dims}
+    header = {
+        "kind": "plan",
+        "grid": {"shape": plan.grid.shape, "dims": plan.grid.dims, "names": plan.grid.names},
+        "coordinate_types": {dim: str(plan.grid.coordinates[dim].dtype) for dim in plan.grid.dims},
+        "scaling": {"cycle": plan.scaling.cycle},
+        "reconstructor": {"name": plan.reconstructor.name, "settings": settings},
+        "origin": asdict(plan.origin),
+        "made": dict(plan.made),
+        "metrics": {part: dict(scores) for part, scores in plan.metrics.items()},
+        "history": [dict(row) for row in plan.history],
+    }
+    arrays = {
+        "sites.index": plan.indices,
+        "sites.gain": plan.gain,
+        "grid.inside": plan.grid.inside,
+        "scaling.baseline": plan.scaling.baseline,
+        "scaling.scale": plan.scaling.scale,
+    }
+    arrays |= {f"coordinates.{dim}": values for dim, values in coordinates.items()}
+    arrays |= {f"reconstructor.{name}": array for name, array in learned.items()}
+    return header, arrays
+
+
+def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Plan:
+    shape, dims = tuple(header["grid"]["shape"]), tuple(header["grid"]["dims"])
+    types, names = header["coordinate_types"], header["grid"]["names"]
+    coordinates = {dim: arrays[f"coordinates.{dim}"].astype(types[dim]) for dim in dims}
+    grid = Grid(shape, dims, coordinates, arrays["grid.inside"], None if names is None else tuple(names))
+    kind = RECONSTRUCTORS[header["reconstructor"]["name"]]
+    learned = {n.removeprefix("reconstructor."): a for n, a in arrays.items() if n.startswith("reconstructor.")}
+    reconstructor = kind.restore(header["reconstructor"]["settings"], learned, grid, arrays["sites.index"])
+    scaling = Scaling(arrays["scaling.baseline"], arrays["scaling.scale"], header["scaling"]["cycle"])
+    return Plan(
+        grid, arrays["sites.index"], arrays["sites.gain"], scaling, reconstructor, Origin(**header["origin"]),
+        header["made"], header["metrics"], header["history"],
+    )  # fmt: skip
+
+
+def _numbers(coordinate: NDArray[Any]) -> NDArray[Any]:
+    """Dates as integers of their own unit, so that safetensors can hold them."""
+    if coordinate.dtype.kind in "mM":
+        return coordinate.astype(np.int64)
+    if coordinate.dtype.kind not in "biuf":
+        raise PlanError(f"coordinates of type {coordinate.dtype} cannot be saved; use numbers or dates")
+    return coordinate

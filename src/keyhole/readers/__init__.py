@@ -1,0 +1,68 @@
+"""Anything to Signals: arrays, fields, tables, files. One door, `read`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keyhole.errors import DataError, StorageError
+from keyhole.readers.arrays import read_array, read_npy, read_npz
+from keyhole.readers.fields import read_dataarray, read_netcdf
+from keyhole.readers.tables import read_frame
+from keyhole.signals import Signals
+
+__all__ = ["FILES", "read"]
+
+# What is read by a file's ending, and which options each takes.
+FILES = {
+    ".npy": (read_npy, ("channels",)),
+    ".npz": (read_npz, ("variable", "channels")),
+    ".nc": (read_netcdf, ("variable",)),
+    ".nc4": (read_netcdf, ("variable",)),
+}
+
+
+def read(source: Any, *, variable: str | None = None, channels: int | None = None) -> Signals:
+    """Read signals.
+
+    Parameters
+    ----------
+    source
+        An array ``(N, *grid)``, an xarray DataArray, a pandas frame, or the path of a .npy, .npz or NetCDF file.
+        Cells that are NaN in every sample are outside (land).
+    variable
+        Which variable or array of a file that holds several.
+    channels
+        The axis of an array that holds channels; None means that there is one channel and no axis for it.
+
+    Examples
+    --------
+    >>> signals = read(np.arange(24.0).reshape(4, 2, 3))
+    >>> len(signals), signals.channels, signals.grid.shape
+    (4, 1, (2, 3))
+    """
+    if isinstance(source, Signals):
+        return source
+    if isinstance(source, str | Path):
+        return _read_file(Path(source), variable=variable, channels=channels)
+    if isinstance(source, np.ndarray | list | tuple):
+        return read_array(np.asarray(source), channels=channels)
+    if type(source).__module__.startswith("xarray"):
+        return read_dataarray(source)
+    if type(source).__module__.startswith("pandas"):
+        return read_frame(source)
+    raise DataError(f"cannot read a {type(source).__name__}; give an array, a DataArray, a frame or a path")
+
+
+def _read_file(path: Path, **options: Any) -> Signals:
+    if path.suffix not in FILES:
+        raise DataError(f"{path}: files of type {path.suffix or 'none'} are not read; {', '.join(FILES)} are")
+    if not path.is_file():
+        raise StorageError(f"{path}: no such file")
+    reader, takes = FILES[path.suffix]
+    spare = [name for name, value in options.items() if value is not None and name not in takes]
+    if spare:
+        raise DataError(f"{path}: {', '.join(spare)} has no meaning for {path.suffix} files")
+    return reader(path, **{name: options[name] for name in takes})  # type: ignore[operator]

@@ -1,0 +1,97 @@
+"""Arrays: numpy arrays in memory, .npy and .npz files."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from keyhole.errors import DataError
+from keyhole.grid import Grid
+from keyhole.readers.memory import check_fits
+from keyhole.signals import Origin, Signals
+
+__all__ = ["load_npy", "read_array", "read_npy", "read_npz"]
+
+
+def read_array(array: NDArray[Any], *, channels: int | None = None, name: str = "signals") -> Signals:
+    """Take an array ``(N, *grid)``; ``channels`` names the axis that holds channels, if one does."""
+    array = np.asarray(array)
+    if array.ndim < 2:
+        raise DataError(f"{name}: an array of shape {array.shape}; (samples, *grid) is needed, at least two axes")
+    if channels is None:
+        values = array[:, np.newaxis]
+    else:
+        if array.ndim < 3 or not -array.ndim <= channels < array.ndim or channels % array.ndim == 0:
+            raise DataError(f"channels={channels} is not an axis that can hold channels in shape {array.shape}")
+        channels = channels % array.ndim
+        values = np.moveaxis(array, channels, 1)
+    origin = Origin("array", channel_axis=channels, name=name)
+    return Signals.build(values, Grid.plain(values.shape[2:]), origin=origin)
+
+
+def read_npy(path: Path, *, channels: int | None = None) -> Signals:
+    """Read signals from a .npy file."""
+    return read_array(load_npy(path), channels=channels, name=path.stem)
+
+
+def load_npy(path: Path) -> NDArray[Any]:
+    """Load the array of a .npy file."""
+    with path.open("rb") as file:
+        return _read_member(file, str(path))
+
+
+def read_npz(path: Path, *, variable: str | None = None, channels: int | None = None) -> Signals:
+    """Read one array from a .npz file: the one named ``variable``, or the only one of at least two axes."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            member = _choose(archive, variable, path)
+            with archive.open(f"{member}.npy") as file:
+                array = _read_member(file, f"{path}: {member}")
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DataError(f"{path}: not a whole .npz file ({error})") from error
+    return read_array(array, channels=channels, name=member)
+
+
+def _choose(archive: zipfile.ZipFile, variable: str | None, path: Path) -> str:
+    names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+    if variable is not None:
+        if variable not in names:
+            raise DataError(f"{path}: no array named {variable!r}; it holds {', '.join(names) or 'none'}")
+        return variable
+    if len(names) != 1:
+        raise DataError(f"{path}: holds {len(names)} arrays ({', '.join(names)}); name one with variable")
+    return names[0]
+
+
+def _read_member(file: IO[bytes], what: str) -> NDArray[Any]:
+    """Read one .npy stream, after its declared size was compared with memory; objects are refused."""
+    try:
+        version = npy.read_magic(file)
+        reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = reader(file)
+    except (ValueError, OSError) as error:
+        raise DataError(f"{what}: not a whole .npy array ({error})") from error
+    if dtype.hasobject:
+        raise DataError(f"{what}: holds Python objects, which are not read; save numbers")
+    declared = int(np.prod(shape, dtype=object)) * dtype.itemsize
+    check_fits(declared, what)
+    content = bytearray(declared)
+    if _fill(file, content) != declared:
+        raise DataError(f"{what}: cut short, its header declares {declared} bytes")
+    return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _fill(file: IO[bytes], content: bytearray) -> int:
+    view, done = memoryview(content), 0
+    while done < len(view):
+        part = file.read(min(len(view) - done, 1 << 24))
+        if not part:
+            break
+        view[done : done + len(part)] = part
+        done += len(part)
+    return done

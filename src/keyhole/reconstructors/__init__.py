@@ -1,0 +1,14 @@
+"""Reconstructors: from readings to the whole signal. One class in one file, one line in the registry."""
+
+from __future__ import annotations
+
+from keyhole.reconstructors.base import Reconstructor
+from keyhole.reconstructors.neural import Dense, ResNetReconstructor
+from keyhole.reconstructors.residual import Residual
+from keyhole.reconstructors.ridge import Ridge, nested_errors
+
+__all__ = ["RECONSTRUCTORS", "Reconstructor", "Residual", "Ridge", "nested_errors"]
+
+RECONSTRUCTORS: dict[str, type[Reconstructor]] = {
+    kind.name: kind for kind in (Ridge, Dense, ResNetReconstructor, Residual)
+}

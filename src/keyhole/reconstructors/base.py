@@ -1,0 +1,59 @@
+"""What a reconstructor is: K readings in, the whole signal out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.grid import Grid
+from keyhole.run import Run
+from keyhole.signals import Signals
+
+__all__ = ["Reconstructor"]
+
+
+class Reconstructor(ABC):
+    """Rebuilds scaled signals from scaled readings at fixed sites.
+
+    Constructors only assign. ``fit`` learns; ``state`` and ``restore`` carry what was learned through a file: settings
+    that JSON can hold, and arrays. One in ``closed_form`` needs no validation part, so it is fitted once more, on
+    everything but the test part, when all choices are made.
+    """
+
+    name: ClassVar[str]
+    closed_form: ClassVar[bool] = False
+
+    @abstractmethod
+    def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
+        """Learn to rebuild from the sites (flat grid indices); ``validation`` serves to stop and choose alone."""
+
+    @abstractmethod
+    def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
+        """Rebuild ``(N, channels, *grid)`` from readings ``(N, K, channels)``; zero outside."""
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Give settings and arrays from which ``restore`` makes the same reconstructor."""
+
+    @classmethod
+    @abstractmethod
+    def restore(
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
+    ) -> Self:
+        """Make a fitted reconstructor from what ``state`` gave."""
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """Figures of each validation during training, if there was any."""
+        return []
+
+
+def unpack(packed: NDArray[Any], channels: int, grid: Grid) -> NDArray[np.float32]:
+    """Put packed cells ``(N, channels * cells)`` on the grid, zero outside."""
+    full = np.zeros((len(packed), channels, grid.size), np.float32)
+    full[:, :, grid.cells] = packed.reshape(len(packed), channels, -1)
+    return full.reshape(len(packed), channels, *grid.shape)

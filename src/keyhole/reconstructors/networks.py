@@ -1,0 +1,106 @@
+"""Networks: a dense one on vectors, and the ResNet generator of pix2pix on grids."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from keyhole.errors import SettingsError
+
+__all__ = ["DenseNet", "ResNet", "width_for"]
+
+
+class DenseNet(nn.Module):
+    """Vector to vector: a linear layer, residual blocks (norm, linear, SiLU, dropout), norm and a linear layer.
+
+    The last layer starts at zero, so that the network starts as the constant zero: on top of ridge, it starts as ridge.
+
+    Examples
+    --------
+    >>> DenseNet(20, 784, width=64)(torch.ones(5, 20)).abs().sum().item()
+    0.0
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, width: int, blocks: int = 2, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.first = nn.Linear(inputs, width)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.SiLU(), nn.Dropout(dropout))
+            for _ in range(blocks)
+        )
+        self.norm, self.last = nn.LayerNorm(width), nn.Linear(width, outputs)
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.last.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(N, inputs)`` to ``(N, outputs)``."""
+        hidden = functional.silu(self.first(x))
+        for block in self.blocks:
+            hidden = hidden + block(hidden)
+        return self.last(self.norm(hidden))  # type: ignore[no-any-return]
+
+
+class ResNet(nn.Module):
+    """Generator of pix2pix: 7 x 7 convolution, two strides down, residual blocks, two strides up, 7 x 7 convolution.
+
+    Reflection padding, batch norm, a linear head that starts at zero. A grid that the strides do not divide is padded with
+    zeros and cropped back.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, filters: int = 16, blocks: int = 2) -> None:
+        super().__init__()
+        deep = 4 * filters
+        layers: list[nn.Module] = [nn.ReflectionPad2d(3), *_unit(nn.Conv2d(inputs, filters, 7, bias=False), filters)]
+        for width in (2 * filters, deep):
+            layers += _unit(nn.Conv2d(width // 2, width, 3, stride=2, padding=1, bias=False), width)
+        layers += [_Residual(deep) for _ in range(blocks)]
+        for width in (2 * filters, filters):
+            up = nn.ConvTranspose2d(2 * width, width, 3, stride=2, padding=1, output_padding=1, bias=False)
+            layers += _unit(up, width)
+        self.body = nn.Sequential(*layers, nn.ReflectionPad2d(3))
+        self.head = nn.Conv2d(filters, outputs, 7)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(N, inputs, height, width)`` to ``(N, outputs, height, width)``."""
+        height, width = x.shape[-2:]
+        padded = functional.pad(x, (0, _up(width) - width, 0, _up(height) - height))
+        return self.head(self.body(padded))[..., :height, :width]  # type: ignore[no-any-return]
+
+
+class _Residual(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        first = _unit(nn.Conv2d(width, width, 3, bias=False), width)
+        second = _unit(nn.Conv2d(width, width, 3, bias=False), width)[:-1]
+        self.body = nn.Sequential(nn.ReflectionPad2d(1), *first, nn.ReflectionPad2d(1), *second)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.body(x)  # type: ignore[no-any-return]
+
+
+def _unit(convolution: nn.Module, width: int) -> list[nn.Module]:
+    return [convolution, nn.BatchNorm2d(width), nn.ReLU()]
+
+
+def _up(length: int) -> int:
+    """Round up to a multiple of the strides, and to what reflection padding needs."""
+    return max(8, 4 * math.ceil(length / 4))
+
+
+def width_for(samples: int) -> int:
+    """Width of a dense network: 3.5 times the root of the number of samples, 128 to 1024.
+
+    768 for MNIST's 48000, 128 for a few hundred monthly maps; wider ones overfitted there.
+    """
+    return int(min(1024, max(128, 64 * round(3.5 * math.sqrt(samples) / 64))))
+
+
+def check_two_dimensional(shape: tuple[int, ...]) -> None:
+    """Raise a SettingsError unless the grid has two axes."""
+    if len(shape) != 2:
+        raise SettingsError(f"the resnet reconstructor needs a grid of two axes, not of shape {shape}; use dense")

@@ -1,0 +1,232 @@
+"""Reconstructors that are networks: dense on the readings, ResNet on the observed grid."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from keyhole.grid import Grid
+from keyhole.objectives import reconstruction
+from keyhole.reconstructors.base import Reconstructor, unpack
+from keyhole.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
+from keyhole.run import Run
+from keyhole.settings import DenseSettings, ResNetSettings, TrainSettings, parse
+from keyhole.signals import Signals
+from keyhole.training import Task, seeded, train
+
+__all__ = ["Dense", "NetworkReconstructor", "ResNetReconstructor", "train_settings_for"]
+
+_CHUNK = 4096
+
+
+def train_settings_for(samples: int) -> TrainSettings:
+    """Steps and batch by the number of samples: twenty passes, but at least 600 steps and at most 6000."""
+    batch = int(min(256, max(16, samples // 5)))
+    return TrainSettings(batch=batch, steps=int(min(6000, max(600, 20 * samples // batch))))
+
+
+class _Regression(Task):
+    """Learn targets from inputs by a network."""
+
+    def __init__(self, network: nn.Module, inputs: Tensor, targets: Tensor, judged: tuple[Tensor, Tensor]) -> None:
+        super().__init__()
+        self.network, self.samples = network, len(inputs)
+        parts = {"inputs": inputs, "targets": targets, "judge_inputs": judged[0], "judge_targets": judged[1]}
+        for name, tensor in parts.items():
+            self.register_buffer(name, tensor, persistent=False)
+
+    def forward(self, batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        inputs, targets = self.get_buffer("inputs")[batch], self.get_buffer("targets")[batch]
+        return {"reconstruction": reconstruction(self.network(inputs), targets)}
+
+    def validate(self) -> float:
+        inputs, targets = self.get_buffer("judge_inputs"), self.get_buffer("judge_targets")
+        total = 0.0
+        for start in range(0, len(inputs), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            total += float(reconstruction(self.network(inputs[part]), targets[part])) * len(inputs[part])
+        return total / len(inputs)
+
+
+class NetworkReconstructor(Reconstructor):
+    """Base of reconstructors that are one network from readings to packed cells."""
+
+    def __init__(self) -> None:
+        self.network: nn.Module = nn.Identity()
+        self.channels, self.grid, self.sites = 1, Grid.plain((0,)), np.zeros(0, np.int64)
+        self.rows: list[dict[str, float]] = []
+
+    @abstractmethod
+    def build(self, samples: int) -> nn.Module:
+        """Make the network for the grid, channels and sites at hand."""
+
+    @abstractmethod
+    def inputs(self, readings: Tensor) -> Tensor:
+        """Turn readings ``(N, K, channels)`` into what the network takes."""
+
+    @abstractmethod
+    def pack(self, outputs: Tensor) -> Tensor:
+        """Turn what the network gives into packed cells ``(N, channels * cells)``."""
+
+    @abstractmethod
+    def train_settings(self, samples: int) -> TrainSettings:
+        """Give the settings of the training."""
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """Figures of each validation during training."""
+        return self.rows
+
+    def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
+        """Train on ``train``, keep the weights that are best on ``validation``."""
+        targets = [part.packed().reshape(len(part), -1) for part in (train, validation)]
+        return self.fit_targets(train, validation, sites, targets[0], targets[1], run)
+
+    def fit_targets(
+        self, train_part: Signals, judge: Signals, sites: NDArray[np.int64],
+        targets: NDArray[Any], judge_targets: NDArray[Any], run: Run,
+    ) -> Self:  # fmt: skip
+        """Train towards packed targets, which need not be the signals themselves."""
+        self.channels, self.grid, self.sites = train_part.channels, train_part.grid, sites
+        with seeded(run.seed_of(f"{self.name} weights")):
+            self.network = self.build(len(train_part))
+        task = _Regression(
+            _Packed(self, self.network),
+            self.inputs(_tensor(train_part.readings(sites))),
+            _tensor(targets),
+            (self.inputs(_tensor(judge.readings(sites))), _tensor(judge_targets)),
+        )
+        settings = self.train_settings(len(train_part))
+        identity = f"{train_part.fingerprint()} {sites.tolist()} {self.name} {settings} {run.seed}"
+        self.rows = train(task, settings, name=f"refit {self.name}", identity=identity, run=run)
+        self.network = self.network.cpu().eval()
+        return self
+
+    def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
+        """Rebuild in chunks, on the CPU."""
+        network = _Packed(self, self.network).eval()
+        parts = []
+        with torch.inference_mode():
+            for start in range(0, len(readings), _CHUNK):
+                parts.append(network(self.inputs(_tensor(readings[start : start + _CHUNK]))).numpy())
+        return unpack(np.concatenate(parts), self.channels, self.grid)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Give settings and weights."""
+        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in self.network.state_dict().items()}
+        return {"channels": self.channels, **self.chosen()}, arrays
+
+    @abstractmethod
+    def chosen(self) -> dict[str, Any]:
+        """Settings from which ``restore`` builds the same network."""
+
+    @classmethod
+    def restore(
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
+    ) -> Self:
+        """Build the network and take its weights back."""
+        own = {name: value for name, value in settings.items() if name != "channels"}
+        made = cls(**own)
+        made.channels, made.grid, made.sites = settings["channels"], grid, sites
+        with seeded(0):
+            made.network = made.build(1)
+        made.network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+        made.network.eval()
+        return made
+
+
+class _Packed(nn.Module):
+    """A network that gives packed cells."""
+
+    def __init__(self, owner: NetworkReconstructor, network: nn.Module) -> None:
+        super().__init__()
+        self.network, self.pack = network, owner.pack
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.pack(self.network(x))
+
+
+class Dense(NetworkReconstructor):
+    """Dense network from the K readings to all cells."""
+
+    name: ClassVar[str] = "dense"
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self.settings = parse(DenseSettings, settings)
+
+    def build(self, samples: int) -> nn.Module:
+        """Make a DenseNet as wide as the number of samples allows."""
+        width = self.settings.width or width_for(samples)
+        self.settings = self.settings.model_copy(update={"width": width})
+        outputs = self.channels * len(self.grid.cells)
+        return DenseNet(
+            len(self.sites) * self.channels, outputs,
+            width=width, blocks=self.settings.blocks, dropout=self.settings.dropout,
+        )  # fmt: skip
+
+    def inputs(self, readings: Tensor) -> Tensor:
+        """Take the readings as one vector."""
+        return readings.flatten(1)
+
+    def pack(self, outputs: Tensor) -> Tensor:
+        """Give the outputs as they are."""
+        return outputs
+
+    def train_settings(self, samples: int) -> TrainSettings:
+        """Give the settings, or those that the number of samples calls for."""
+        return self.settings.train or train_settings_for(samples)
+
+    def chosen(self) -> dict[str, Any]:
+        """Give the settings with the width that was used."""
+        return self.settings.model_dump()
+
+
+class ResNetReconstructor(NetworkReconstructor):
+    """ResNet generator of pix2pix on the observed grid, with or without the mask as a second input."""
+
+    name: ClassVar[str] = "resnet"
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self.settings = parse(ResNetSettings, settings)
+
+    def build(self, samples: int) -> nn.Module:
+        """Make a ResNet for the grid."""
+        check_two_dimensional(self.grid.shape)
+        inputs = self.channels + int(self.settings.mask_channel)
+        return ResNet(inputs, self.channels, filters=self.settings.filters, blocks=self.settings.blocks)
+
+    def inputs(self, readings: Tensor) -> Tensor:
+        """Put the readings on the grid, zero elsewhere, and the mask behind them."""
+        check_two_dimensional(self.grid.shape)
+        observed = readings.new_zeros(len(readings), self.channels, self.grid.size)
+        index = torch.from_numpy(self.sites)
+        observed[:, :, index] = readings.transpose(1, 2)
+        if self.settings.mask_channel:
+            mask = readings.new_zeros(len(readings), 1, self.grid.size)
+            mask[:, :, index] = 1
+            observed = torch.cat([observed, mask], dim=1)
+        return observed.unflatten(2, self.grid.shape)
+
+    def pack(self, outputs: Tensor) -> Tensor:
+        """Give the inside cells of the grid."""
+        return outputs.flatten(2)[:, :, torch.from_numpy(self.grid.cells)].flatten(1)
+
+    def train_settings(self, samples: int) -> TrainSettings:
+        """Give the settings, or those that the number of samples calls for."""
+        return self.settings.train or train_settings_for(samples)
+
+    def chosen(self) -> dict[str, Any]:
+        """Give the settings."""
+        return self.settings.model_dump()
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))

@@ -1,0 +1,132 @@
+"""Ridge regression from readings to the whole signal, in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.grid import Grid
+from keyhole.reconstructors.base import Reconstructor, unpack
+from keyhole.run import Run
+from keyhole.signals import Signals
+
+__all__ = ["Ridge", "nested_errors"]
+
+# Strengths tried, relative to the mean squared singular value of the readings.
+_STRENGTHS = np.logspace(-8, 2, 41)
+
+
+class Ridge(Reconstructor):
+    """Linear reconstruction `x = mean + (r - mean_r) B`, `B = (R'R + a I)^-1 R'X`.
+
+    The strength `a` is the one with the smallest leave-one-out error, which the singular value decomposition `R = U S V'`
+    gives for every strength at once: with `h_i` the leverage of sample `i`, its left-out residual is `e_i / (1 - h_i)`.
+    Constant and duplicate sites are harmless.
+    """
+
+    name: ClassVar[str] = "ridge"
+    closed_form: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.strength = 0.0
+        self.offset = np.zeros(0, np.float32)
+        self.weights = np.zeros((0, 0), np.float32)
+        self.channels, self.grid = 1, Grid.plain((0,))
+
+    def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
+        """Fit on ``train``; leave-one-out needs no validation."""
+        self.channels, self.grid = train.channels, train.grid
+        self.strength, self.offset, self.weights = _fit(_flat(train.readings(sites)), _flat(train.packed()))
+        return self
+
+    def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
+        """Rebuild by one matrix product."""
+        return unpack(self.offset + _flat(readings).astype(np.float32) @ self.weights, self.channels, self.grid)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Give strength, offset and weights."""
+        settings = {"strength": self.strength, "channels": self.channels}
+        return settings, {"offset": self.offset, "weights": self.weights}
+
+    @classmethod
+    def restore(
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
+    ) -> Self:
+        """Take strength, offset and weights back."""
+        ridge = cls()
+        ridge.strength, ridge.channels, ridge.grid = settings["strength"], settings["channels"], grid
+        ridge.offset, ridge.weights = arrays["offset"], arrays["weights"]
+        return ridge
+
+
+def _fit(
+    readings: NDArray[Any], targets: NDArray[Any]
+) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+    """Give strength, offset (targets,) and weights (readings, targets) of the best ridge by leave-one-out."""
+    centre, middle = readings.mean(axis=0, dtype=np.float64), targets.mean(axis=0, dtype=np.float64)
+    left, sizes, right = np.linalg.svd(readings - centre, full_matrices=False)
+    centred = (targets - middle).astype(np.float32)
+    scores = left.T.astype(np.float32) @ centred
+    strengths = _STRENGTHS * max(float(np.square(sizes).mean()), np.finfo(np.float32).tiny)
+    errors = _leave_one_out(left, sizes, centred, scores, strengths)
+    strength = float(strengths[int(np.argmin(errors))])
+    weights = (right.T * (sizes / (sizes**2 + strength))) @ scores
+    return strength, (middle - centre @ weights).astype(np.float32), weights.astype(np.float32)
+
+
+def _leave_one_out(
+    left: NDArray[np.float64],
+    sizes: NDArray[np.float64],
+    centred: NDArray[np.float32],
+    scores: NDArray[np.float32],
+    strengths: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Leave-one-out sum of squared errors for each strength.
+
+    With shrinkage `D = s^2 / (s^2 + a)`, `||e_i||^2 = ||y_i||^2 - 2 u_i D (U'Y) y_i' + u_i D (U'Y Y'U) D u_i'`: only
+    matrices of samples x readings are needed, however many targets there are.
+    """
+    energy = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
+    cross = (centred @ scores.T).astype(np.float64)
+    inner = (scores @ scores.T).astype(np.float64)
+    errors = np.empty(len(strengths))
+    for position, strength in enumerate(strengths):
+        shrunk = left * (sizes**2 / (sizes**2 + strength))
+        residual = energy - 2 * (shrunk * cross).sum(axis=1) + ((shrunk @ inner) * shrunk).sum(axis=1)
+        leverage = np.minimum((shrunk * left).sum(axis=1) + 1 / len(left), 1 - 1e-9)
+        errors[position] = (np.maximum(residual, 0) / (1 - leverage) ** 2).sum()
+    return errors
+
+
+def nested_errors(
+    train: Signals, judge: Signals, sites: NDArray[np.int64], strength: float
+) -> NDArray[np.float64]:
+    """Sum of squared errors on ``judge`` of ridge fitted on ``train`` with the first 0, 1, ... K sites.
+
+    Everything is traced through K x K matrices: with `R = (X'X + a I)^-1`, the error of `X_v R X'Y` against `Y_v` is
+    `tr(Y_v'Y_v) - 2 tr(R C_v) + tr(R C R G_v)`, `C = X'Y Y'X`, `C_v = X'Y Y_v'X_v`, `G_v = X_v'X_v`.
+    """
+    readings, targets = _flat(train.readings(sites)).astype(np.float64), _flat(train.packed())
+    others, truths = _flat(judge.readings(sites)).astype(np.float64), _flat(judge.packed())
+    centre, middle = readings.mean(axis=0), targets.mean(axis=0)
+    readings, others = readings - centre, others - centre
+    targets, truths = targets - middle, truths - middle
+    moments = (readings.T.astype(np.float32) @ targets).astype(np.float64)
+    judged = (others.T.astype(np.float32) @ truths).astype(np.float64)
+    gram, outer = readings.T @ readings, moments @ moments.T
+    crossed, judge_gram = moments @ judged.T, others.T @ others
+    total = float(np.einsum("ij,ij->", truths, truths, dtype=np.float64))
+    errors = [total]
+    for width in range(train.channels, len(gram) + 1, train.channels):
+        part = np.s_[:width, :width]
+        inverse = np.linalg.inv(gram[part] + strength * np.eye(width))
+        explained = 2 * np.trace(inverse @ crossed[part])
+        errors.append(total - explained + float(np.sum((inverse @ outer[part] @ inverse) * judge_gram[part])))
+    return np.asarray(errors)
+
+
+def _flat(values: NDArray[Any]) -> NDArray[Any]:
+    return values.reshape(len(values), -1)

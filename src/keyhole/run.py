@@ -1,0 +1,73 @@
+"""What every stage of one run shares: seed, device, deadline, where state is kept, whom to tell."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["Event", "Run"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One sign of life of a run: step ``step`` of ``total`` of a stage, with figures to show."""
+
+    stage: str
+    step: int
+    total: int
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The circumstances of one run.
+
+    Parameters
+    ----------
+    seed
+        Every random number derives from it and from the name of what draws it, so that stages do not disturb
+        each other.
+    device, precision
+        As lightning-fabric takes them: ``"auto"``, ``"cpu"``, ``"cuda"``; ``"32-true"``, ``"bf16-mixed"``.
+    deadline
+        Clock time (``time.monotonic()``) after which learning stops; None for no limit.
+    folder
+        Where unfinished training is kept, so that it can go on; None to keep nothing.
+    resume
+        Go on from what ``folder`` holds.
+    save_seconds
+        How often unfinished training is saved.
+    callback
+        Called with each Event.
+    """
+
+    seed: int = 0
+    device: str = "auto"
+    precision: str = "32-true"
+    deadline: float | None = None
+    folder: Path | None = None
+    resume: bool = False
+    save_seconds: float = 15.0
+    callback: Callable[[Event], None] | None = None
+
+    def seed_of(self, purpose: str) -> int:
+        """Seed of one purpose, from the run's seed and the purpose's name."""
+        return int.from_bytes(hashlib.sha256(f"{self.seed}/{purpose}".encode()).digest()[:7], "little")
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Numpy generator of one purpose."""
+        return np.random.default_rng(self.seed_of(purpose))
+
+    def tell(self, event: Event) -> None:
+        """Pass an event on."""
+        if self.callback is not None:
+            self.callback(event)
+
+    def seconds_left(self) -> float:
+        """Time until the deadline; infinite without one."""
+        return float("inf") if self.deadline is None else self.deadline - time.monotonic()

@@ -1,0 +1,92 @@
+"""Scaling: subtract what is known without sensors, divide by one number for each channel, and undo both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.errors import DataError, PlanError
+from keyhole.signals import Cycle, Signals
+
+__all__ = ["Scaling"]
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """A map to anomalies of unit size, and back.
+
+    ``scaled = (x - baseline) / scale``. The baseline is what is known without sensors: the mean of the training
+    block, or its climatology, one field for each month. The scale is one number for each channel, the root mean
+    square of the anomalies.
+
+    Parameters
+    ----------
+    baseline
+        ``(1, channels, *grid)`` mean, or ``(12, channels, *grid)`` monthly climatology; zero outside.
+    scale
+        ``(channels,)``, positive.
+    cycle
+        ``"month"`` where the baseline is a climatology.
+    """
+
+    baseline: NDArray[np.floating[Any]]
+    scale: NDArray[np.float64]
+    cycle: Cycle | None = None
+
+    @classmethod
+    def fit(cls, signals: Signals) -> Scaling:
+        """Learn baseline and scale; the test part is not to be among ``signals``."""
+        values = np.where(signals.grid.inside, signals.values, 0)
+        phase = _phase(signals.time, len(signals), signals.cycle)
+        baseline = _means(values, phase, 1 if signals.cycle is None else 12)
+        squares = np.square(values - baseline[phase], dtype=np.float64)
+        per_channel = squares.sum(axis=(0, *range(2, values.ndim)))
+        scale = np.sqrt(per_channel / (len(values) * signals.grid.inside.sum()))
+        return cls(baseline, np.where(scale > 0, scale, 1.0), signals.cycle)
+
+    def apply(self, signals: Signals) -> Signals:
+        """Scale signals; single precision, zero outside the inside cells."""
+        deviation = np.where(signals.grid.inside, signals.values - self.expected(signals), 0)
+        return replace(signals, values=np.asarray(deviation / self._column(signals.values.ndim), np.float32))
+
+    def expected(self, signals: Signals) -> NDArray[np.floating[Any]]:
+        """Give what is known without sensors of each sample, ``(N, channels, *grid)``."""
+        return self.baseline[_phase(signals.time, len(signals), self.cycle)]
+
+    def scale_readings(
+        self, readings: NDArray[Any], sites: NDArray[np.int64], time: NDArray[np.datetime64] | None
+    ) -> NDArray[np.float32]:
+        """Scale readings ``(N, K, channels)`` of the sites (flat grid indices)."""
+        phase = _phase(time, len(readings), self.cycle)
+        flat = self.baseline.reshape(*self.baseline.shape[:2], -1)[:, :, sites]
+        return np.asarray((readings - flat.transpose(0, 2, 1)[phase]) / self.scale, np.float32)
+
+    def undo(self, scaled: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.floating[Any]]:
+        """Bring rebuilt ``(N, channels, *grid)`` back to the user's units."""
+        phase = _phase(time, len(scaled), self.cycle)
+        return np.asarray(scaled * self._column(scaled.ndim) + self.baseline[phase], self.baseline.dtype)
+
+    def _column(self, ndim: int) -> NDArray[np.float64]:
+        return self.scale.reshape(-1, *[1] * (ndim - 2))
+
+
+def _phase(time: NDArray[np.datetime64] | None, n: int, cycle: Cycle | None) -> NDArray[np.int64]:
+    if cycle is None:
+        return np.zeros(n, np.int64)
+    if time is None:
+        raise PlanError("this plan was made on anomalies by month: give the time of each reading (time=...)")
+    if len(time) != n:
+        raise PlanError(f"time has {len(time)} entries for {n} readings")
+    return time.astype("datetime64[M]").astype(np.int64) % 12
+
+
+def _means(values: NDArray[Any], phase: NDArray[np.int64], phases: int) -> NDArray[np.floating[Any]]:
+    absent = sorted(set(range(phases)) - set(phase.tolist()))
+    if absent:
+        months = ", ".join(str(m + 1) for m in absent)
+        raise DataError(f"the training block has no sample of month {months}; a climatology needs all twelve")
+    means = [values[phase == p].mean(axis=0, dtype=np.float64) for p in range(phases)]
+    return np.stack(means).astype(values.dtype)

@@ -1,0 +1,53 @@
+"""What a selector is: signals and K in, ranked sites out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.run import Run
+from keyhole.signals import Signals
+
+__all__ = ["Selection", "Selector", "complete"]
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Ranked sites (flat grid indices, best first), and what the selector has to say about them."""
+
+    sites: NDArray[np.int64]
+    history: Sequence[dict[str, float]] = ()
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+class Selector(ABC):
+    """Turns scaled signals and K into exactly K distinct observable sites, ranked.
+
+    A selector that sets ``learns`` gets validation samples to decide on; one that does not gets everything but the test
+    part to work on.
+    """
+
+    name: ClassVar[str]
+    learns: ClassVar[bool] = False
+
+    @abstractmethod
+    def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
+        """Choose ``k`` sites; signals are scaled, K has been checked."""
+
+    def settings(self) -> dict[str, Any]:
+        """Settings that define the selector, for the record."""
+        return {}
+
+
+def complete(sites: NDArray[np.int64], k: int, train: Signals) -> NDArray[np.int64]:
+    """Fill a ranking up to ``k`` with the most variable sites left, where the data gave no more to choose by."""
+    candidates = np.flatnonzero(train.observable.ravel())
+    left = np.setdiff1d(candidates, sites)
+    spread = train.values.reshape(len(train), train.channels, -1)[:, :, left].var(axis=0).sum(axis=0)
+    order = left[np.argsort(-spread, kind="stable")]
+    return np.concatenate([sites, order])[:k].astype(np.int64)

@@ -1,0 +1,148 @@
+"""Classical selectors: no training, an answer in seconds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.components import principal_components
+from keyhole.run import Run
+from keyhole.selectors.base import Selection, Selector, complete
+from keyhole.signals import Signals
+
+__all__ = ["Greedy", "QR", "Random", "Variance"]
+
+_NOTHING_LEFT = 1e-10
+
+
+class Random(Selector):
+    """Sites drawn at random: what any method must beat."""
+
+    name: ClassVar[str] = "random"
+
+    def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
+        """Draw ``k`` of the observable sites."""
+        candidates = np.flatnonzero(train.observable.ravel())
+        return Selection(run.generator("random sites").permutation(candidates)[:k].astype(np.int64))
+
+
+class Variance(Selector):
+    """The most variable sites, whether they say the same thing or not."""
+
+    name: ClassVar[str] = "variance"
+
+    def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
+        """Rank sites by variance, summed over channels."""
+        return Selection(complete(np.empty(0, np.int64), k, train))
+
+
+class QR(Selector):
+    """Column pivots of the QR decomposition of the principal basis (Manohar et al., 2018).
+
+    With the basis `V` of the K leading components, each pick is the site whose row of `V` has the largest part
+    orthogonal to the rows already picked. A site with several channels has several rows: their squared norms add up and
+    all of them are projected out.
+    """
+
+    name: ClassVar[str] = "qr"
+
+    def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
+        """Pick ``k`` sites; O(sites x K) a pick."""
+        cells, rows = _candidates(train, most=k)
+        residual = np.square(rows).sum(axis=2)
+        directions = np.empty((0, rows.shape[2]))
+        floor, picks = _NOTHING_LEFT * residual.sum(axis=0).max(), list[int]()
+        for _ in range(min(k, len(cells))):
+            best = int(residual.sum(axis=0).argmax())
+            if residual[:, best].sum() <= floor:
+                break
+            picks.append(best)
+            new = _orthonormal(rows[:, best], directions)
+            directions = np.concatenate([directions, new])
+            residual -= np.square(rows @ new.T).sum(axis=2)
+            residual[:, picks] = -np.inf
+        return Selection(complete(cells[picks], k, train))
+
+
+class Greedy(Selector):
+    """Greedy column subset selection: each pick removes the most variance of the whole grid.
+
+    With the covariance of the signals as `V M V'` (`V` orthonormal, `M = diag(variances)` at first), observing site `j`
+    removes `||M v_j||^2 / (v_j' M v_j)` from the trace, after which `M` loses the rank-one part `M v_j v_j' M / (v_j' M
+    v_j)`. Keeping `V M` up to date makes a pick O(sites x components).
+
+    Parameters
+    ----------
+    components
+        How many principal components stand for the data; None takes four for each site, at least 200.
+    """
+
+    name: ClassVar[str] = "greedy"
+
+    def __init__(self, components: int | None = None) -> None:
+        self.components = components
+
+    def settings(self) -> dict[str, int | None]:
+        """Give the number of components."""
+        return {"components": self.components}
+
+    def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
+        """Pick ``k`` sites."""
+        most = self.components or max(4 * k, 200)
+        cells, rows, variances = _candidates_with_variances(train, most)
+        projected = rows * variances
+        floor = _NOTHING_LEFT * float(np.einsum("csr,csr->s", rows, projected).max())
+        picks: list[int] = []
+        for _ in range(min(k, len(cells))):
+            gain = _gain(rows, projected, floor)
+            gain[picks] = -np.inf
+            best = int(gain.argmax())
+            if gain[best] <= floor:
+                break
+            picks.append(best)
+            factor = _explained(projected[:, best], rows[:, best])
+            projected -= (rows @ factor.T) @ factor
+        return Selection(complete(cells[picks], k, train))
+
+
+def _candidates_with_variances(
+    train: Signals, most: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Flat index of the observable sites, their rows (channels, sites, r) of the basis, and the variances."""
+    components = principal_components(train, most)
+    cells = train.grid.cells
+    may = train.observable.ravel()[cells]
+    return cells[may], components.basis[:, may], components.variances
+
+
+def _candidates(train: Signals, most: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    cells, rows, _ = _candidates_with_variances(train, most)
+    return cells, rows
+
+
+def _orthonormal(rows: NDArray[np.float64], directions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Orthonormal directions that ``rows`` add to those already there."""
+    for _ in range(2):  # once more against rounding
+        rows = rows - rows @ directions.T @ directions
+    _, sizes, right = np.linalg.svd(rows, full_matrices=False)
+    return right[sizes > _NOTHING_LEFT**0.5 * max(sizes[0], 1e-300)]
+
+
+def _gain(rows: NDArray[np.float64], projected: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
+    """Variance that each site would remove: trace of (V_j M V_j')^-1 V_j M^2 V_j'."""
+    if len(rows) == 1:
+        own = np.einsum("sr,sr->s", rows[0], projected[0])
+        explained = np.einsum("sr,sr->s", projected[0], projected[0])
+        return np.divide(explained, own, out=np.zeros_like(own), where=own > floor)
+    own = np.einsum("csr,dsr->scd", rows, projected)
+    explained = np.einsum("csr,dsr->scd", projected, projected)
+    return np.einsum("scd,sdc->s", np.linalg.pinv(own, rcond=1e-8, hermitian=True), explained)
+
+
+def _explained(projected: NDArray[np.float64], site: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Factor F (channels, r) of what one site explains: `F'F = M V_j' (V_j M V_j')^-1 V_j M`."""
+    sizes, turn = np.linalg.eigh(projected @ site.T)
+    keep = sizes > 1e-8 * sizes[-1]
+    return (turn[:, keep] / np.sqrt(sizes[keep])).T @ projected

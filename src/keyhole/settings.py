@@ -1,0 +1,78 @@
+"""Typed settings of every stage that trains, each default with its reason."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from keyhole.errors import SettingsError
+
+__all__ = ["DenseSettings", "LearnedSettings", "ResNetSettings", "Settings", "TrainSettings", "parse"]
+
+
+class Settings(BaseModel):
+    """Base: unknown names are refused, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TrainSettings(Settings):
+    """How a network is trained."""
+
+    steps: int = Field(1000, ge=1)
+    batch: int = Field(256, ge=1)
+    rate: float = Field(2e-3, gt=0)  # AdamW's; 2e-3 with a one-cycle was the best of those tried on MNIST
+    weight_decay: float = Field(0.02, ge=0)  # networks here see few samples for their size
+    warmup: float = Field(0.1, ge=0, le=1)  # share of the steps over which the rate rises
+    average: float = Field(0.999, ge=0, lt=1)  # of the weights; smooths the noise of the masks and of small batches
+    clip: float = Field(1.0, gt=0)  # of the gradient's norm: a rare mask can give a huge one
+    validations: int = Field(20, ge=1)  # looks at the validation part during a run
+    patience: int = Field(8, ge=1)  # looks without a better one before it stops
+
+
+class DenseSettings(Settings):
+    """Dense network on the readings: a linear layer, residual blocks, a linear layer."""
+
+    width: int | None = Field(None, ge=1)  # None: by the number of samples, see `width_for`
+    blocks: int = Field(2, ge=0)
+    dropout: float = Field(0.1, ge=0, lt=1)
+    train: TrainSettings | None = None  # None: by the number of samples
+
+
+class ResNetSettings(Settings):
+    """Generator of pix2pix on the observed grid; the paper's sizes."""
+
+    filters: int = Field(16, ge=1)
+    blocks: int = Field(2, ge=0)
+    mask_channel: bool = True  # else an unobserved cell and an observed zero look the same
+    train: TrainSettings | None = None
+
+
+class LearnedSettings(Settings):
+    """Law and reconstructor, trained together."""
+
+    law: Literal["iln", "vln", "hnet", "sct", "simplex"] = "vln"
+    latent: int = Field(16, ge=1)  # dimension of z, the paper's
+    budget: Literal["exact", "dual", "penalty"] = "exact"  # exact K needs no weight and concentrates best
+    penalty: float = Field(0.1, ge=0)  # weight on the expected L0; for the penalty budget alone
+    decoder: Literal["auto", "gaussian", "dense", "resnet"] = "auto"
+    warm_start: Literal["none", "greedy", "qr"] = "greedy"  # the search starts where classical selection ends
+    temperature: tuple[float, float] = (0.5, 0.05)  # annealed from first to last
+    law_rate: float = Field(2e-2, gt=0)  # the law moves faster than the reconstructor
+    draws: int = Field(16, ge=1)  # masks a batch, each shared by several signals
+    collapse: Literal["marginal", "frequency", "best"] = "best"
+    candidates: int = Field(64, ge=1)  # joint samples scored on validation by "best"
+    train: TrainSettings | None = None
+
+
+Kind = TypeVar("Kind", bound=Settings)
+
+
+def parse(kind: type[Kind], given: dict[str, Any]) -> Kind:
+    """Make settings from plain values; a name or value that does not fit is a SettingsError that names it."""
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        details = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise SettingsError(f"{kind.__name__}: {details}") from error

@@ -1,0 +1,160 @@
+"""Signals: N samples on one grid, as everything in Keyhole takes them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.errors import DataError
+from keyhole.grid import Grid
+from keyhole.split import Indices, Split
+
+__all__ = ["Origin", "Signals"]
+
+Cycle = Literal["month"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the signals were read from, so that what is rebuilt comes back as the same kind of object.
+
+    ``kind`` is ``"array"``, ``"field"`` (an xarray DataArray) or ``"table"`` (a pandas frame);
+    ``channel_axis`` is where an array's channels were, ``sample_dim`` the name of a field's sample dimension.
+    """
+
+    kind: Literal["array", "field", "table"] = "array"
+    channel_axis: int | None = None
+    sample_dim: str = "sample"
+    name: str = "signals"
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def units(self) -> str:
+        """Units of the values, or an empty string."""
+        return str(self.attributes.get("units", ""))
+
+
+@dataclass(frozen=True, eq=False)
+class Signals:
+    """Samples on a grid.
+
+    Parameters
+    ----------
+    values
+        ``(N, channels, *grid)``, floating; NaN in the cells that are not inside.
+    grid
+        Shape, coordinates and the cells inside.
+    observable
+        Boolean array of the grid's shape: the sites that may be chosen; a subset of ``grid.inside``.
+    time
+        One ``datetime64`` for each sample, if they are ordered in time.
+    cycle
+        ``"month"`` to work on anomalies from the monthly climatology of the training block, which needs ``time``;
+        None to work on deviations from the mean.
+    split
+        The parts fixed by the data set, if any.
+    """
+
+    values: NDArray[np.floating[Any]]
+    grid: Grid
+    observable: NDArray[np.bool_]
+    time: NDArray[np.datetime64] | None = None
+    cycle: Cycle | None = None
+    split: Split | None = None
+    origin: Origin = field(default_factory=Origin)
+
+    @classmethod
+    def build(
+        cls,
+        values: NDArray[Any],
+        grid: Grid,
+        *,
+        time: NDArray[np.datetime64] | None = None,
+        cycle: Cycle | None = None,
+        split: Split | None = None,
+        origin: Origin | None = None,
+    ) -> Signals:
+        """Check ``values`` and make signals of them; cells that are NaN in all samples are outside."""
+        values = _floating(values)
+        _check_shape(values, grid)
+        missing = np.isnan(values)
+        inside = grid.inside & ~missing.all(axis=(0, 1))
+        _check_values(values, missing, inside)
+        if time is not None and len(time) != len(values):
+            raise DataError(f"time has {len(time)} entries for {len(values)} samples")
+        if cycle is not None and time is None:
+            raise DataError("anomalies by month need a time for each sample, and the data have none")
+        return cls(values, replace(grid, inside=inside), inside, time, cycle, split, origin or Origin())
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def channels(self) -> int:
+        """Number of values that one site gives."""
+        return int(self.values.shape[1])
+
+    def take(self, indices: Indices) -> Signals:
+        """Give some of the samples."""
+        time = None if self.time is None else self.time[indices]
+        return replace(self, values=self.values[indices], time=time, split=None)
+
+    def anomalies(self, cycle: Cycle | None = "month") -> Signals:
+        """Work on anomalies from a climatology (``"month"``), or on deviations from the mean (None)."""
+        if cycle is not None and self.time is None:
+            raise DataError("anomalies by month need a time for each sample, and the data have none")
+        return replace(self, cycle=cycle)
+
+    def packed(self) -> NDArray[np.floating[Any]]:
+        """Give the inside cells alone, ``(N, channels, cells)``."""
+        flat = self.values.reshape(len(self), self.channels, -1)
+        return flat if self.grid.inside.all() else flat[:, :, self.grid.cells]
+
+    def readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
+        """Give what the sites (flat grid indices) observe, ``(N, K, channels)``."""
+        flat = self.values.reshape(len(self), self.channels, -1)
+        return flat[:, :, sites].transpose(0, 2, 1)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the values, shape, inside and observable cells."""
+        digest = hashlib.sha256(repr((self.values.shape, str(self.values.dtype), self.cycle)).encode())
+        for array in (self.values, self.grid.inside, self.observable):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+
+def _floating(values: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"values are of type {values.dtype}; real numbers are needed")
+    wide = values.dtype.kind == "f" and values.dtype.itemsize > 4
+    return np.ascontiguousarray(values, dtype=np.float64 if wide else np.float32)
+
+
+def _check_shape(values: NDArray[Any], grid: Grid) -> None:
+    if values.size == 0:
+        raise DataError(f"the data are empty: shape {values.shape}")
+    if values.shape[2:] != grid.shape:
+        raise DataError(f"values of shape {values.shape} do not end with the grid's shape {grid.shape}")
+    if len(values) < 2:
+        raise DataError("the data hold one sample; several are needed to learn from")
+
+
+def _check_values(values: NDArray[Any], missing: NDArray[np.bool_], inside: NDArray[np.bool_]) -> None:
+    if np.isinf(values).any():
+        raise DataError(f"the data hold {int(np.isinf(values).sum())} infinite values; replace them first")
+    if not inside.any():
+        raise DataError("no cell is inside: every cell is missing (NaN) in all samples, as if it were all land")
+    partly = missing.any(axis=(0, 1)) & inside
+    if partly.any():
+        raise DataError(
+            f"{int(partly.sum())} of {int(inside.sum())} cells are missing (NaN) in some samples and there in others; "
+            "fill the gaps, or make such cells NaN in all samples to leave them out"
+        )
+    where = values[:, :, inside]
+    if not (where != where[:1]).any():
+        raise DataError("the data are constant: every sample is the same, so there is nothing to rebuild")

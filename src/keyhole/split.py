@@ -1,0 +1,83 @@
+"""Which samples choose, which decide and which judge: train, validation, test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.errors import DataError
+
+__all__ = ["Split", "blocks", "given", "shuffled"]
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Sample indices of the three parts, disjoint.
+
+    Sites and reconstructors are fitted on ``train``, choices between them are made on ``validation``, and
+    ``test`` is looked at once, by the metrics.
+    """
+
+    train: Indices
+    validation: Indices
+    test: Indices
+    kind: str = "given"
+
+    @property
+    def development(self) -> Indices:
+        """Everything but the test part: train, then validation."""
+        return np.concatenate([self.train, self.validation])
+
+
+def blocks(n: int, *, test: float = 0.2, validation: float = 0.2) -> Split:
+    """Cut ``n`` samples in contiguous blocks: train, then validation, then test, the last in time.
+
+    ``validation`` is a share of what ``test`` leaves.
+    """
+    return _cut(np.arange(n), test, validation, "blocks")
+
+
+def shuffled(n: int, *, seed: int, test: float = 0.2, validation: float = 0.2) -> Split:
+    """Cut ``n`` samples at random, for samples that do not follow each other in time."""
+    return _cut(np.random.default_rng(seed).permutation(n), test, validation, "random")
+
+
+def given(train: Sequence[int] | Indices, test: Sequence[int] | Indices, validation: float | Indices = 0.2) -> Split:
+    """Use the indices given; ``validation`` is indices too, or the share of the end of ``train`` to take."""
+    train, test = np.asarray(train, np.int64), np.asarray(test, np.int64)
+    if isinstance(validation, float):
+        cut = len(train) - _share(len(train), validation)
+        train, validation = train[:cut], train[cut:]
+    return Split(train, np.asarray(validation, np.int64), test)
+
+
+def check(split: Split, n: int) -> None:
+    """Raise a DataError unless the parts are disjoint, not empty and within ``n`` samples."""
+    parts = {"train": split.train, "validation": split.validation, "test": split.test}
+    for name, part in parts.items():
+        if len(part) == 0:
+            raise DataError(f"split: the {name} part is empty; there are {n} samples")
+        if part.min() < 0 or part.max() >= n:
+            raise DataError(f"split: the {name} part names samples outside 0 to {n - 1}")
+    every = np.concatenate(list(parts.values()))
+    if len(np.unique(every)) < len(every):
+        raise DataError("split: a sample stands in more than one part; train, validation and test must be disjoint")
+
+
+def _cut(order: Indices, test: float, validation: float, kind: str) -> Split:
+    n = len(order)
+    if n < 3:
+        raise DataError(f"{n} sample{'s' * (n != 1)}: at least 3 are needed, one each to train, validate and test")
+    first = n - _share(n, test)
+    second = first - _share(first, validation)
+    parts = np.split(order.astype(np.int64), [second, first])
+    return Split(parts[0], parts[1], parts[2], kind)
+
+
+def _share(n: int, fraction: float) -> int:
+    return min(n - 1, max(1, int(np.ceil(n * fraction - 1e-9))))

@@ -1,0 +1,125 @@
+"""Files that are whole or refused: a JSON header, arrays, and a SHA-256 of everything before it.
+
+Layout, little endian: 8 bytes of magic, a version (u32), the header's length (u64), the header (JSON, UTF-8), the arrays
+(safetensors), and 32 bytes of SHA-256 over all that. No code is stored and none is run to read it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+from keyhole.errors import PlanError, StorageError
+
+__all__ = ["read_container", "replacing", "write_container"]
+
+MAGIC = b"KEYHOLE\x00"
+VERSION = 1
+_PREFIX = struct.Struct("<8sIQ")
+_DIGEST = 32
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def write_container(path: Path, header: Mapping[str, Any], arrays: Arrays) -> None:
+    """Write header and arrays to ``path``, atomically: the old file stays until the new one is whole."""
+    text = json.dumps(header, sort_keys=True, allow_nan=True).encode()
+    body = save_arrays({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    head = _PREFIX.pack(MAGIC, VERSION, len(text)) + text
+    digest = hashlib.sha256(head)
+    digest.update(body)
+    with replacing(path) as file:
+        for part in (head, body, digest.digest()):
+            file.write(part)
+
+
+def read_container(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read header and arrays; anything damaged, cut short, foreign or from the future is a PlanError.
+
+    ``kind`` is what the header's ``"kind"`` must be.
+    """
+    blob = _checked_bytes(path)
+    _, _, length = _PREFIX.unpack_from(blob)
+    start = _PREFIX.size + length
+    try:
+        header = json.loads(bytes(blob[_PREFIX.size : start]))
+        arrays = load_arrays(bytes(blob[start : len(blob) - _DIGEST]))
+    except (ValueError, SafetensorError, RecursionError) as error:
+        raise PlanError(f"{path}: the file is not a whole Keyhole file ({error})") from error
+    if not isinstance(header, dict) or header.get("kind") != kind:
+        found = header.get("kind") if isinstance(header, dict) else None
+        raise PlanError(f"{path}: holds a {found or 'thing without a kind'}, not a {kind}")
+    return header, arrays
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a temporary file beside ``path`` that takes its place when the block ends well.
+
+    A failure (no folder, no permission, no space) leaves the old file as it was and raises a StorageError.
+    """
+    path = Path(path)
+    temporary: str | None = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+        temporary = None
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _checked_bytes(path: Path) -> memoryview:
+    try:
+        blob = memoryview(Path(path).read_bytes())
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(blob) == 0:
+        raise PlanError(f"{path}: the file is empty")
+    if len(blob) < _PREFIX.size + _DIGEST or blob[:8] != MAGIC:
+        raise PlanError(f"{path}: not a Keyhole file, or cut short before its first bytes were whole")
+    _, version, length = _PREFIX.unpack_from(blob)
+    if version > VERSION:
+        raise PlanError(
+            f"{path}: written in format {version}, and this Keyhole reads up to {VERSION}; install a newer Keyhole"
+        )
+    if version < 1 or length > len(blob) - _PREFIX.size - _DIGEST:
+        raise PlanError(f"{path}: the file is damaged or cut short; its header does not fit in it")
+    if hashlib.sha256(blob[:-_DIGEST]).digest() != blob[-_DIGEST:]:
+        raise PlanError(f"{path}: the file is damaged or cut short; its SHA-256 does not match its content")
+    return blob
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

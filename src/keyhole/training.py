@@ -1,0 +1,188 @@
+"""The training loop: one loop for everything that learns, on lightning-fabric."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from keyhole.checkpoint import TrainState
+from keyhole.errors import TrainingError
+from keyhole.interrupts import Interrupted, deferred
+from keyhole.run import Event, Run
+from keyhole.settings import TrainSettings
+
+__all__ = ["Task", "seeded", "train"]
+
+
+class Task(nn.Module, ABC):
+    """Something to train: parameters, and a loss for a batch of samples.
+
+    Data live in buffers that are not persistent, so that they follow the device and stay out of checkpoints. Whatever
+    must survive a resume is a parameter or a persistent buffer.
+    """
+
+    samples: int
+
+    @abstractmethod
+    def forward(self, batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """Give the named parts of the loss, whose sum is minimised, for sample indices ``batch``."""
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Parameter groups for the optimiser; each may set its own ``lr``, kept in proportion to the schedule."""
+        return [{"params": list(self.parameters())}]
+
+    def begin(self, progress: float) -> None:
+        """Set schedules before a step; ``progress`` goes from 0 to 1."""
+
+    def end(self) -> None:
+        """Act after a step, such as the ascent of a dual variable."""
+
+    def validate(self) -> float | None:
+        """Error on validation samples; None where there is nothing to choose by."""
+        return None
+
+    def figures(self) -> dict[str, float]:
+        """Figures to show and keep beside the loss."""
+        return {}
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch's global generators for a block (initial weights, dropout) and give them back as they were."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run: Run) -> list[dict[str, float]]:
+    """Train ``task`` and leave it with its best weights; gives the history, one row for each validation.
+
+    Parameters
+    ----------
+    name
+        Of the stage, unique within a run: its state is kept and found by it.
+    identity
+        Fingerprint of all that defines the run; state of another run is refused.
+
+    Raises
+    ------
+    TrainingError
+        The loss is not finite. State saved before is untouched.
+    Interrupted
+        A signal arrived; the step was ended and the state saved where ``run.folder`` says.
+    """
+    from lightning_fabric import Fabric
+
+    fabric = Fabric(accelerator=run.device, devices=1, precision=run.precision)  # type: ignore[arg-type]
+    task.to(fabric.device)
+    optimiser = torch.optim.AdamW(
+        task.groups(), lr=settings.rate, weight_decay=settings.weight_decay, betas=(0.9, 0.99), foreach=True
+    )
+    with seeded(run.seed_of(name)), deferred() as pending:
+        state = TrainState.begin(task, optimiser, run, name=name, identity=identity)
+        module, stepper = fabric.setup(task, optimiser)
+        loop = _Loop(task, module, stepper, fabric, settings, state, run, name)
+        loop.go(pending)
+    state.restore_best(task)
+    return state.history
+
+
+class _Loop:
+    """State of one run of `train` between steps."""
+
+    def __init__(
+        self, task: Task, module: nn.Module, optimiser: Any, fabric: Any, settings: TrainSettings,
+        state: TrainState, run: Run, name: str,
+    ) -> None:  # fmt: skip
+        self.task, self.module, self.optimiser, self.fabric = task, module, optimiser, fabric
+        self.settings, self.state, self.run, self.name = settings, state, run, name
+        self.rates = [group["lr"] for group in optimiser.param_groups]
+        self.every = max(1, settings.steps // settings.validations)
+        self.started, self.started_at = time.monotonic(), state.step
+
+    def go(self, pending: Any) -> None:
+        if self.state.step == 0 and not self.state.history:
+            self.look()
+        while not self.state.finished:
+            self.step()
+            if self.state.step % self.every == 0 or self.progress() >= 1:
+                self.look()
+                self.state.finished = self.progress() >= 1 or self.state.stale >= self.settings.patience
+            self.state.save_if_due(self.state.finished)
+            if pending.signum is not None and not self.state.finished:
+                self.stop(pending.signum)
+
+    def progress(self) -> float:
+        """Share of the run that is over, by steps or by the deadline, whichever is further."""
+        by_steps = self.state.step / self.settings.steps
+        left = self.run.seconds_left()
+        if math.isinf(left):
+            return by_steps
+        spent = time.monotonic() - self.started
+        return max(by_steps, min(1.0, spent / max(spent + left, 1e-9)))
+
+    def step(self) -> None:
+        progress = self.progress()
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            group["lr"] = rate * one_cycle(progress, self.settings.warmup)
+        self.task.train()
+        self.task.begin(progress)
+        batch = self.state.next_batch(self.settings.batch, self.task.samples)
+        parts = self.module(batch.to(self.fabric.device), self.state.generator)
+        loss = sum(parts.values(), torch.zeros((), device=self.fabric.device))
+        self.check(loss, parts)
+        self.optimiser.zero_grad(set_to_none=True)
+        self.fabric.backward(loss)
+        nn.utils.clip_grad_norm_(self.task.parameters(), self.settings.clip)
+        self.optimiser.step()
+        self.task.end()
+        self.state.step += 1
+        self.state.average(self.task, self.settings.average)
+        self.state.recent.append(float(loss.detach()))
+        self.tell()
+
+    def check(self, loss: Tensor, parts: dict[str, Tensor]) -> None:
+        if not torch.isfinite(loss):
+            shown = ", ".join(f"{name} = {float(value):g}" for name, value in parts.items())
+            raise TrainingError(
+                f"{self.name}: the loss is not finite at step {self.state.step} ({shown}); "
+                "lower the rate, or look for extreme values in the data"
+            )
+
+    def look(self) -> None:
+        """Validate the averaged weights, keep them if they are the best, and note the figures."""
+        self.task.eval()
+        with torch.no_grad(), self.state.averaged(self.task):
+            error = self.task.validate()
+            self.state.judge(self.task, error)
+        row = {"step": float(self.state.step), **self.task.figures()}
+        row |= {"loss": sum(self.state.recent) / len(self.state.recent)} if self.state.recent else {}
+        row |= {} if error is None else {"validation": error}
+        self.state.history.append(row)
+        self.state.recent = []
+
+    def tell(self) -> None:
+        if self.run.callback is None:
+            return
+        last = self.state.history[-1] if self.state.history else {}
+        figures = {k: v for k, v in last.items() if k != "step"} | {"loss": self.state.recent[-1]}
+        self.run.tell(Event(self.name, self.state.step, self.settings.steps, figures))
+
+    def stop(self, signum: int) -> None:
+        kept = self.state.save()
+        where = f"its state is in {kept}; run again with resume to go on" if kept else "nothing was kept"
+        raise Interrupted(f"{self.name}: stopped at step {self.state.step} of {self.settings.steps}; {where}", signum)
+
+
+def one_cycle(progress: float, warmup: float) -> float:
+    """Factor of the rate: a linear rise over ``warmup``, then half a cosine down to zero."""
+    if progress < warmup:
+        return max(progress / warmup, 0.01)
+    return 0.5 * (1 + math.cos(math.pi * (progress - warmup) / max(1 - warmup, 1e-9)))
