@@ -26,6 +26,7 @@ def overlap(coarse: np.ndarray, fine: np.ndarray) -> np.ndarray:
 
 
 def edges(centres: np.ndarray, width: float) -> np.ndarray:
+    """Edges (n, 2) of cells of one width."""
     return np.stack([centres - width / 2, centres + width / 2], axis=1)
 
 
@@ -57,6 +58,7 @@ def coarsen(field: xr.DataArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def main() -> None:
+    """Read, coarsen, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
@@ -72,8 +74,10 @@ def main() -> None:
         time=field.time.values.astype("datetime64[D]").astype(np.int32),
         land=np.isnan(values).all(axis=0),
     )
-    print(f"{arguments.target}: {packed.shape}, {int((packed[0] != FILL).sum())} sea cells, "
-          f"{arguments.target.stat().st_size / 1e6:.2f} MB")
+    print(
+        f"{arguments.target}: {packed.shape}, {int((packed[0] != FILL).sum())} sea cells, "
+        f"{arguments.target.stat().st_size / 1e6:.2f} MB"
+    )
 
 
 if __name__ == "__main__":

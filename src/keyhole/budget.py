@@ -22,15 +22,15 @@ class Budget(nn.Module, ABC):
     name: ClassVar[str]
 
     def masks(self, law: Law, sample: MaskSample) -> Tensor:
-        """`(draws, *grid)`: the masks that the reconstructor sees."""
+        """Return the masks that the reconstructor sees, `(draws, *grid)`."""
         return sample.values
 
     @abstractmethod
     def loss(self, law: Law, sample: MaskSample) -> Tensor:
-        """Scalar to add to the objective."""
+        """Return a scalar to add to the objective."""
 
     @torch.no_grad()
-    def update(self, law: Law, sample: MaskSample) -> None:  # noqa: B027 (most budgets have nothing to do here)
+    def update(self, law: Law, sample: MaskSample) -> None:
         """Move what is not learned by gradient; after the optimiser's step."""
 
 
@@ -52,7 +52,7 @@ class Penalty(Budget):
         self.weight = weight
 
     def loss(self, law: Law, sample: MaskSample) -> Tensor:
-        """`weight * expected_l0 / sites`."""
+        """Return `weight * expected_l0 / sites`."""
         return self.weight * sample.expected_l0 / law.sites
 
 
@@ -79,41 +79,71 @@ class DualAscent(_CountBudget):
     r"""Hold the zero-temperature count at k by a price that is learned.
 
     .. math:: \text{loss} = (p + \rho\, e)\,\frac{c - k}{k}, \qquad
-              e = \frac{c - k}{\max(c, k)} \text{ (no gradient)}, \qquad
-              p \leftarrow p + \text{rate} \cdot \bar e
+              e = \frac{\bar c - k}{\max(\bar c, k)}, \qquad
+              p \leftarrow p + \text{rate} \cdot e
 
-    with `c` the differentiable count of the sample: the gradient of a multiplier and a quadratic (augmented) term whose
-    error is bounded by 1, so that a law that starts far above k does not wind the price up. The price follows `e` of the
-    *sampled* count, smoothed over steps, and so ends at k sites even where the differentiable count is only a surrogate
-    (HNet-LN). It may go negative: a law with too few sites is paid to open more.
+    The gradient is that of a multiplier and a quadratic (augmented) term, with an error between -1 and 1, so
+    that a law that starts far above k does not wind the price up. `p` may go negative: a law with too few
+    sites is paid to open more.
+
+    The error is that of the *sampled* count: `c` of this sample plus `gap`, the smoothed difference between
+    what draws open and what `c` says. Where `c` is a surrogate (HNet-LN) it still ends at k. The gradient of
+    `c` goes half through the sample's zero-temperature probabilities and half through the logits drawn: the
+    surrogate alone can be emptied while the law goes on opening sites.
+
+    Soft masks let a law cheat: a logit held just below zero is not counted, yet the mask shows part of the
+    site, which a reconstructor scales back. `Law.interior_modes` tells; lower the temperature, or ask for
+    `hard` masks.
 
     Parameters
     ----------
     k
         How many sites.
-    rate
-        Growth of the price per step, in units of the objective.
-    stiffness
-        `rho`, in the same units.
+    rate, stiffness
+        Growth of the price per step, and `rho`, both in units of the objective: the defaults suit one of
+        order 1 (the share of variance not explained, say), scale them with it.
     smoothing
-        Share of the sampled count that is kept from step to step.
+        Share of `gap` that is kept from step to step.
+    hard
+        Whether the reconstructor sees the zero-temperature masks, with the gradient of the soft ones.
+
+    >>> budget = DualAscent(5)
+    >>> budget.k, budget.multiplier.item()
+    (5, 0.0)
     """
 
     name: ClassVar[str] = "dual"
     multiplier: Tensor
     gap: Tensor
 
-    def __init__(self, k: int, rate: float = 5e-3, *, stiffness: float = 0.5, smoothing: float = 0.95) -> None:
+    def __init__(
+        self,
+        k: int,
+        rate: float = 0.02,
+        *,
+        stiffness: float = 1.0,
+        smoothing: float = 0.95,
+        hard: bool = False,
+    ) -> None:
         super().__init__(k)
-        self.rate, self.stiffness, self.smoothing = rate, stiffness, smoothing
+        self.rate, self.stiffness, self.smoothing, self.hard = rate, stiffness, smoothing, hard
         self.register_buffer("multiplier", torch.tensor(0.0))
         self.register_buffer("gap", torch.tensor(0.0))
 
+    def masks(self, law: Law, sample: MaskSample) -> Tensor:
+        """Return the law's masks, or the zero-temperature ones where they are to be hard."""
+        if not self.hard:
+            return sample.values
+        opened = law.scatter(sample.opened.to(sample.values.dtype))
+        return opened + (sample.values - sample.values.detach())
+
     def loss(self, law: Law, sample: MaskSample) -> Tensor:
-        """Price times violation."""
+        """Return price times violation."""
         law.check_k(self.k)
         price = self.multiplier + self.stiffness * self._error(sample)
-        return price * (sample.soft_count - self.k) / self.k
+        drawn = torch.sigmoid(sample.logits / law.temperature).sum(1).mean()
+        path = (sample.soft_count + drawn) / 2
+        return price * (self._count(sample) + (path - path.detach()) - self.k) / self.k
 
     @torch.no_grad()
     def update(self, law: Law, sample: MaskSample) -> None:
@@ -121,8 +151,11 @@ class DualAscent(_CountBudget):
         self.gap.lerp_((sample.sampled_count - sample.soft_count).to(self.gap), 1 - self.smoothing)
         self.multiplier.add_(self.rate * self._error(sample).to(self.multiplier))
 
+    def _count(self, sample: MaskSample) -> Tensor:
+        return sample.soft_count.detach() + self.gap
+
     def _error(self, sample: MaskSample) -> Tensor:
-        count = sample.soft_count.detach() + self.gap
+        count = self._count(sample)
         return (count - self.k) / count.clamp_min(self.k)
 
 
@@ -131,19 +164,26 @@ class ExactK(_CountBudget):
 
     .. math:: \text{mask} = 1[u \ge u_{(k)}] \text{, with the gradient of } \mathrm{sigmoid}((u - \tau) / \lambda)
 
-    `tau` lies midway between the k-th and the next logit. It moves with `u` so that the soft mask keeps its sum,
-    `d tau = sum_i s_i (1 - s_i) du_i / sum_i s_i (1 - s_i)`: every site would lower the error by opening, only those that
-    lower it more than the site they displace should rise.
+    `tau` lies midway between the k-th and the next logit. It moves with `u` so that the soft mask keeps its
+    sum, `d tau = sum_i w_i du_i / sum_i w_i` with `w = s (1 - s)`: every site would lower the error by
+    opening, only those that lower it more than the sites they displace should rise. (With `tau` held fixed
+    the law does not concentrate; with the gradient of the two logits beside it, it does so more slowly.)
 
-    Adding a constant to all logits changes no mask; `update` uses that freedom to bring the mean `tau` to zero, where
-    the law's zero-temperature count is about k and its marginals mean what they say.
+    A constant added to all logits changes no mask; `update` uses that freedom to keep the law's
+    zero-temperature count near k, where its marginals mean what they say.
 
     Parameters
     ----------
     k
         How many sites; a schedule may set it.
     rate
-        Share of the mean `tau` that each update takes away: its smoothing.
+        Share of the shift that each update makes: its smoothing.
+
+    >>> from keyhole.laws import VLN
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> law = VLN(torch.ones(4, 4, dtype=torch.bool), generator=generator)
+    >>> ExactK(3).masks(law, law.sample(2, generator)).sum((1, 2)).tolist()
+    [3.0, 3.0]
     """
 
     name: ClassVar[str] = "exact"
@@ -153,33 +193,34 @@ class ExactK(_CountBudget):
         self.rate = rate
 
     def masks(self, law: Law, sample: MaskSample) -> Tensor:
-        """`(draws, *grid)`: zeros and exactly k ones per draw; equal logits are taken in C order."""
+        """Return zeros and exactly k ones per draw; equal logits are taken in C order."""
         law.check_k(self.k)
-        order, tau = self._cut(sample.logits.detach(), law.temperature)
-        hard = torch.zeros_like(sample.logits).scatter(1, order[:, : self.k], 1.0)
+        ordered, order = sample.logits.detach().sort(dim=1, descending=True, stable=True)
+        hard = torch.zeros_like(ordered).scatter(1, order[:, : self.k], 1.0)
+        tau = _after(ordered, self.k, law.temperature)
         soft = _soft_mask(sample.logits, tau, law.temperature)
         return law.scatter(hard + (soft - soft.detach()))
 
     def loss(self, law: Law, sample: MaskSample) -> Tensor:
-        """Zero: the masks hold the budget."""
+        """Return zero: the masks hold the budget."""
         return sample.logits.new_zeros(())
 
     @torch.no_grad()
     def update(self, law: Law, sample: MaskSample) -> None:
-        """Shift the law towards a mean threshold of zero."""
-        _, tau = self._cut(sample.logits, law.temperature)
-        law.shift(-self.rate * float(tau.mean()))
+        """Shift the law towards the level that its logits, all draws together, pass k times a draw."""
+        pooled = sample.logits.reshape(1, -1).sort(dim=1, descending=True).values
+        law.shift(-self.rate * float(_after(pooled, self.k * len(sample.logits), law.temperature)))
 
-    def _cut(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """Sites by falling logit, and the threshold `(draws, 1)`; below the last one where all are open."""
-        ordered, order = logits.sort(1, descending=True, stable=True)
-        last = ordered[:, self.k - 1 : self.k]
-        following = ordered[:, self.k : self.k + 1] if self.k < logits.shape[1] else last - 2 * temperature
-        return order, (last + following) / 2
+
+def _after(ordered: Tensor, position: int, temperature: float) -> Tensor:
+    """Return `(rows, 1)`, midway between the falling values at a position and the next; below the last."""
+    last = ordered[:, position - 1 : position]
+    following = ordered[:, position : position + 1] if position < ordered.shape[1] else last - 2 * temperature
+    return (last + following) / 2
 
 
 def _soft_mask(logits: Tensor, tau: Tensor, temperature: float) -> Tensor:
-    """`sigmoid((u - tau) / lam)`, with `tau` following `u` so that the sum stays."""
+    """Return `sigmoid((u - tau) / lam)`, with `tau` following `u` so that the sum stays."""
     soft = torch.sigmoid((logits.detach() - tau) / temperature)
     weight = soft * (1 - soft)
     share = weight / weight.sum(1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from keyhole.errors import KeyholeError
+from keyhole.errors import KeyholeError, SettingsError
 
 if TYPE_CHECKING:
     from keyhole.comparison import Comparison
@@ -25,13 +27,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Source = Annotated[str, typer.Argument(help="A .npy, .npz or NetCDF file, or a data set: sst, digits, mnist, celeba, ipsl, ncep.")]
+Source = Annotated[
+    str, typer.Argument(help="A .npy, .npz or NetCDF file, or a data set: sst, digits, mnist, celeba, ipsl, ncep.")
+]
 K = Annotated[int, typer.Option("-k", "--sites", help="How many sites to choose.")]
 Variable = Annotated[str | None, typer.Option(help="Variable of the file, where it holds several.")]
 Channels = Annotated[int | None, typer.Option(help="Axis of the array that holds channels, if one does.")]
-Anomalies = Annotated[str | None, typer.Option(help="'month': work on anomalies from the monthly climatology; 'none': from the mean.")]
+Anomalies = Annotated[
+    str | None, typer.Option(help="'month': work on anomalies from the monthly climatology; 'none': from the mean.")
+]
+Method = Annotated[str, typer.Option(help="auto, learned, vln, hnet, iln, sct, simplex, greedy, qr, variance, random.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="Setting of the method, name=value; may be repeated.")
+]
 TimeLimit = Annotated[float | None, typer.Option(help="Seconds that learning may take.")]
-Seed = Annotated[int, typer.Option(help="Same seed, same machine and threads: same result.")]
+Seed = Annotated[int, typer.Option(min=0, help="Same seed, same machine and threads: same result.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
@@ -63,9 +73,9 @@ def select(
     source: Source,
     k: K,
     out: Annotated[Path, typer.Option(help="Plan file to write.")] = Path("plan.keyhole"),
-    method: Annotated[str, typer.Option(help="auto, learned, vln, hnet, iln, sct, simplex, greedy, qr, variance, random.")] = "auto",
+    method: Method = "auto",
     reconstructor: Annotated[str, typer.Option(help="auto, ridge, dense, resnet, residual.")] = "auto",
-    setting: Annotated[list[str] | None, typer.Option("--set", help="Setting of the method, name=value; may be repeated.")] = None,
+    setting: SetOption = None,
     variable: Variable = None,
     channels: Channels = None,
     anomalies: Anomalies = None,
@@ -103,7 +113,9 @@ def select(
 @app.command()
 def reconstruct(
     plan: Annotated[Path, typer.Argument(help="Plan file.")],
-    readings: Annotated[Path, typer.Argument(help="CSV (an optional time column, then site names) or .npy in rank order.")],
+    readings: Annotated[
+        Path, typer.Argument(help="CSV (an optional time column, then site names) or .npy in rank order.")
+    ],
     out: Annotated[Path, typer.Option(help="File to write: .nc, .npy or .csv.")],
     as_json: Json = False,
 ) -> None:
@@ -122,7 +134,9 @@ def reconstruct(
 def compare(
     source: Source,
     k: K,
-    methods: Annotated[str, typer.Option(help="Methods, with commas between; 'all' for every one.")] = "learned,greedy,qr,variance,random",
+    methods: Annotated[
+        str, typer.Option(help="Methods, with commas between; 'all' for every one.")
+    ] = "learned,greedy,qr,variance,random",
     reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
     variable: Variable = None,
     channels: Channels = None,
@@ -140,7 +154,7 @@ def compare(
 
     signals = _read(source, variable, channels, anomalies)
     _check_writable(figure, report)
-    names = list(SELECTORS) if methods == "all" else methods.split(",")
+    names = list(SELECTORS) if methods == "all" else [name.strip() for name in methods.split(",")]
     with _progress() as callback:
         comparison = run_comparison(
             signals, k, names, reconstructor=reconstructor, time_limit=time_limit, seed=seed, device=device,
@@ -164,6 +178,8 @@ def main() -> None:
 
     try:
         app(standalone_mode=True)
+    except SettingsError as error:
+        _fail(str(error), 2)
     except KeyholeError as error:
         _fail(str(error), 1)
     except Interrupted as stop:
@@ -173,19 +189,24 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        _fail(str(error), 1)
+    except MemoryError as error:
+        _fail(f"not enough memory ({error})", 1)
 
 
 def _read(source: str, variable: str | None, channels: int | None, anomalies: str | None) -> Signals:
     from keyhole import datasets
     from keyhole.readers import read
 
-    named = source in datasets.DATASETS and not Path(source).exists()
-    signals = datasets.load(source) if named else read(source, variable=variable, channels=channels)
-    if anomalies is None:
-        return signals
-    if anomalies not in ("month", "none"):
+    if anomalies not in (None, "month", "none"):
         raise typer.BadParameter(f"{anomalies!r}: month or none", param_hint="--anomalies")
-    return signals.anomalies("month" if anomalies == "month" else None)
+    named = source in datasets.DATASETS
+    for option, value in (("--variable", variable), ("--channels", channels)):
+        if named and value is not None:
+            raise typer.BadParameter(f"has no meaning for the data set {source}", param_hint=option)
+    signals = datasets.load(source) if named else read(source, variable=variable, channels=channels)
+    return signals if anomalies is None else signals.anomalies("month" if anomalies == "month" else None)
 
 
 def _settings(pairs: list[str]) -> dict[str, Any]:
@@ -267,7 +288,16 @@ def _print(renderable: Any) -> None:
 
 
 def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, default=str))
+    typer.echo(json.dumps(_strict(value), indent=2, default=str, allow_nan=False))
+
+
+def _strict(value: Any) -> Any:
+    """Put null for numbers that JSON does not know: NaN and the infinities."""
+    if isinstance(value, Mapping):
+        return {key: _strict(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _say(message: str) -> None:

@@ -36,10 +36,10 @@ def marginal(law: Law, k: int) -> Sites:
 def rounded(law: Law) -> tuple[Sites, Sites]:
     """Rank by marginals and take the law's count rounded down, and up, to tens, as the paper does.
 
-    Below ten, "down" is the count rounded down to a whole number, at least one site. Neither takes more sites than
-    there are. The two are the same when the count is a multiple of ten.
+    Below ten, "down" is the count rounded down to a whole number, at least one site. Neither takes more
+    sites than there are. The two are the same when the count is a multiple of ten.
     """
-    count, ranked = law.count(), _sites(law, _by_marginals(law))
+    count, ranked = round(law.count(), 3), _sites(law, _by_marginals(law))
     down = max(10 * math.floor(count / 10) or math.floor(count), 1)
     up = max(10 * math.ceil(count / 10), down)
     return ranked[:down], ranked[:up]
@@ -52,13 +52,12 @@ def frequency(law: Law, k: int, *, draws: int, generator: torch.Generator) -> Si
     return _sites(law, np.lexsort((-logits, -opened))[:k])
 
 
-def best_of(
-    law: Law, k: int, *, candidates: int, score: Callable[[Sites], float], generator: torch.Generator
-) -> Sites:
+def best_of(law: Law, k: int, *, candidates: int, score: Callable[[Sites], float], generator: torch.Generator) -> Sites:
     """Score joint samples and keep the best.
 
-    The first candidate is `marginal(law, k)`; then come the k largest logits of each of `candidates` draws, ranked by
-    their marginals. The lowest score wins, the earliest among equals; a set that comes twice is scored once.
+    The first candidate is `marginal(law, k)`; then come the k largest logits of each of `candidates` draws,
+    ranked by their marginals. The lowest score wins, the earliest among equals; a set that comes twice is
+    scored once, and one whose score is not a number never wins.
     """
     law.check_k(k)
     ranked = _by_marginals(law)
@@ -72,12 +71,10 @@ def best_of(
     return best
 
 
-def _candidates(
-    law: Law, k: int, ranked: Sites, draws: int, generator: torch.Generator
-) -> Iterator[Sites]:
+def _candidates(law: Law, k: int, ranked: Sites, draws: int, generator: torch.Generator) -> Iterator[Sites]:
     yield ranked[:k]
     for sample in _samples(law, draws, generator):
-        order = sample.logits.argsort(1, descending=True, stable=True)[:, :k].cpu().numpy()
+        order = sample.logits.argsort(dim=1, descending=True, stable=True)[:, :k].cpu().numpy()
         for members in order:
             yield ranked[np.isin(ranked, members)]
 

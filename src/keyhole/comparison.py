@@ -24,8 +24,8 @@ __all__ = ["Comparison", "Entry", "compare", "single"]
 class Entry:
     """One method's plan.
 
-    ``curve`` is the test RMSE of ridge with the first 0, 1, ... K sites, in the user's units; ``seconds`` is what the choice
-    of the sites took.
+    ``curve`` is the test RMSE of ridge with the first 0, 1, ... K sites, in the user's units; ``seconds`` is what the
+    choice of the sites took.
     """
 
     method: str
@@ -69,11 +69,11 @@ def compare(
     callback: Callable[[Event], None] | None = None,
 ) -> Comparison:
     """Let each method choose ``k`` sites and fit the same reconstructor to them; ``time_limit`` is for each method."""
-    selectors = {method: make_selector(method, {}) for method in methods}
+    selectors = [make_selector(method, {}) for method in methods]
     prepared = prepare(read(signals), split, seed)
     k = check_k(k, prepared.signals)
     entries = []
-    for method, selector in selectors.items():
+    for selector in selectors:
         deadline = None if time_limit is None else time.monotonic() + time_limit
         run = Run(seed=seed, device=device, deadline=deadline, callback=callback)
         started = time.monotonic()
@@ -95,7 +95,7 @@ def _curve(prepared: Prepared, plan: Plan) -> NDArray[np.float64]:
     errors = nested_errors(prepared.development, test, plan.indices, ridge.strength)
     # One channel has one scale; for several, the mean square of their scales brings the sum back to units of the mean.
     unit = float(np.sqrt(np.square(prepared.scaling.scale).mean()))
-    return np.sqrt(errors / (len(test) * test.channels * len(test.grid.cells))) * unit
+    return np.sqrt(np.maximum(errors, 0) / (len(test) * test.channels * len(test.grid.cells))) * unit
 
 
 def single(plan: Plan, prepared: Prepared) -> Comparison:

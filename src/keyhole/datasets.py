@@ -5,11 +5,13 @@ Each has its fixed split, so that every method is judged on the same samples.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
 import zipfile
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -69,12 +71,13 @@ def celeba() -> Signals:
 
     folder = _folder("celeba10k", "celeba10k_89x109_jpg.zip, the first 10000 aligned images at 89 x 109, from MMLAB")
     images = []
-    with zipfile.ZipFile(_one(folder, "*.zip")) as archive:
+    with _naming(_one(folder, "*.zip")) as path, zipfile.ZipFile(path) as archive:
         for name in sorted(n for n in archive.namelist() if n.endswith(".jpg")):
             with Image.open(io.BytesIO(archive.read(name))) as image:
                 square = image.convert("L").crop((0, 10, 89, 99)).resize((64, 64), Image.Resampling.BILINEAR)
             images.append(np.asarray(square))
-    return _images(np.stack(images).astype(np.float32) / 255, "celeba", train=8000)
+        faces = np.stack(images)
+    return _images(faces.astype(np.float32) / 255, "celeba", train=8000)
 
 
 def ipsl() -> Signals:
@@ -83,7 +86,7 @@ def ipsl() -> Signals:
     Works on anomalies from the first run's monthly climatology, 1850-01 to 2014-12.
     """
     folder = _folder("cmip6_ipsl_tas_monthly", "tas_mon_IPSL-CM6A-LR_20x20.npz, from CMIP6 historical r1 and r2")
-    with np.load(_one(folder, "*.npz")) as data:
+    with _naming(_one(folder, "*.npz")) as path, np.load(path) as data:
         runs = [data[f"historical_r{run}i1p1f1"] for run in (1, 2)]
         axes = {"lat": data["lat"], "lon": data["lon"]}
     months = np.arange("1850-01", "2015-01", dtype="datetime64[M]").astype("datetime64[ns]")
@@ -130,7 +133,7 @@ def _field(
     return _with_split(Signals.build(values[:, None], grid, time=time, cycle="month", origin=origin), train)
 
 
-def _images(images: NDArray[np.float32], name: str, *, train: int) -> Signals:
+def _images(images: NDArray[np.floating[Any]], name: str, *, train: int) -> Signals:
     grid = Grid.plain(images.shape[1:])
     return _with_split(Signals.build(images[:, None], grid, origin=Origin("array", name=name)), train)
 
@@ -160,7 +163,17 @@ def _idx(path: Path) -> NDArray[np.uint8]:
     """Read MNIST's idx format: two zero bytes, a type, the number of axes, their lengths, the values."""
     if not path.is_file():
         raise DataError(f"{path}: no such file; it is one of MNIST's four")
-    content = gzip.decompress(path.read_bytes())
-    axes = content[3]
-    shape = np.frombuffer(content, ">i4", axes, 4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
+    with _naming(path):
+        content = gzip.decompress(path.read_bytes())
+        axes = content[3]
+        shape = np.frombuffer(content, ">i4", axes, 4)
+        return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[Path]:
+    """Say which file it is that cannot be read as what it should be."""
+    try:
+        yield path
+    except (OSError, EOFError, ValueError, LookupError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path}: damaged, or another file than expected ({error})") from error

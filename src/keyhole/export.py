@@ -40,7 +40,9 @@ def as_field(values: NDArray[Any], grid: Grid, origin: Origin, time: Time) -> xr
     sample = origin.sample_dim
     many = values.shape[1] > 1
     dims = (sample, *(("channel",) if many else ()), *grid.dims)
-    coordinates = {dim: np.asarray(grid.coordinates[dim]) for dim in grid.dims}
+    coordinates: dict[str, Any] = {
+        dim: (dim, np.asarray(grid.coordinates[dim]), dict(origin.axis_attributes.get(dim, {}))) for dim in grid.dims
+    }
     coordinates |= {sample: np.arange(len(values)) if time is None else time}
     return xr.DataArray(
         values if many else values[:, 0], coordinates, dims, name=origin.name, attrs=dict(origin.attributes)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from keyhole.errors import DataError, PlanError, StorageError
-from keyhole.export import as_field, as_frame
+from keyhole.export import as_array, as_field, as_frame
 from keyhole.plan import Plan
 from keyhole.readers.arrays import load_npy
-from keyhole.readings import TIME, in_rank_order
+from keyhole.readings import in_rank_order
 from keyhole.storage import replacing
 
 __all__ = ["check_writable", "make_folder", "read_readings", "write_rebuilt"]
@@ -38,14 +38,17 @@ def write_rebuilt(plan: Plan, readings: Any, path: Path) -> tuple[int, ...]:
     rebuilt = np.where(plan.grid.inside, plan.rebuild(values, time), np.nan)
     if path.suffix == ".csv" and rebuilt.shape[1] > 1:
         raise DataError(f"{path}: several channels do not fit a table; write .nc or .npy")
+    array, field = as_array(rebuilt, plan.origin), None
     with replacing(path) as file:
         if path.suffix == ".nc":
-            file.write(bytes(as_field(rebuilt, plan.grid, plan.origin, time).to_netcdf(engine="h5netcdf")))
+            field = as_field(rebuilt, plan.grid, plan.origin, time)
+            field.attrs = {name: _attribute(value) for name, value in field.attrs.items()}
+            file.write(bytes(field.to_netcdf(engine="h5netcdf")))
         elif path.suffix == ".npy":
-            np.save(file, rebuilt[:, 0] if plan.origin.channel_axis is None else rebuilt)
+            np.save(file, array)
         else:
             file.write(as_frame(rebuilt, plan.grid, time).to_csv(index=time is not None).encode())
-    return (len(rebuilt), *plan.grid.shape)
+    return array.shape if field is None else field.shape
 
 
 def check_writable(path: Path) -> None:
@@ -55,6 +58,8 @@ def check_writable(path: Path) -> None:
         raise StorageError(f"{folder}: no such folder")
     if path.is_dir():
         raise StorageError(f"{path}: is a folder; name a file")
+    if path.exists() and not path.is_file():
+        raise StorageError(f"{path}: is not a file; name one")
     if not os.access(folder, os.W_OK):
         raise StorageError(f"{folder}: cannot be written to")
 
@@ -77,8 +82,20 @@ def _read_csv(path: Path) -> Any:
         if repeated:  # pandas would rename them
             raise PlanError(f"{path}: column {repeated[0]!r} stands more than once")
         frame = pd.read_csv(path, encoding="utf-8-sig")
-        return frame.assign(**{TIME: pd.to_datetime(frame[TIME])}) if TIME in frame else frame
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, csv.Error) as error:
         if isinstance(error, PlanError):
             raise
         raise DataError(f"{path}: cannot be read as CSV ({error})") from error
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas would take the first column for the rows' labels
+        raise DataError(f"{path}: rows have more values than the header has names")
+    if frame.empty:
+        raise DataError(f"{path}: holds no readings, only a header")
+    return frame
+
+
+def _attribute(value: Any) -> Any:
+    """Give an attribute as NetCDF can hold it: text, numbers, or a list of one of these."""
+    if isinstance(value, list):
+        of_text = any(isinstance(one, str | list) for one in value)
+        return [str(one) if of_text else _attribute(one) for one in value]
+    return int(value) if isinstance(value, bool) else value

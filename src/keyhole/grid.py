@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 __all__ = ["Grid"]
 
 _LATITUDES = ("lat", "latitude", "nav_lat")
+_DIGITS = (6, 9, 17)  # short, all of single precision, all of double
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,12 @@ class Grid:
         """Name of one cell: its own, or its coordinates."""
         if self.names is not None:
             return self.names[index]
-        return " ".join(f"{dim}={_short(value)}" for dim, value in self.position(index).items())
+        place = np.unravel_index(index, self.shape)
+        return " ".join(labels[i] for labels, i in zip(self._labels, place, strict=True))
+
+    @cached_property
+    def _labels(self) -> tuple[list[str], ...]:
+        return tuple(_label(dim, self.coordinates[dim]) for dim in self.dims)
 
     def axis_of_latitude(self) -> int | None:
         """Position of the axis that holds latitude in degrees, if there is one."""
@@ -87,5 +93,14 @@ class Grid:
         return np.broadcast_to(line.reshape(shape), self.shape).copy()
 
 
-def _short(value: np.generic) -> str:
-    return f"{value:g}" if np.issubdtype(value.dtype, np.number) else str(value)
+def _label(dim: str, values: NDArray[np.generic]) -> list[str]:
+    """Label an axis' places: by coordinate, in as few digits as tell them apart, else by number."""
+    for digits in _DIGITS:
+        texts = [_text(value, digits) for value in values]
+        if len(set(texts)) == len(texts):
+            return [f"{dim}={text}" for text in texts]
+    return [f"{dim}[{i}]" for i in range(len(values))]
+
+
+def _text(value: object, digits: int) -> str:
+    return f"{value:.{digits}g}" if isinstance(value, float | np.floating) else str(value)

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.errors import DataError
 from keyhole.grid import Grid
 
 __all__ = ["evaluate", "squared_error_map"]
 
 
-def evaluate(
-    truth: NDArray[Any], rebuilt: NDArray[Any], expected: NDArray[Any], grid: Grid
-) -> dict[str, float]:
+def evaluate(truth: NDArray[Any], rebuilt: NDArray[Any], expected: NDArray[Any], grid: Grid) -> dict[str, float]:
     """Score rebuilt signals.
 
     Parameters
@@ -52,6 +51,8 @@ def evaluate(
 
 def squared_error_map(truth: NDArray[Any], rebuilt: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
     """Mean squared error of each cell over samples and channels, NaN outside."""
+    if truth.shape != rebuilt.shape:
+        raise DataError(f"signals of shape {truth.shape} cannot be compared with those of shape {rebuilt.shape}")
     squares = np.zeros(grid.shape)
     for one, other in zip(truth, rebuilt, strict=True):
         squares += np.square(np.subtract(one, other, dtype=np.float64)).sum(axis=0)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole import metrics, split as splits
+from keyhole import metrics
+from keyhole import split as splits
 from keyhole.errors import BudgetError, DataError, SettingsError
 from keyhole.plan import Plan
 from keyhole.readers import read
@@ -79,8 +80,8 @@ def select(
     settings
         Settings of the selector, by name, where its defaults do not fit.
     split
-        Which samples train, validate and test; by default that of the data set, else contiguous blocks where samples have a
-        time and a random split where they have none.
+        Which samples train, validate and test; by default that of the data set, else contiguous blocks where samples
+        have a time and a random split where they have none.
     time_limit
         Seconds after which learning stops with what it has.
     seed
@@ -143,22 +144,22 @@ def prepare(signals: Signals, split: Split | None, seed: int) -> Prepared:
 
 def check_k(k: Any, signals: Signals) -> int:
     """Give K as an int, or say why it cannot be had."""
-    if isinstance(k, bool) or not isinstance(k, numbers.Real) or k != int(k):
+    if isinstance(k, bool) or not isinstance(k, numbers.Real) or not float(k).is_integer():
         raise BudgetError(f"k={k!r}: a whole number of sites is needed")
-    most = int(signals.observable.sum())
-    if not 1 <= k <= most:
-        raise BudgetError(f"k={int(k)}: between 1 and the {most} observable sites are possible")
-    return int(k)
+    count, most = int(float(k)), int(signals.observable.sum())
+    if not 1 <= count <= most:
+        raise BudgetError(f"k={count}: between 1 and the {most} observable sites are possible")
+    return count
 
 
 def choose_sites(selector: Selector, prepared: Prepared, k: int, run: Run) -> Selection:
-    """Let the selector choose; one that learns gets a validation part, one that does not gets both parts to work on."""
-    if not selector.learns:
-        return selector.select(prepared.development, k, validation=None, run=run)
+    """Let the selector choose, on everything but test; one that decides on validation gets that part apart."""
     left = run.seconds_left()
     if np.isfinite(left):
         run = replace(run, deadline=clock.monotonic() + _SELECTION_SHARE * left)
-    return selector.select(prepared.train, k, validation=prepared.validation, run=run)
+    if selector.decides:
+        return selector.select(prepared.train, k, validation=prepared.validation, run=run)
+    return selector.select(prepared.development, k, validation=None, run=run)
 
 
 def fit_reconstructor(name: str, prepared: Prepared, sites: NDArray[np.int64], run: Run) -> Reconstructor:
@@ -174,9 +175,7 @@ def fit_reconstructor(name: str, prepared: Prepared, sites: NDArray[np.int64], r
     return Ridge().fit(train, sites, validation=validation, run=run)
 
 
-def make_plan(
-    prepared: Prepared, selection: Selection, fitted: Reconstructor, selector: Selector, run: Run
-) -> Plan:
+def make_plan(prepared: Prepared, selection: Selection, fitted: Reconstructor, selector: Selector, run: Run) -> Plan:
     """Put the plan together, judge it on validation, fit a closed form on all but test, and judge it there once."""
     signals = prepared.signals
     made = {
@@ -190,7 +189,7 @@ def make_plan(
         "versions": _versions(),
         "date": datetime.now(UTC).date().isoformat(),
     }
-    history = [{"stage": "select", **row} for row in selection.history]
+    history: list[dict[str, Any]] = [{"stage": "select", **row} for row in selection.history]
     history += [{"stage": "refit", **row} for row in fitted.history]
     plan = Plan(
         signals.grid, selection.sites, gains(prepared, selection.sites), prepared.scaling, fitted, signals.origin,
@@ -213,7 +212,7 @@ def gains(prepared: Prepared, sites: NDArray[np.int64]) -> NDArray[np.float64]:
     """Drop of the validation error (fraction of variance, ridge) as each site joins those before it."""
     strength = Ridge().fit(prepared.train, sites, validation=prepared.validation, run=Run()).strength
     errors = nested_errors(prepared.train, prepared.validation, sites, strength)
-    return -np.diff(errors) / max(errors[0], np.finfo(float).tiny)
+    return np.asarray(-np.diff(errors) / max(float(errors[0]), 1e-300))
 
 
 _PARTS = ("train", "validation", "test")

@@ -51,7 +51,7 @@ class Plan:
     origin: Origin
     made: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    history: Sequence[Mapping[str, float]] = ()
+    history: Sequence[Mapping[str, Any]] = ()
 
     @property
     def k(self) -> int:
@@ -111,16 +111,18 @@ def load(path: str | Path) -> Plan:
     except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
         if isinstance(error, PlanError):
             raise
-        raise PlanError(f"{path}: not a plan that this Keyhole understands ({type(error).__name__}: {error})") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise PlanError(f"{path}: not a plan that this Keyhole understands ({reason})") from error
 
 
 def _pack(plan: Plan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     settings, learned = plan.reconstructor.state()
-    coordinates = {dim: _numbers(plan.grid.coordinates[dim]) for dim in plan.grid.dims}
+    axes = {dim: plan.grid.coordinates[dim] for dim in plan.grid.dims}
     header = {
         "kind": "plan",
         "grid": {"shape": plan.grid.shape, "dims": plan.grid.dims, "names": plan.grid.names},
-        "coordinate_types": {dim: str(plan.grid.coordinates[dim].dtype) for dim in plan.grid.dims},
+        "coordinate_types": {dim: str(axis.dtype) for dim, axis in axes.items()},
+        "coordinate_texts": {dim: axis.tolist() for dim, axis in axes.items() if axis.dtype.kind == "U"},
         "scaling": {"cycle": plan.scaling.cycle},
         "reconstructor": {"name": plan.reconstructor.name, "settings": settings},
         "origin": asdict(plan.origin),
@@ -135,15 +137,17 @@ def _pack(plan: Plan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "scaling.baseline": plan.scaling.baseline,
         "scaling.scale": plan.scaling.scale,
     }
-    arrays |= {f"coordinates.{dim}": values for dim, values in coordinates.items()}
+    arrays |= {f"coordinates.{dim}": _numbers(axis) for dim, axis in axes.items() if axis.dtype.kind != "U"}
     arrays |= {f"reconstructor.{name}": array for name, array in learned.items()}
     return header, arrays
 
 
 def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Plan:
     shape, dims = tuple(header["grid"]["shape"]), tuple(header["grid"]["dims"])
-    types, names = header["coordinate_types"], header["grid"]["names"]
-    coordinates = {dim: arrays[f"coordinates.{dim}"].astype(types[dim]) for dim in dims}
+    types, texts, names = header["coordinate_types"], header["coordinate_texts"], header["grid"]["names"]
+    coordinates = {
+        dim: np.asarray(texts[dim] if dim in texts else arrays[f"coordinates.{dim}"]).astype(types[dim]) for dim in dims
+    }
     grid = Grid(shape, dims, coordinates, arrays["grid.inside"], None if names is None else tuple(names))
     kind = RECONSTRUCTORS[header["reconstructor"]["name"]]
     learned = {n.removeprefix("reconstructor."): a for n, a in arrays.items() if n.startswith("reconstructor.")}
@@ -151,7 +155,7 @@ def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Pl
     scaling = Scaling(arrays["scaling.baseline"], arrays["scaling.scale"], header["scaling"]["cycle"])
     return Plan(
         grid, arrays["sites.index"], arrays["sites.gain"], scaling, reconstructor, Origin(**header["origin"]),
-        header["made"], header["metrics"], header["history"],
+        dict(header["made"]), dict(header["metrics"]), list(header["history"]),
     )  # fmt: skip
 
 
@@ -160,5 +164,5 @@ def _numbers(coordinate: NDArray[Any]) -> NDArray[Any]:
     if coordinate.dtype.kind in "mM":
         return coordinate.astype(np.int64)
     if coordinate.dtype.kind not in "biuf":
-        raise PlanError(f"coordinates of type {coordinate.dtype} cannot be saved; use numbers or dates")
+        raise PlanError(f"coordinates of type {coordinate.dtype} cannot be saved; use numbers, dates or texts")
     return coordinate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,8 +24,8 @@ def in_rank_order(
     Parameters
     ----------
     readings
-        ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order; or a mapping, Series or frame labelled by site name, in
-        any order, with the time in a column ``time`` or in a DatetimeIndex.
+        ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order; or a mapping, Series or frame labelled by site name,
+        in any order, with the time in a column ``time`` or in a DatetimeIndex; labels go with one channel alone.
     names
         Names of the sites in rank order.
     channels
@@ -33,25 +34,44 @@ def in_rank_order(
         Time of each reading; outranks the one that the labels give.
     """
     if _is_labelled(readings):
+        if channels > 1:
+            raise PlanError(f"readings: labelled readings hold one value a site; {_takes(len(names), channels)}")
         readings, found = _from_labels(readings, names)
         time = found if time is None else time
-    values = _shaped(np.asarray(readings), len(names), channels)
+    values = _shaped(_plain(readings), len(names), channels)
+    if len(values) == 0:
+        raise PlanError("readings: there are none; give one row at least")
     if not np.isfinite(values).all():
         raise PlanError(f"readings: {int((~np.isfinite(values)).sum())} of {values.size} are missing or infinite")
-    return values, None if time is None else _times(time)
+    return values, None if time is None else _times(time, len(values))
 
 
 def _is_labelled(readings: Any) -> bool:
-    return isinstance(readings, Mapping) or type(readings).__module__.startswith("pandas")
+    if isinstance(readings, Mapping):
+        return True
+    pandas = sys.modules.get("pandas")  # whoever made a frame has loaded it
+    return pandas is not None and isinstance(readings, pandas.Series | pandas.DataFrame)
+
+
+def _plain(readings: Any) -> NDArray[Any]:
+    if np.ma.isMaskedArray(readings):
+        return np.ma.filled(readings.astype(float), np.nan)
+    try:
+        return np.asarray(readings)
+    except ValueError as error:
+        raise PlanError(f"readings: rows of different length ({error})") from error
 
 
 def _from_labels(readings: Any, names: Sequence[str]) -> tuple[NDArray[Any], Any]:
     import pandas as pd
 
     if isinstance(readings, Mapping):
-        readings = pd.Series(dict(readings), dtype=float)
+        try:
+            readings = pd.DataFrame({name: np.atleast_1d(values) for name, values in readings.items()})
+        except ValueError as error:
+            raise PlanError(f"readings: rows of different length ({error})") from error
     frame = readings.to_frame().T if isinstance(readings, pd.Series) else readings
-    time = frame.index if isinstance(frame.index, pd.DatetimeIndex) else None
+    time: Any = frame.index if isinstance(frame.index, pd.DatetimeIndex) else None
     if TIME in frame.columns and TIME not in names:
         time, frame = frame[TIME], frame.drop(columns=TIME)
     _check_labels([str(column) for column in frame.columns], names)
@@ -81,15 +101,30 @@ def _shaped(values: NDArray[Any], k: int, channels: int) -> NDArray[np.float64]:
         return values.reshape(-1, k, 1).astype(float)
     if values.shape[-2:] == (k, channels) and values.ndim in (2, 3):
         return values.reshape(-1, k, channels).astype(float)
-    takes = f"({k},) or (N, {k})" if channels == 1 else f"({k}, {channels}) or (N, {k}, {channels})"
-    raise PlanError(f"readings: shape {values.shape}; this plan takes {takes} in rank order")
+    raise PlanError(f"readings: shape {values.shape}; {_takes(k, channels)}")
 
 
-def _times(time: Any) -> NDArray[np.datetime64]:
+def _takes(k: int, channels: int) -> str:
+    shapes = f"({k},) or (N, {k})" if channels == 1 else f"({k}, {channels}) or (N, {k}, {channels})"
+    return f"this plan takes {shapes} in rank order"
+
+
+def _times(time: Any, n: int) -> NDArray[np.datetime64]:
+    import pandas as pd
+
+    values = np.asarray(time)
+    if values.ndim > 1 or values.dtype.kind in "biufc":  # pandas would take numbers as nanoseconds since 1970
+        raise PlanError(f"time: not dates but {values.dtype} of shape {values.shape}; write them as 2023-02-01")
     try:
-        return np.atleast_1d(np.asarray(time, dtype="datetime64[ns]"))
+        dates = pd.to_datetime(np.atleast_1d(values), format="ISO8601", utc=True).tz_localize(None)
+        when: NDArray[np.datetime64] = dates.to_numpy("datetime64[ns]")
     except (ValueError, TypeError) as error:
-        raise PlanError(f"time: not dates ({error})") from error
+        raise PlanError(f"time: not dates ({error}); write them as 2023-02-01") from error
+    if len(when) != n:
+        raise PlanError(f"time has {len(when)} entries for {n} readings")
+    if np.isnat(when).any():
+        raise PlanError(f"time: {int(np.isnat(when).sum())} of {n} is missing; each reading needs its own")
+    return when
 
 
 def _some(names: Sequence[str]) -> str:

@@ -24,7 +24,8 @@ class Origin:
     """What the signals were read from, so that what is rebuilt comes back as the same kind of object.
 
     ``kind`` is ``"array"``, ``"field"`` (an xarray DataArray) or ``"table"`` (a pandas frame);
-    ``channel_axis`` is where an array's channels were, ``sample_dim`` the name of a field's sample dimension.
+    ``channel_axis`` is where an array's channels were, ``sample_dim`` the name of a field's sample dimension,
+    ``axis_attributes`` what a field says about its coordinates.
     """
 
     kind: Literal["array", "field", "table"] = "array"
@@ -32,6 +33,7 @@ class Origin:
     sample_dim: str = "sample"
     name: str = "signals"
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    axis_attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def units(self) -> str:
@@ -85,8 +87,8 @@ class Signals:
         missing = np.isnan(values)
         inside = grid.inside & ~missing.all(axis=(0, 1))
         _check_values(values, missing, inside)
-        if time is not None and len(time) != len(values):
-            raise DataError(f"time has {len(time)} entries for {len(values)} samples")
+        if time is not None:
+            _check_time(time, len(values))
         if cycle is not None and time is None:
             raise DataError("anomalies by month need a time for each sample, and the data have none")
         return cls(values, replace(grid, inside=inside), inside, time, cycle, split, origin or Origin())
@@ -131,7 +133,7 @@ class Signals:
 def _floating(values: NDArray[Any]) -> NDArray[np.floating[Any]]:
     if values.dtype.kind not in "biuf":
         raise DataError(f"values are of type {values.dtype}; real numbers are needed")
-    wide = values.dtype.kind == "f" and values.dtype.itemsize > 4
+    wide = values.dtype.itemsize > (4 if values.dtype.kind == "f" else 2)  # single precision holds 16-bit integers
     return np.ascontiguousarray(values, dtype=np.float64 if wide else np.float32)
 
 
@@ -158,3 +160,11 @@ def _check_values(values: NDArray[Any], missing: NDArray[np.bool_], inside: NDAr
     where = values[:, :, inside]
     if not (where != where[:1]).any():
         raise DataError("the data are constant: every sample is the same, so there is nothing to rebuild")
+
+
+def _check_time(time: NDArray[np.datetime64], n: int) -> None:
+    if len(time) != n:
+        raise DataError(f"time has {len(time)} entries for {n} samples")
+    absent = int(np.isnat(time).sum())
+    if absent:
+        raise DataError(f"the time of {absent} sample{'s' * (absent > 1)} is missing (NaT); leave such samples out")

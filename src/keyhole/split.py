@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.errors import DataError
+from keyhole.errors import DataError, SettingsError
 
 __all__ = ["Split", "blocks", "given", "shuffled"]
 
@@ -44,16 +44,20 @@ def blocks(n: int, *, test: float = 0.2, validation: float = 0.2) -> Split:
 
 def shuffled(n: int, *, seed: int, test: float = 0.2, validation: float = 0.2) -> Split:
     """Cut ``n`` samples at random, for samples that do not follow each other in time."""
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise SettingsError(f"seed={seed!r}: a whole number from 0 on is needed")
     return _cut(np.random.default_rng(seed).permutation(n), test, validation, "random")
 
 
-def given(train: Sequence[int] | Indices, test: Sequence[int] | Indices, validation: float | Indices = 0.2) -> Split:
+def given(
+    train: Sequence[int] | Indices, test: Sequence[int] | Indices, validation: float | Sequence[int] | Indices = 0.2
+) -> Split:
     """Use the indices given; ``validation`` is indices too, or the share of the end of ``train`` to take."""
-    train, test = np.asarray(train, np.int64), np.asarray(test, np.int64)
-    if isinstance(validation, float):
-        cut = len(train) - _share(len(train), validation)
+    train, test = _indices("train", train), _indices("test", test)
+    if isinstance(validation, float | int):
+        cut = len(train) - _share(len(train), "validation", validation)
         train, validation = train[:cut], train[cut:]
-    return Split(train, np.asarray(validation, np.int64), test)
+    return Split(train, _indices("validation", validation), test)
 
 
 def check(split: Split, n: int) -> None:
@@ -73,11 +77,20 @@ def _cut(order: Indices, test: float, validation: float, kind: str) -> Split:
     n = len(order)
     if n < 3:
         raise DataError(f"{n} sample{'s' * (n != 1)}: at least 3 are needed, one each to train, validate and test")
-    first = n - _share(n, test)
-    second = first - _share(first, validation)
+    first = n - _share(n, "test", test)
+    second = first - _share(first, "validation", validation)
     parts = np.split(order.astype(np.int64), [second, first])
     return Split(parts[0], parts[1], parts[2], kind)
 
 
-def _share(n: int, fraction: float) -> int:
+def _share(n: int, part: str, fraction: float) -> int:
+    if not 0 < fraction < 1:
+        raise SettingsError(f"split: {part}={fraction!r} is not a share; give a number between 0 and 1")
     return min(n - 1, max(1, int(np.ceil(n * fraction - 1e-9))))
+
+
+def _indices(part: str, given: Sequence[int] | Indices) -> Indices:
+    indices = np.asarray(given)
+    if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+        raise DataError(f"split: {part} must be a list of sample numbers, whole numbers from 0 on")
+    return indices.astype(np.int64)

@@ -1,7 +1,7 @@
 """Files that are whole or refused: a JSON header, arrays, and a SHA-256 of everything before it.
 
-Layout, little endian: 8 bytes of magic, a version (u32), the header's length (u64), the header (JSON, UTF-8), the arrays
-(safetensors), and 32 bytes of SHA-256 over all that. No code is stored and none is run to read it.
+Layout, little endian: 8 bytes of magic, a version (u32), the header's length (u64), the header (JSON, UTF-8), the
+arrays (safetensors), and 32 bytes of SHA-256 over all that. No code is stored and none is run to read it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def read_container(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDA
     try:
         header = json.loads(bytes(blob[_PREFIX.size : start]))
         arrays = load_arrays(bytes(blob[start : len(blob) - _DIGEST]))
-    except (ValueError, SafetensorError, RecursionError) as error:
+    except (ValueError, KeyError, SafetensorError, RecursionError) as error:
         raise PlanError(f"{path}: the file is not a whole Keyhole file ({error})") from error
     if not isinstance(header, dict) or header.get("kind") != kind:
         found = header.get("kind") if isinstance(header, dict) else None
@@ -73,6 +73,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """
     path = Path(path)
     temporary: str | None = None
+    if path.exists() and not path.is_file():  # to put a plan in the place of /dev/null would break the machine
+        raise StorageError(f"{path}: cannot be written: it is not a file")
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         with os.fdopen(handle, "wb") as file:

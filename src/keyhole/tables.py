@@ -29,10 +29,8 @@ def comparison_table(comparison: Comparison) -> RenderableType:
     best = first.metrics["test"]["rmse"]
     for entry in comparison.entries:
         scores = entry.plan.metrics["test"]
-        ratio = scores["rmse"] / best
-        table.add_row(
-            entry.method, f"{scores['rmse']:.4g}", f"{scores['fvu']:.1%}", f"{ratio:.3f}", f"{entry.seconds:.1f}"
-        )
+        ratio = f"{scores['rmse'] / best:.3f}" if best > 0 else "-"
+        table.add_row(entry.method, f"{scores['rmse']:.4g}", f"{scores['fvu']:.1%}", ratio, f"{entry.seconds:.1f}")
     return table
 
 

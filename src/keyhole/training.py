@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -18,7 +18,9 @@ from keyhole.interrupts import Interrupted, deferred
 from keyhole.run import Event, Run
 from keyhole.settings import TrainSettings
 
-__all__ = ["Task", "seeded", "train"]
+__all__ = ["After", "Task", "seeded", "train"]
+
+After = Callable[[], None] | None
 
 
 class Task(nn.Module, ABC):
@@ -31,8 +33,11 @@ class Task(nn.Module, ABC):
     samples: int
 
     @abstractmethod
-    def forward(self, batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """Give the named parts of the loss, whose sum is minimised, for sample indices ``batch``."""
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
+        """Give the named parts of the loss, whose sum is minimised, for sample indices ``batch``.
+
+        The second thing is called after the optimiser's step, such as the ascent of a dual variable; or None.
+        """
 
     def groups(self) -> list[dict[str, Any]]:
         """Parameter groups for the optimiser; each may set its own ``lr``, kept in proportion to the schedule."""
@@ -40,9 +45,6 @@ class Task(nn.Module, ABC):
 
     def begin(self, progress: float) -> None:
         """Set schedules before a step; ``progress`` goes from 0 to 1."""
-
-    def end(self) -> None:
-        """Act after a step, such as the ascent of a dual variable."""
 
     def validate(self) -> float | None:
         """Error on validation samples; None where there is nothing to choose by."""
@@ -135,14 +137,15 @@ class _Loop:
         self.task.train()
         self.task.begin(progress)
         batch = self.state.next_batch(self.settings.batch, self.task.samples)
-        parts = self.module(batch.to(self.fabric.device), self.state.generator)
+        parts, after = self.module(batch.to(self.fabric.device), self.state.generator)
         loss = sum(parts.values(), torch.zeros((), device=self.fabric.device))
         self.check(loss, parts)
         self.optimiser.zero_grad(set_to_none=True)
         self.fabric.backward(loss)
         nn.utils.clip_grad_norm_(self.task.parameters(), self.settings.clip)
         self.optimiser.step()
-        self.task.end()
+        if after is not None:
+            after()
         self.state.step += 1
         self.state.average(self.task, self.settings.average)
         self.state.recent.append(float(loss.detach()))

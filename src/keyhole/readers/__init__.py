@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +11,14 @@ import numpy as np
 
 from keyhole.errors import DataError, StorageError
 from keyhole.readers.arrays import read_array, read_npy, read_npz
-from keyhole.readers.fields import read_dataarray, read_netcdf
+from keyhole.readers.fields import read_dataarray, read_dataset, read_netcdf
 from keyhole.readers.tables import read_frame
 from keyhole.signals import Signals
 
 __all__ = ["FILES", "read"]
 
 # What is read by a file's ending, and which options each takes.
-FILES = {
+FILES: dict[str, tuple[Callable[..., Signals], tuple[str, ...]]] = {
     ".npy": (read_npy, ("channels",)),
     ".npz": (read_npz, ("variable", "channels")),
     ".nc": (read_netcdf, ("variable",)),
@@ -30,10 +32,10 @@ def read(source: Any, *, variable: str | None = None, channels: int | None = Non
     Parameters
     ----------
     source
-        An array ``(N, *grid)``, an xarray DataArray, a pandas frame, or the path of a .npy, .npz or NetCDF file.
-        Cells that are NaN in every sample are outside (land).
+        An array ``(N, *grid)``, an xarray DataArray or Dataset, a pandas frame, or the path of a .npy, .npz or NetCDF
+        file. Cells that are NaN, or masked, in every sample are outside (land).
     variable
-        Which variable or array of a file that holds several.
+        Which variable or array of a file or Dataset that holds several.
     channels
         The axis of an array that holds channels; None means that there is one channel and no axis for it.
 
@@ -48,10 +50,16 @@ def read(source: Any, *, variable: str | None = None, channels: int | None = Non
     if isinstance(source, str | Path):
         return _read_file(Path(source), variable=variable, channels=channels)
     if isinstance(source, np.ndarray | list | tuple):
-        return read_array(np.asarray(source), channels=channels)
-    if type(source).__module__.startswith("xarray"):
+        _refuse("an array", variable=variable)
+        return read_array(source, channels=channels)
+    if _is_a(source, "xarray", "Dataset"):
+        _refuse("a Dataset", channels=channels)
+        return read_dataset(source, variable=variable)
+    if _is_a(source, "xarray", "DataArray"):
+        _refuse("a DataArray", variable=variable, channels=channels)
         return read_dataarray(source)
-    if type(source).__module__.startswith("pandas"):
+    if _is_a(source, "pandas", "DataFrame"):
+        _refuse("a frame", variable=variable, channels=channels)
         return read_frame(source)
     raise DataError(f"cannot read a {type(source).__name__}; give an array, a DataArray, a frame or a path")
 
@@ -62,7 +70,22 @@ def _read_file(path: Path, **options: Any) -> Signals:
     if not path.is_file():
         raise StorageError(f"{path}: no such file")
     reader, takes = FILES[path.suffix]
-    spare = [name for name, value in options.items() if value is not None and name not in takes]
+    _refuse(f"{path.suffix} files", **{name: value for name, value in options.items() if name not in takes})
+    try:
+        return reader(path, **{name: options[name] for name in takes})
+    except DataError as error:
+        if str(path) in str(error):
+            raise
+        raise DataError(f"{path}: {error}") from error
+
+
+def _is_a(source: Any, module: str, name: str) -> bool:
+    """Whether ``source`` is of a class whose module need not be loaded to know: whoever made it has done so."""
+    kind = getattr(sys.modules.get(module), name, None)
+    return kind is not None and isinstance(source, kind)
+
+
+def _refuse(what: str, **options: Any) -> None:
+    spare = [name for name, value in options.items() if value is not None]
     if spare:
-        raise DataError(f"{path}: {', '.join(spare)} has no meaning for {path.suffix} files")
-    return reader(path, **{name: options[name] for name in takes})  # type: ignore[operator]
+        raise DataError(f"{', '.join(spare)} has no meaning for {what}")

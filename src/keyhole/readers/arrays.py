@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from keyhole.errors import DataError
+from keyhole.errors import DataError, StorageError
 from keyhole.grid import Grid
 from keyhole.readers.memory import check_fits
 from keyhole.signals import Origin, Signals
@@ -18,9 +20,9 @@ from keyhole.signals import Origin, Signals
 __all__ = ["load_npy", "read_array", "read_npy", "read_npz"]
 
 
-def read_array(array: NDArray[Any], *, channels: int | None = None, name: str = "signals") -> Signals:
+def read_array(source: ArrayLike, *, channels: int | None = None, name: str = "signals") -> Signals:
     """Take an array ``(N, *grid)``; ``channels`` names the axis that holds channels, if one does."""
-    array = np.asarray(array)
+    array = _plain(source, name)
     if array.ndim < 2:
         raise DataError(f"{name}: an array of shape {array.shape}; (samples, *grid) is needed, at least two axes")
     if channels is None:
@@ -41,20 +43,28 @@ def read_npy(path: Path, *, channels: int | None = None) -> Signals:
 
 def load_npy(path: Path) -> NDArray[Any]:
     """Load the array of a .npy file."""
-    with path.open("rb") as file:
+    with _open(path) as file:
         return _read_member(file, str(path))
 
 
 def read_npz(path: Path, *, variable: str | None = None, channels: int | None = None) -> Signals:
     """Read one array from a .npz file: the one named ``variable``, or the only one of at least two axes."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            member = _choose(archive, variable, path)
-            with archive.open(f"{member}.npy") as file:
-                array = _read_member(file, f"{path}: {member}")
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
-        raise DataError(f"{path}: not a whole .npz file ({error})") from error
+    with _open(path) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                member = _choose(archive, variable, path)
+                with archive.open(f"{member}.npy") as stream:
+                    array = _read_member(stream, f"{path}: {member}")
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+            raise DataError(f"{path}: not a whole .npz file ({error})") from error
     return read_array(array, channels=channels, name=member)
+
+
+def _open(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def _choose(archive: zipfile.ZipFile, variable: str | None, path: Path) -> str:
@@ -63,7 +73,9 @@ def _choose(archive: zipfile.ZipFile, variable: str | None, path: Path) -> str:
         if variable not in names:
             raise DataError(f"{path}: no array named {variable!r}; it holds {', '.join(names) or 'none'}")
         return variable
-    if len(names) != 1:
+    if not names:
+        raise DataError(f"{path}: holds no array")
+    if len(names) > 1:
         raise DataError(f"{path}: holds {len(names)} arrays ({', '.join(names)}); name one with variable")
     return names[0]
 
@@ -74,16 +86,28 @@ def _read_member(file: IO[bytes], what: str) -> NDArray[Any]:
         version = npy.read_magic(file)
         reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = reader(file)
-    except (ValueError, OSError) as error:
+    except (ValueError, TypeError, TokenError, OSError) as error:
         raise DataError(f"{what}: not a whole .npy array ({error})") from error
-    if dtype.hasobject:
-        raise DataError(f"{what}: holds Python objects, which are not read; save numbers")
+    if dtype.kind not in "biuf":
+        raise DataError(f"{what}: holds {'Python objects' if dtype.hasobject else dtype}; real numbers are needed")
+    if any(n < 0 for n in shape):
+        raise DataError(f"{what}: not a whole .npy array (its header declares the shape {shape})")
     declared = int(np.prod(shape, dtype=object)) * dtype.itemsize
     check_fits(declared, what)
     content = bytearray(declared)
     if _fill(file, content) != declared:
         raise DataError(f"{what}: cut short, its header declares {declared} bytes")
     return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _plain(source: ArrayLike, name: str) -> NDArray[Any]:
+    """Give an array; what is masked becomes NaN."""
+    if isinstance(source, np.ma.MaskedArray):
+        return np.ma.filled(source.astype(np.result_type(source.dtype, np.float32)), np.nan)
+    try:
+        return np.asarray(source)
+    except ValueError as error:
+        raise DataError(f"{name}: rows of different length ({error})") from error
 
 
 def _fill(file: IO[bytes], content: bytearray) -> int:

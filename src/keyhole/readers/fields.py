@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from keyhole.signals import Origin, Signals
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["read_dataarray", "read_netcdf"]
+__all__ = ["read_dataarray", "read_dataset", "read_netcdf"]
 
 
 def read_netcdf(path: Path, *, variable: str | None = None) -> Signals:
@@ -24,14 +25,20 @@ def read_netcdf(path: Path, *, variable: str | None = None) -> Signals:
     import xarray as xr
 
     try:
+        _check_declared(path, variable)
         with xr.open_dataset(path) as dataset:
-            array = dataset[_choose(dataset, variable, path)]
+            array = dataset[_choose(dataset, variable)]
             check_fits(int(array.size) * max(array.dtype.itemsize, 4), f"{path}: {array.name}")
             return read_dataarray(array.load())
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, MemoryError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path}: cannot be read as NetCDF ({error})") from error
+
+
+def read_dataset(dataset: xr.Dataset, *, variable: str | None = None) -> Signals:
+    """Take one variable of a Dataset, by name or the only one with at least two dimensions."""
+    return read_dataarray(dataset[_choose(dataset, variable)])
 
 
 def read_dataarray(array: xr.DataArray, *, sample_dim: str | None = None) -> Signals:
@@ -46,23 +53,42 @@ def read_dataarray(array: xr.DataArray, *, sample_dim: str | None = None) -> Sig
     coordinates = {dim: _axis(array, dim) for dim in dims}
     shape = tuple(int(n) for n in array.shape[1:])
     grid = Grid(shape, dims, coordinates, np.ones(shape, bool))
-    origin = Origin("field", sample_dim=sample, name=str(array.name or "field"), attributes=_plain(array.attrs))
+    origin = Origin(
+        "field",
+        sample_dim=sample,
+        name=str(array.name or "field"),
+        attributes=_attributes(array),
+        axis_attributes={dim: _attributes(array[dim]) for dim in dims if dim in array.coords},
+    )
     return Signals.build(array.values[:, np.newaxis], grid, time=_time(array, sample), origin=origin)
 
 
-def _choose(dataset: xr.Dataset, variable: str | None, path: Path) -> str:
+def _check_declared(path: Path, variable: str | None) -> None:
+    """Compare declared sizes with memory before xarray opens the file, as it loads the axes at once."""
+    import netCDF4
+
+    with netCDF4.Dataset(path) as file:
+        for name, found in file.variables.items():
+            if name in file.dimensions or name == variable or (variable is None and found.ndim > 1):
+                check_fits(math.prod(found.shape) * np.dtype(found.dtype).itemsize, f"{path}: {name}")
+
+
+def _choose(dataset: xr.Dataset, variable: str | None) -> str:
     names = [str(name) for name, array in dataset.data_vars.items() if array.ndim >= 2 and array.dtype.kind in "iuf"]
-    if variable is None and len(names) == 1:
-        return names[0]
-    if variable is None:
-        raise DataError(f"{path}: holds {len(names)} fields ({', '.join(names)}); name one with variable")
-    if variable not in dataset.data_vars:
-        raise DataError(f"{path}: no variable {variable!r}; it holds {', '.join(map(str, dataset.data_vars))}")
-    return variable
+    if variable is not None:
+        if variable not in dataset.data_vars:
+            raise DataError(f"no variable {variable!r}; there are {', '.join(map(str, dataset.data_vars)) or 'none'}")
+        return variable
+    if not names:
+        raise DataError("no variable holds numbers on at least two dimensions")
+    if len(names) > 1:
+        raise DataError(f"holds {len(names)} fields ({', '.join(names)}); name one with variable")
+    return names[0]
 
 
 def _axis(array: xr.DataArray, dim: str) -> NDArray[Any]:
-    return np.asarray(array[dim].values) if dim in array.coords else np.arange(array.sizes[dim])
+    axis = np.asarray(array[dim].values) if dim in array.coords else np.arange(array.sizes[dim])
+    return axis.astype(str) if axis.dtype.kind in "OST" else axis
 
 
 def _time(array: xr.DataArray, sample: str) -> NDArray[np.datetime64] | None:
@@ -70,7 +96,14 @@ def _time(array: xr.DataArray, sample: str) -> NDArray[np.datetime64] | None:
     return values.astype("datetime64[ns]") if np.issubdtype(values.dtype, np.datetime64) else None
 
 
-def _plain(attributes: dict[Any, Any]) -> dict[str, Any]:
-    """Keep attributes as JSON can hold them."""
-    plain = {str(k): v.tolist() if isinstance(v, np.ndarray | np.generic) else v for k, v in attributes.items()}
-    return {k: v if isinstance(v, str | int | float | list) else str(v) for k, v in plain.items()}
+def _attributes(array: xr.DataArray) -> dict[str, Any]:
+    return {str(name): _plain(value) for name, value in array.attrs.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Keep an attribute as JSON can hold it."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value if isinstance(value, str | int | float) else str(value)

@@ -28,4 +28,7 @@ def read_frame(frame: pd.DataFrame) -> Signals:
         raise DataError("two columns have the same name; a site's name must be its own")
     grid = Grid((len(names),), ("column",), {"column": np.arange(len(names))}, np.ones(len(names), bool), names)
     time = frame.index.to_numpy("datetime64[ns]") if isinstance(frame.index, pd.DatetimeIndex) else None
-    return Signals.build(frame.to_numpy()[:, np.newaxis], grid, time=time, origin=Origin("table", name="table"))
+    values = frame.to_numpy()
+    if values.dtype == object:  # kinds of numbers that numpy does not join
+        values = frame.to_numpy(float, na_value=np.nan)
+    return Signals.build(values[:, np.newaxis], grid, time=time, origin=Origin("table", name="table"))

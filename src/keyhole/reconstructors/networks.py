@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -20,6 +19,7 @@ class DenseNet(nn.Module):
 
     Examples
     --------
+    >>> import torch
     >>> DenseNet(20, 784, width=64)(torch.ones(5, 20)).abs().sum().item()
     0.0
     """
@@ -32,8 +32,8 @@ class DenseNet(nn.Module):
             for _ in range(blocks)
         )
         self.norm, self.last = nn.LayerNorm(width), nn.Linear(width, outputs)
-        nn.init.zeros_(self.last.weight)
-        nn.init.zeros_(self.last.bias)
+        for parameter in self.last.parameters():
+            nn.init.zeros_(parameter)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs)`` to ``(N, outputs)``."""
@@ -46,8 +46,8 @@ class DenseNet(nn.Module):
 class ResNet(nn.Module):
     """Generator of pix2pix: 7 x 7 convolution, two strides down, residual blocks, two strides up, 7 x 7 convolution.
 
-    Reflection padding, batch norm, a linear head that starts at zero. A grid that the strides do not divide is padded with
-    zeros and cropped back.
+    Reflection padding, batch norm, a linear head that starts at zero. A grid that the strides do not divide is padded
+    with zeros and cropped back.
     """
 
     def __init__(self, inputs: int, outputs: int, *, filters: int = 16, blocks: int = 2) -> None:
@@ -62,8 +62,8 @@ class ResNet(nn.Module):
             layers += _unit(up, width)
         self.body = nn.Sequential(*layers, nn.ReflectionPad2d(3))
         self.head = nn.Conv2d(filters, outputs, 7)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        for parameter in self.head.parameters():
+            nn.init.zeros_(parameter)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs, height, width)`` to ``(N, outputs, height, width)``."""

@@ -41,9 +41,9 @@ class _Regression(Task):
         for name, tensor in parts.items():
             self.register_buffer(name, tensor, persistent=False)
 
-    def forward(self, batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
         inputs, targets = self.get_buffer("inputs")[batch], self.get_buffer("targets")[batch]
-        return {"reconstruction": reconstruction(self.network(inputs), targets)}
+        return {"reconstruction": reconstruction(self.network(inputs), targets)}, None
 
     def validate(self) -> float:
         inputs, targets = self.get_buffer("judge_inputs"), self.get_buffer("judge_targets")
@@ -213,7 +213,7 @@ class ResNetReconstructor(NetworkReconstructor):
             mask = readings.new_zeros(len(readings), 1, self.grid.size)
             mask[:, :, index] = 1
             observed = torch.cat([observed, mask], dim=1)
-        return observed.unflatten(2, self.grid.shape)
+        return observed.reshape(*observed.shape[:2], *self.grid.shape)
 
     def pack(self, outputs: Tensor) -> Tensor:
         """Give the inside cells of the grid."""

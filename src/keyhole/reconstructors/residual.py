@@ -23,8 +23,8 @@ _INNER: dict[str, type[NetworkReconstructor]] = {"dense": Dense, "resnet": ResNe
 class Residual(Reconstructor):
     """`x = ridge(r) + network(r)`: the network's last layer starts at zero, so the sum starts as ridge.
 
-    On validation it is never worse than ridge fitted on the same samples, since that is the first candidate for the best
-    weights.
+    On validation it is never worse than ridge fitted on the same samples, since that is the first candidate for the
+    best weights.
 
     Parameters
     ----------
@@ -58,8 +58,7 @@ class Residual(Reconstructor):
 
     def _left(self, part: Signals, sites: NDArray[np.int64]) -> NDArray[np.float32]:
         """Packed cells less what ridge gives."""
-        readings, cells = part.readings(sites), part.packed()
-        return _flat(cells) - (self.ridge.offset + _flat(readings) @ self.ridge.weights)
+        return _flat(part.packed() - self.ridge.rebuild_packed(part.readings(sites)))
 
     def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
         """Add both parts."""

@@ -22,9 +22,9 @@ _STRENGTHS = np.logspace(-8, 2, 41)
 class Ridge(Reconstructor):
     """Linear reconstruction `x = mean + (r - mean_r) B`, `B = (R'R + a I)^-1 R'X`.
 
-    The strength `a` is the one with the smallest leave-one-out error, which the singular value decomposition `R = U S V'`
-    gives for every strength at once: with `h_i` the leverage of sample `i`, its left-out residual is `e_i / (1 - h_i)`.
-    Constant and duplicate sites are harmless.
+    The strength `a` is the one with the smallest leave-one-out error, which the decomposition `R = U S V'` gives for
+    every strength at once: with `h_i` the leverage of sample `i`, its left-out residual is `e_i / (1 - h_i)`. Constant
+    and duplicate sites are harmless.
     """
 
     name: ClassVar[str] = "ridge"
@@ -44,7 +44,12 @@ class Ridge(Reconstructor):
 
     def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
         """Rebuild by one matrix product."""
-        return unpack(self.offset + _flat(readings).astype(np.float32) @ self.weights, self.channels, self.grid)
+        return unpack(self.rebuild_packed(readings), self.channels, self.grid)
+
+    def rebuild_packed(self, readings: NDArray[Any]) -> NDArray[np.float32]:
+        """Rebuild the inside cells alone, ``(N, channels, cells)``."""
+        packed = self.offset + _flat(readings).astype(np.float32, copy=False) @ self.weights
+        return packed.reshape(len(readings), self.channels, -1)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give strength, offset and weights."""
@@ -62,15 +67,13 @@ class Ridge(Reconstructor):
         return ridge
 
 
-def _fit(
-    readings: NDArray[Any], targets: NDArray[Any]
-) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+def _fit(readings: NDArray[Any], targets: NDArray[Any]) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
     """Give strength, offset (targets,) and weights (readings, targets) of the best ridge by leave-one-out."""
     centre, middle = readings.mean(axis=0, dtype=np.float64), targets.mean(axis=0, dtype=np.float64)
     left, sizes, right = np.linalg.svd(readings - centre, full_matrices=False)
     centred = (targets - middle).astype(np.float32)
     scores = left.T.astype(np.float32) @ centred
-    strengths = _STRENGTHS * max(float(np.square(sizes).mean()), np.finfo(np.float32).tiny)
+    strengths = _STRENGTHS * max(float(np.square(sizes).mean()), 1e-30)
     errors = _leave_one_out(left, sizes, centred, scores, strengths)
     strength = float(strengths[int(np.argmin(errors))])
     weights = (right.T * (sizes / (sizes**2 + strength))) @ scores
@@ -101,9 +104,7 @@ def _leave_one_out(
     return errors
 
 
-def nested_errors(
-    train: Signals, judge: Signals, sites: NDArray[np.int64], strength: float
-) -> NDArray[np.float64]:
+def nested_errors(train: Signals, judge: Signals, sites: NDArray[np.int64], strength: float) -> NDArray[np.float64]:
     """Sum of squared errors on ``judge`` of ridge fitted on ``train`` with the first 0, 1, ... K sites.
 
     Everything is traced through K x K matrices: with `R = (X'X + a I)^-1`, the error of `X_v R X'Y` against `Y_v` is

@@ -28,12 +28,16 @@ class Selection:
 class Selector(ABC):
     """Turns scaled signals and K into exactly K distinct observable sites, ranked.
 
-    A selector that sets ``learns`` gets validation samples to decide on; one that does not gets everything but the test
-    part to work on.
+    A selector that ``decides`` something on validation samples gets them apart; one that does not gets everything but
+    the test part to work on.
     """
 
     name: ClassVar[str]
-    learns: ClassVar[bool] = False
+
+    @property
+    def decides(self) -> bool:
+        """Whether validation samples are needed."""
+        return False
 
     @abstractmethod
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:

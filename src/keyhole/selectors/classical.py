@@ -12,7 +12,7 @@ from keyhole.run import Run
 from keyhole.selectors.base import Selection, Selector, complete
 from keyhole.signals import Signals
 
-__all__ = ["Greedy", "QR", "Random", "Variance"]
+__all__ = ["QR", "Greedy", "Random", "Variance"]
 
 _NOTHING_LEFT = 1e-10
 
@@ -127,7 +127,7 @@ def _orthonormal(rows: NDArray[np.float64], directions: NDArray[np.float64]) -> 
     for _ in range(2):  # once more against rounding
         rows = rows - rows @ directions.T @ directions
     _, sizes, right = np.linalg.svd(rows, full_matrices=False)
-    return right[sizes > _NOTHING_LEFT**0.5 * max(sizes[0], 1e-300)]
+    return np.asarray(right[sizes > _NOTHING_LEFT**0.5 * max(sizes[0], 1e-300)])
 
 
 def _gain(rows: NDArray[np.float64], projected: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
@@ -135,14 +135,14 @@ def _gain(rows: NDArray[np.float64], projected: NDArray[np.float64], floor: floa
     if len(rows) == 1:
         own = np.einsum("sr,sr->s", rows[0], projected[0])
         explained = np.einsum("sr,sr->s", projected[0], projected[0])
-        return np.divide(explained, own, out=np.zeros_like(own), where=own > floor)
+        return np.asarray(np.divide(explained, own, out=np.zeros_like(own), where=own > floor))
     own = np.einsum("csr,dsr->scd", rows, projected)
     explained = np.einsum("csr,dsr->scd", projected, projected)
-    return np.einsum("scd,sdc->s", np.linalg.pinv(own, rcond=1e-8, hermitian=True), explained)
+    return np.asarray(np.einsum("scd,sdc->s", np.linalg.pinv(own, rcond=1e-8, hermitian=True), explained))
 
 
 def _explained(projected: NDArray[np.float64], site: NDArray[np.float64]) -> NDArray[np.float64]:
     """Factor F (channels, r) of what one site explains: `F'F = M V_j' (V_j M V_j')^-1 V_j M`."""
     sizes, turn = np.linalg.eigh(projected @ site.T)
     keep = sizes > 1e-8 * sizes[-1]
-    return (turn[:, keep] / np.sqrt(sizes[keep])).T @ projected
+    return np.asarray((turn[:, keep] / np.sqrt(sizes[keep])).T @ projected)

@@ -1,0 +1,26 @@
+"""The report: what was chosen, how well it rebuilds, and how it was made, as figures and as one page.
+
+Loads matplotlib, so nothing else imports it before it is needed.
+"""
+
+from __future__ import annotations
+
+from keyhole.report.curves import comparison_figure, curve_figure, training_figure
+from keyhole.report.figures import error_figure, samples_figure, sites_figure
+from keyhole.report.findings import Findings
+from keyhole.report.page import write_report
+from keyhole.report.style import NARROW, WIDE, save_figure
+
+__all__ = [
+    "NARROW",
+    "WIDE",
+    "Findings",
+    "comparison_figure",
+    "curve_figure",
+    "error_figure",
+    "samples_figure",
+    "save_figure",
+    "sites_figure",
+    "training_figure",
+    "write_report",
+]

@@ -1,0 +1,180 @@
+"""Figures of numbers that do not lie on the grid: error against K, methods side by side, training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from keyhole.comparison import Comparison, Entry
+from keyhole.plan import Plan
+from keyhole.report.style import (
+    ACCENT,
+    INK,
+    MUTED,
+    NARROW,
+    PALETTE,
+    SMALL,
+    WIDE,
+    colours,
+    heading,
+    literal,
+    new_figure,
+    tidy,
+)
+from keyhole.report.words import number, with_units
+
+__all__ = ["comparison_figure", "curve_figure", "training_figure"]
+
+_STAGES = {"select": "choice of sites", "refit": "reconstructor"}
+_FIRST = ("loss", "validation")
+_NOT_FIGURES = ("stage", "step")
+# A figure whose values span more than this factor is drawn on a logarithmic axis.
+_LOG_FROM = 30.0
+# Share of an error below which two are the same to the eye.
+_SAME = 2e-3
+# Up to so many points, each has its dot.
+_DOTTED = 60
+
+
+def curve_figure(comparison: Comparison, *, width: float = WIDE) -> Figure:
+    """Show the test error of each method with its first 0, 1, ... K sites.
+
+    Curves are by ridge; a diamond is the error by the plan's own reconstructor, where that is another.
+    """
+    figure = new_figure(width, 4.2 if width > NARROW else 3.4)
+    _draw_curves(figure.subplots(), comparison)
+    return figure
+
+
+def comparison_figure(comparison: Comparison, *, width: float = WIDE) -> Figure:
+    """Show the test error of each method as bars, and its error against the number of sites."""
+    beside = width > NARROW
+    bars_tall = 0.32 * len(comparison.entries) + 1.1
+    tall = max(4.0, bars_tall) if beside else bars_tall + 3.4
+    figure = new_figure(width, tall)
+    if beside:
+        left, right = figure.subplots(1, 2, width_ratios=(4, 5))
+    else:
+        left, right = figure.subplots(2, 1, height_ratios=(bars_tall, 3.4))
+    _draw_bars(left, comparison, slots=max(len(comparison.entries), 6 if beside else 0))
+    _draw_curves(right, comparison)
+    heading(right, "error against the number of sites")
+    return figure
+
+
+def training_figure(plan: Plan, *, width: float = WIDE) -> Figure:
+    """Show each figure that training left in a plan's history, a panel for each; the best validation is marked."""
+    panels = _panels(plan.history)
+    most, tall = (3, 2.5) if width > NARROW else (1, 2.0)
+    columns = max(1, min(len(panels), most))
+    rows = max(1, -(-len(panels) // columns))
+    figure = new_figure(width, tall * rows)
+    spots = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, ((stage, name), points) in zip(spots, panels.items(), strict=False):
+        best = min(value for _, value in points)
+        note = f", best {number(best)}" if name == "validation" else ""
+        heading(axes, f"{_STAGES.get(stage, stage)}: {name.replace('_', ' ')}{note}")
+        _draw_training(axes, points, lowest=name == "validation")
+    for axes in spots[len(panels) :]:
+        axes.set_axis_off()
+    return figure
+
+
+def differs(entry: Entry) -> bool:
+    """Whether the plan's own reconstructor ends elsewhere than ridge, which draws the curve."""
+    by_ridge = float(entry.curve[-1])
+    return abs(entry.plan.metrics["test"]["rmse"] - by_ridge) > _SAME * by_ridge
+
+
+def _draw_bars(axes: Axes, comparison: Comparison, *, slots: int) -> None:
+    entries, units = comparison.entries, comparison.prepared.signals.origin.units
+    errors = [entry.plan.metrics["test"]["rmse"] for entry in entries]
+    places = np.arange(len(entries))
+    axes.barh(places, errors, height=0.62, color=colours(len(entries)))
+    for place, error in zip(places, errors, strict=True):
+        style: dict[str, Any] = {"va": "center", "fontsize": SMALL, "color": INK}
+        axes.annotate(number(error), (error, place), (4, 0), textcoords="offset points", **style)
+    axes.set_yticks(places, labels=[literal(entry.method) for entry in entries])
+    # A few bars keep to the top instead of swelling to fill the height.
+    axes.set_ylim(slots - 0.4, -0.6)
+    axes.set_xlim(0, 1.15 * max(*errors, entries[0].curve[0]))
+    _without_sensors(axes, entries[0].curve[0], upright=True)
+    axes.set_xlabel(_rmse(units))
+    heading(axes, f"{entries[0].plan.k} sites")
+    tidy(axes, frame=("bottom",))
+    axes.tick_params(axis="y", length=0, labelsize=SMALL + 1)
+
+
+def _draw_curves(axes: Axes, comparison: Comparison) -> None:
+    entries, units = comparison.entries, comparison.prepared.signals.origin.units
+    # The best is drawn last, on top of the others.
+    for rank, (entry, colour) in enumerate(zip(entries, colours(len(entries)), strict=True)):
+        sites, above = np.arange(len(entry.curve)), len(entries) - rank + 2
+        weight, dash = 2.0 if rank == 0 else 1.4, "-" if rank < PALETTE else "--"
+        axes.plot(
+            sites, entry.curve, color=colour, linewidth=weight, linestyle=dash, zorder=above,
+            label=literal(entry.method), marker="o", markersize=2.5 if len(sites) <= _DOTTED else 0,
+        )  # fmt: skip
+        if differs(entry):
+            own = entry.plan.metrics["test"]["rmse"]
+            axes.plot(entry.plan.k, own, "D", color=colour, markersize=6, mec="white", zorder=above, clip_on=False)
+    _without_sensors(axes, entries[0].curve[0], upright=False)
+    axes.set(xlabel="number of sites", ylabel=_rmse(units))
+    axes.set_xlim(-0.02 * entries[0].plan.k, 1.02 * entries[0].plan.k)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if min(np.nanmin(entry.curve) for entry in entries) < entries[0].curve[0] / 3:
+        axes.set_ylim(bottom=0)
+    axes.legend(fontsize=SMALL, frameon=False, ncols=2 if len(entries) > 6 else 1, loc="lower left")
+    tidy(axes, grid="y")
+
+
+def _without_sensors(axes: Axes, error: float, *, upright: bool) -> None:
+    """Draw the error of what is known without sensors, as a line to beat."""
+    style: dict[str, Any] = {"textcoords": "offset points", "fontsize": SMALL, "color": MUTED}
+    if upright:
+        axes.axvline(error, color=MUTED, linestyle=":", linewidth=1)
+        axes.annotate("without sensors", (error, 1), (0, 3), ("data", "axes fraction"), ha="center", **style)
+    else:
+        axes.axhline(error, color=MUTED, linestyle=":", linewidth=1)
+        axes.annotate("without sensors", (1, error), (0, 3), ("axes fraction", "data"), ha="right", **style)
+
+
+Points = list[tuple[float, float]]
+
+
+def _panels(history: Sequence[Mapping[str, float]]) -> dict[tuple[str, str], Points]:
+    """Points by stage and figure: stages in the order in which they ran, loss and validation first."""
+    stages = list(dict.fromkeys(str(row.get("stage", "")) for row in history))
+    panels = {}
+    for stage in stages:
+        rows = [row for row in history if str(row.get("stage", "")) == stage]
+        names = dict.fromkeys([*_FIRST, *(name for row in rows for name in row if name not in _NOT_FIGURES)])
+        for name in names:
+            values = [(row["step"], row[name]) for row in rows if isinstance(row.get(name), int | float)]
+            panels[stage, name] = [point for point in values if np.isfinite(point[1])]
+    return {key: points for key, points in panels.items() if points}
+
+
+def _draw_training(axes: Axes, points: Points, *, lowest: bool) -> None:
+    steps, values = np.array(points).T
+    dots = 2.5 if len(steps) <= _DOTTED else 0
+    # Several runs of one stage follow each other, each from its first step on; each is a line of its own.
+    starts = np.flatnonzero(np.diff(steps) <= 0) + 1
+    for run in np.split(np.arange(len(steps)), starts):
+        axes.plot(steps[run], values[run], color=ACCENT, linewidth=1.5, marker="o", markersize=dots)
+    axes.set_xlabel("step")
+    if values.min() > 0 and values.max() > _LOG_FROM * values.min():
+        axes.set_yscale("log")
+    if lowest:
+        best = int(np.argmin(values))
+        axes.plot(steps[best], values[best], "o", mfc="white", mec=INK, markersize=6)
+    tidy(axes, grid="y")
+
+
+def _rmse(units: str) -> str:
+    return literal(with_units("test RMSE", units))

@@ -1,0 +1,151 @@
+"""What the page says in words and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from keyhole.comparison import Comparison, Entry
+from keyhole.report.findings import Findings
+from keyhole.report.words import number, percent, plain, quantity, shorten
+from keyhole.signals import Signals
+
+__all__ = ["made", "methods", "result", "samples", "sites", "spread_of_errors", "trained"]
+
+# Attributes of the data that say what they are; others may be long and of no use to a reader.
+_TOLD = ("long_name", "source", "units")
+_MOST, _MOST_TOLD = 2000, 200
+
+
+def result(findings: Findings) -> str:
+    """Give the result in one sentence."""
+    plan, scores = findings.plan, findings.plan.metrics["test"]
+    count = f"{plan.k} site{'s' * (plan.k != 1)} rebuild{'s' * (plan.k == 1)}"
+    error = quantity(scores["rmse"], findings.units)
+    return f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(scores['fvu'])}."
+
+
+def methods(comparison: Comparison) -> list[dict[str, Any]]:
+    """Give a row for each entry, the best first."""
+    units = comparison.prepared.signals.origin.units
+    return [
+        {
+            "method": entry.method,
+            "reconstructor": entry.plan.reconstructor.name,
+            "rmse": quantity(entry.plan.metrics["test"]["rmse"], units),
+            "fvu": percent(entry.plan.metrics["test"]["fvu"]),
+            "seconds": _seconds(entry.seconds),
+        }
+        for entry in comparison.entries
+    ]
+
+
+def sites(findings: Findings) -> list[dict[str, Any]]:
+    """Give a row for each site, by rank; ``share`` is the gain as a share of the greatest, for a bar."""
+    plan, grid = findings.plan, findings.grid
+    most = max(float(np.max(plan.gain)), 1e-12)
+    return [
+        {
+            "rank": rank,
+            "name": grid.name(int(index)),
+            "place": [plain(value) for value in grid.position(int(index)).values()],
+            "gain": f"{gain * 100:z.2f}".replace("-", "\N{MINUS SIGN}"),
+            "share": round(100 * max(float(gain), 0.0) / most),
+        }
+        for rank, (index, gain) in enumerate(zip(plan.indices, plan.gain, strict=True), start=1)
+    ]
+
+
+def samples(findings: Findings) -> str:
+    """Say how well the picks were rebuilt, for grids whose samples cannot be drawn."""
+    picks = [f"{one.label} {one.when}, {quantity(one.rmse, findings.units)}" for one in findings.picks]
+    return f"RMSE of test samples: {'; '.join(picks)}."
+
+
+def spread_of_errors(findings: Findings) -> str:
+    """Say how the error differs from cell to cell, for grids whose cells cannot be drawn."""
+    errors = findings.error_map[findings.grid.inside]
+    low, middle, high = (quantity(float(one), findings.units) for one in np.percentile(errors, (0, 50, 100)))
+    return (
+        f"The RMSE of a cell over all test samples is between {low} and {high}; half of the cells are below {middle}."
+    )
+
+
+def trained(comparison: Comparison) -> Entry | None:
+    """Give the best entry that was trained by gradient, if any was."""
+    return next((entry for entry in comparison.entries if entry.plan.history), None)
+
+
+def made(findings: Findings) -> dict[str, str]:
+    """Say how the plan was made, by heading; what is not known is left out."""
+    record, signals = dict(findings.plan.made), findings.prepared.signals
+    data = dict(record.pop("data", {}))
+    facts = {
+        "data": data.get("name", signals.origin.name),
+        **{_heading(name): _told(signals, name) for name in _TOLD},
+        "samples": _samples(signals),
+        "grid": _grid(findings),
+        "baseline": "climatology, one field for each month" if signals.cycle else "mean of each cell",
+        "split": _split(findings),
+        "method": record.pop("method", None),
+        "settings": record.pop("settings", None) or "none",
+        "reconstructor": record.pop("reconstructor", None),
+        "seed": record.pop("seed", None),
+        "seconds in all": record.pop("seconds", None),
+        "test errors": _scores(findings.plan.metrics.get("test", {})),
+        "validation errors": _scores(findings.plan.metrics.get("validation", {})),
+        "versions": record.pop("versions", None),
+        "date": record.pop("date", None),
+        "SHA-256 of the data": data.get("fingerprint"),
+    }
+    record.pop("split", None)
+    facts |= {_heading(name): value for name, value in record.items()}
+    return {name: shorten(plain(value), _MOST) for name, value in facts.items() if value not in (None, "", {}, [])}
+
+
+def _explained(fvu: float) -> str:
+    if not np.isfinite(fvu):
+        return "the test part does not vary, so there is no variance to explain"
+    if fvu > 1:
+        return "they explain no variance: guessing the baseline would have a smaller error"
+    return f"{percent(fvu)} of the variance is left unexplained, {percent(1 - fvu)} explained"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 0.01:
+        return "< 0.01"
+    return f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
+
+
+def _told(signals: Signals, name: str) -> str:
+    return shorten(plain(signals.origin.attributes.get(name, "")), _MOST_TOLD)
+
+
+def _heading(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _samples(signals: Signals) -> str:
+    if signals.time is None:
+        return str(len(signals))
+    return f"{len(signals)}, {plain(signals.time.min())} to {plain(signals.time.max())}"
+
+
+def _grid(findings: Findings) -> str:
+    grid = findings.grid
+    axes = " × ".join(f"{dim} {n}" for n, dim in zip(grid.shape, grid.dims, strict=True))
+    channels = f", {findings.channels} channels" if findings.channels > 1 else ""
+    observable = int(findings.prepared.signals.observable.sum())
+    return f"{axes}{channels}; {len(grid.cells)} cells inside, {observable} observable"
+
+
+def _split(findings: Findings) -> str:
+    split = findings.prepared.split
+    parts = {"train": split.train, "validation": split.validation, "test": split.test}
+    return f"{split.kind}: {', '.join(f'{len(part)} {name}' for name, part in parts.items())}"
+
+
+def _scores(scores: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {number(value)}" for name, value in scores.items())

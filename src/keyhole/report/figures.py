@@ -1,0 +1,54 @@
+"""Figures of the best plan: where its sites are, what they rebuild, and where they fail."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from matplotlib.figure import Figure
+
+from keyhole.errors import DataError
+from keyhole.grid import Grid
+from keyhole.report import lines, maps
+from keyhole.report.findings import Findings
+from keyhole.report.style import WIDE
+
+__all__ = ["can_draw", "error_figure", "samples_figure", "sites_figure"]
+
+_BY_AXES = {1: lines, 2: maps}
+
+
+def can_draw(grid: Grid) -> bool:
+    """Whether cells of the grid can be laid out on paper."""
+    return len(grid.shape) in _BY_AXES
+
+
+def sites_figure(findings: Findings, *, width: float = WIDE) -> Figure:
+    """Show the ranked sites over the standard deviation of the signals.
+
+    Parameters
+    ----------
+    findings
+        Of a comparison, see `Findings.of`. The grid has one axis (lines) or two (maps).
+    width
+        Inches to lay the figure out for: ``WIDE`` or ``NARROW``.
+    """
+    figure: Figure = _artist(findings.grid).sites(findings, width)
+    return figure
+
+
+def samples_figure(findings: Findings, *, width: float = WIDE) -> Figure:
+    """Show true, rebuilt and error of the best, the median and the worst test sample."""
+    figure: Figure = _artist(findings.grid).samples(findings, width)
+    return figure
+
+
+def error_figure(findings: Findings, *, width: float = WIDE) -> Figure:
+    """Show the RMSE of each cell on the test part, with the sites as dots."""
+    figure: Figure = _artist(findings.grid).errors(findings, width)
+    return figure
+
+
+def _artist(grid: Grid) -> ModuleType:
+    if not can_draw(grid):
+        raise DataError(f"a grid of {len(grid.shape)} axes {grid.shape} cannot be drawn; one or two axes can")
+    return _BY_AXES[len(grid.shape)]

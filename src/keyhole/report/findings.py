@@ -1,0 +1,132 @@
+"""Findings: what the best plan does on the test part, computed once for all figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole import metrics
+from keyhole.comparison import Comparison
+from keyhole.grid import Grid
+from keyhole.pipeline import Prepared
+from keyhole.plan import Plan
+from keyhole.report.words import plain
+
+__all__ = ["Findings", "Pick"]
+
+# Raw samples look alike where the baseline varies over the grid by so much more than they vary around it.
+_ALIKE = 4.0
+
+Field = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Pick:
+    """One test sample to show: true and rebuilt on the grid, averaged over channels, NaN outside."""
+
+    label: str
+    when: str
+    rmse: float
+    true: Field
+    rebuilt: Field
+
+    @property
+    def error(self) -> Field:
+        """What was rebuilt less what was."""
+        return self.rebuilt - self.true
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """The data as they were split and scaled, and the plan that the report is about.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> from keyhole.comparison import compare
+    >>> findings = Findings.of(compare(kh.datasets.sst(), 5, ["qr"]))
+    >>> [pick.label for pick in findings.picks]
+    ['best', 'median', 'worst']
+    """
+
+    prepared: Prepared
+    plan: Plan
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> Findings:
+        """Take the best entry of a comparison."""
+        return cls(comparison.prepared, comparison.entries[0].plan)
+
+    @property
+    def grid(self) -> Grid:
+        """Grid of the plan."""
+        return self.plan.grid
+
+    @property
+    def units(self) -> str:
+        """Units of the values, or an empty string."""
+        return self.plan.origin.units
+
+    @property
+    def channels(self) -> int:
+        """Number of values that one site gives."""
+        return len(self.plan.scaling.scale)
+
+    @cached_property
+    def spread(self) -> NDArray[np.float64]:
+        """Standard deviation of each cell around the baseline, in the user's units; the test part apart."""
+        values = self.prepared.development.values
+        nothing = np.broadcast_to(np.float32(0), values[:, :1].shape)
+        squares = [
+            float(scale) ** 2 * metrics.squared_error_map(values[:, c : c + 1], nothing, self.grid)
+            for c, scale in enumerate(self.prepared.scaling.scale)
+        ]
+        mean: NDArray[np.float64] = np.mean(squares, axis=0)
+        return np.sqrt(mean)
+
+    @cached_property
+    def rebuilt(self) -> Field:
+        """The test part as rebuilt from its readings, ``(N, channels, *grid)``."""
+        test = self.prepared.test
+        return self.plan.rebuild(test.readings(self.plan.indices), test.time)
+
+    @cached_property
+    def error_map(self) -> NDArray[np.float64]:
+        """RMSE of each cell on the test part, NaN outside."""
+        return np.sqrt(metrics.squared_error_map(self.prepared.test.values, self.rebuilt, self.grid))
+
+    @cached_property
+    def sample_errors(self) -> NDArray[np.float64]:
+        """RMSE of each test sample."""
+        pairs = zip(self.prepared.test.values[:, np.newaxis], self.rebuilt[:, np.newaxis], strict=True)
+        maps = (metrics.squared_error_map(true, rebuilt, self.grid) for true, rebuilt in pairs)
+        return np.sqrt([squares[self.grid.inside].mean() for squares in maps])
+
+    @cached_property
+    def as_anomalies(self) -> bool:
+        """Whether samples are shown as deviations from the baseline, since raw ones would look alike."""
+        scaling = self.plan.scaling
+        varies = float(scaling.baseline[:, :, self.grid.inside].var(axis=-1).mean())
+        return scaling.cycle is not None or varies > _ALIKE * float(np.square(scaling.scale).mean())
+
+    @cached_property
+    def picks(self) -> list[Pick]:
+        """The best, the median and the worst test sample; fewer where the test part is smaller."""
+        order = np.argsort(self.sample_errors, kind="stable")
+        ranks = {"best": 0, "median": (len(order) - 1) // 2, "worst": len(order) - 1}
+        labels = {int(order[rank]): label for label, rank in reversed(ranks.items())}
+        return [self._pick(labels[i], i) for i in sorted(labels, key=self.sample_errors.__getitem__)]
+
+    def _pick(self, label: str, i: int) -> Pick:
+        test = self.prepared.test
+        when = f"sample {self.prepared.split.test[i]}" if test.time is None else plain(test.time[i])
+        expected = self.plan.scaling.expected(test.take(np.array([i])))[0] if self.as_anomalies else 0.0
+        true, rebuilt = (self._shown(values[i], expected) for values in (test.values, self.rebuilt))
+        return Pick(label, when, float(self.sample_errors[i]), true, rebuilt)
+
+    def _shown(self, values: Field, expected: Field | float) -> Field:
+        return np.where(self.grid.inside, (values - expected).mean(axis=0), np.nan)

@@ -1,0 +1,47 @@
+"""The selector that tries several and keeps the best."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from keyhole.run import Run
+from keyhole.selectors.base import Selection, Selector
+from keyhole.selectors.classical import QR, Greedy
+from keyhole.selectors.learned import Learned
+from keyhole.selectors.scoring import RidgeScore
+from keyhole.signals import Signals
+
+__all__ = ["Auto"]
+
+
+class Auto(Selector):
+    """Greedy, QR and learned sites, judged by ridge on validation; never worse there than the classical ones.
+
+    Parameters
+    ----------
+    settings
+        Those of the learned selector.
+    """
+
+    name: ClassVar[str] = "auto"
+
+    def __init__(self, **settings: Any) -> None:
+        self.candidates: tuple[Selector, ...] = (Greedy(), QR(), Learned(**settings))
+
+    @property
+    def decides(self) -> bool:
+        """The best candidate is chosen on validation."""
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        """Give the settings of each candidate."""
+        return {selector.name: selector.settings() for selector in self.candidates}
+
+    def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
+        """Choose by every candidate and keep the sites that leave least."""
+        judge = RidgeScore(train, train if validation is None else validation, run)
+        found = {s.name: s.select(train, k, validation=validation, run=run) for s in self.candidates}
+        scores = {name: judge(selection.sites) for name, selection in found.items()}
+        best = min(scores, key=scores.__getitem__)
+        history = [row for selection in found.values() for row in selection.history]
+        return Selection(found[best].sites, history, {"chosen": best, "validation_fvu": scores, **found[best].notes})

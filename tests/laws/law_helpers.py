@@ -1,0 +1,35 @@
+"""What the tests of the laws share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from keyhole.laws import LAWS, Law
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def holed(*grid: int) -> Tensor:
+    """A grid of which every fifth cell, from the second on, is not observable."""
+    return (torch.arange(torch.Size(grid).numel()) % 5 != 1).reshape(grid)
+
+
+def make_law(name: str, observable: Tensor | None = None, *, seed: int = 0, **options: float) -> Law:
+    return LAWS[name](holed(3, 4) if observable is None else observable, generator=seeded(seed), **options)
+
+
+@torch.no_grad()
+def roughened(law: Law, *, seed: int = 7, by: float = 0.3) -> Law:
+    """The same law with every parameter moved, so that no two sites are alike."""
+    generator = seeded(seed)
+    for parameter in law.parameters():
+        step = torch.randn(parameter.shape, generator=generator).to(parameter)
+        parameter.add_(by * parameter.abs().mean().clamp_min(0.5) * step)
+    return law
+
+
+def standard_error(p: Tensor, draws: int) -> Tensor:
+    return (p * (1 - p) / draws).clamp_min(1 / draws**2).sqrt()

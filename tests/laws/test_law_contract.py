@@ -1,0 +1,200 @@
+"""What every registered law must do: a new law is tested by joining `LAWS`."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law_helpers import holed, make_law, roughened, seeded, standard_error
+
+from keyhole.laws import LAWS, MaskSample, share
+
+FIELDS = ("values", "logits", "open_probability", "zero_temperature", "opened")
+every_law = pytest.mark.parametrize("name", LAWS)
+
+
+def same(a: MaskSample, b: MaskSample) -> bool:
+    return all(torch.equal(getattr(a, field), getattr(b, field)) for field in FIELDS)
+
+
+@every_law
+def test_registered_under_its_name(name):
+    """The registry's key is the law's own name."""
+    assert LAWS[name].name == name
+
+
+@every_law
+def test_sample_has_the_promised_shapes_and_ranges(name):
+    """Masks on the grid, logits on the sites, probabilities in few rows."""
+    law = roughened(make_law(name))
+    sample = law.sample(20, seeded(1))
+    assert law.grid == (3, 4)
+    assert law.sites == int(holed(3, 4).sum())
+    assert sample.values.shape == (20, 3, 4)
+    assert sample.logits.shape == sample.opened.shape == (20, law.sites)
+    assert sample.open_probability.shape == sample.zero_temperature.shape
+    assert 1 <= len(sample.open_probability) <= 8
+    for field in (sample.values, sample.open_probability, sample.zero_temperature, law.marginals()):
+        assert field.min() >= 0
+        assert field.max() <= 1
+    assert (sample.open_probability >= sample.zero_temperature).all()
+    assert sample.open_probability.requires_grad
+    assert sample.values.requires_grad
+    assert not law.marginals().requires_grad
+
+
+@every_law
+def test_masks_are_squashed_stretched_logits(name):
+    """`S = clip((eta - gamma) sigmoid(u / lam) + gamma, 0, 1)` with the law's own stretch."""
+    law = roughened(make_law(name, temperature=0.5, gamma=-0.2, eta=1.4))
+    sample = law.sample(50, seeded(1))
+    expected = (1.6 * torch.sigmoid(sample.logits / 0.5) - 0.2).clamp(0, 1)
+    torch.testing.assert_close(law.pack(sample.values), expected)
+    assert torch.equal(law.pack(sample.values) == 0, sample.logits / 0.5 <= law.lower_logit)
+
+
+@every_law
+def test_nothing_happens_outside_the_observable_sites(name):
+    """Masks are zero there, and no parameter feels a loss that lives there."""
+    law = roughened(make_law(name))
+    values = law.sample(30, seeded(1)).values
+    outside = ~holed(3, 4)
+    assert (values[:, outside] == 0).all()
+    loss = (values[:, outside] * torch.randn(30, int(outside.sum()), generator=seeded(2))).sum()
+    gradients = torch.autograd.grad(loss, list(law.parameters()), allow_unused=True)
+    assert all(gradient is None or not gradient.any() for gradient in gradients)
+
+
+@every_law
+def test_same_generator_same_sample(name):
+    """Samples depend on the generator alone, and move with it."""
+    law = make_law(name)
+    assert same(law.sample(5, seeded(3)), law.sample(5, seeded(3)))
+    assert not same(law.sample(5, seeded(3)), law.sample(5, seeded(4)))
+
+
+@every_law
+def test_global_generator_is_left_alone(name):
+    """Nothing a law does draws from, or seeds, torch's own generator."""
+    before = torch.get_rng_state()
+    law = make_law(name)
+    law.sample(9, seeded())
+    law.warm_start([0, 3])
+    law.shift(0.1)
+    law.marginals(), law.interior_modes(), law.concentration(2)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@every_law
+def test_state_dict_carries_everything(name):
+    """A law loaded into another of its kind samples the same, temperature included."""
+    law = roughened(make_law(name))
+    law.temperature = 0.123456789
+    other = make_law(name, seed=5)
+    other.load_state_dict(law.state_dict())
+    assert other.temperature == 0.123456789
+    assert same(law.sample(6, seeded(1)), other.sample(6, seeded(1)))
+
+
+@every_law
+def test_works_in_double(name):
+    """`.double()` gives float64 samples and marginals, at the very same temperature."""
+    law = roughened(make_law(name)).double()
+    sample = law.sample(4, seeded())
+    assert {getattr(sample, field).dtype for field in FIELDS[:4]} == {torch.float64}
+    assert law.marginals().dtype == torch.float64
+    assert law.temperature == LAWS[name].default_temperature
+
+
+@every_law
+def test_marginals_are_the_frequency_of_open_sites(name):
+    """`marginals` against sampling, within 4 standard errors (of both, where it is itself sampled)."""
+    law = roughened(make_law(name))
+    with torch.no_grad():
+        opened = torch.cat([law.sample(20_000, seeded(s)).opened for s in range(5)]).float().mean(0)
+    marginals = law.marginals()
+    fewest = 4096 if name == "hnet" else 100_000
+    assert ((opened - marginals).abs() < 4 * standard_error(opened, fewest)).all()
+    assert torch.equal(marginals, law.marginals())
+    assert law.count() == pytest.approx(float(marginals.sum()))
+
+
+@every_law
+def test_zero_temperature_limit(name):
+    """Proposition 1: as the temperature falls the mask becomes a Bernoulli variable with the marginals."""
+    law = roughened(make_law(name))
+    law.temperature = 1e-5
+    with torch.no_grad():
+        values = torch.cat([law.pack(law.sample(20_000, seeded(s)).values) for s in range(5)])
+    assert ((values == 0) | (values == 1)).float().mean() > 0.999
+    fewest = 4096 if name == "hnet" else 100_000
+    assert ((values.mean(0) - law.marginals()).abs() < 5 * standard_error(law.marginals(), fewest)).all()
+
+
+@every_law
+def test_gradients_match_central_differences(name):
+    """Every differentiable field, along random directions, with the same noise (float64)."""
+    law = roughened(make_law(name)).double()
+    parameters = {key: value.detach() for key, value in law.named_parameters()}
+    weights = seeded(9)
+    shape = law.sample(6, seeded(1))
+    mix = {f: torch.randn(getattr(shape, f).shape, generator=weights).double() for f in FIELDS[:4]}
+
+    def objective(given_parameters):
+        sample = torch.func.functional_call(law, given_parameters, (6, seeded(1)))
+        return sum((getattr(sample, field) * weight).sum() for field, weight in mix.items())
+
+    for seed in range(4):
+        direction = {k: torch.randn(v.shape, generator=seeded(seed)).double() for k, v in parameters.items()}
+        _, slope = torch.func.jvp(objective, (parameters,), (direction,))
+        ends = [objective({k: v + step * direction[k] for k, v in parameters.items()}) for step in (1e-6, -1e-6)]
+        assert float(slope) == pytest.approx(float(ends[0] - ends[1]) / 2e-6, rel=1e-5)
+        leaves = {k: v.clone().requires_grad_() for k, v in parameters.items()}
+        gradient = torch.autograd.grad(objective(leaves), list(leaves.values()))
+        dot = sum((g * direction[k]).sum() for g, k in zip(gradient, leaves, strict=True))
+        assert float(dot) == pytest.approx(float(slope), rel=1e-8)
+
+
+@every_law
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_any_grid(name, data):
+    """1-D to 3-D grids, any observable mask, any number of draws, any batch."""
+    grid = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3), label="grid")
+    cells = int(np.prod(grid))
+    flags = data.draw(st.lists(st.booleans(), min_size=cells, max_size=cells).filter(any), label="observable")
+    draws, batch = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 30))
+    observable = torch.tensor(flags).reshape(grid)
+    law = make_law(name, observable)
+    sample = law.sample(draws, seeded())
+    assert sample.values.shape == (draws, *grid)
+    assert torch.equal(law.scatter(law.pack(sample.values)), sample.values)
+    assert law.index.tolist() == np.flatnonzero(flags).tolist()
+    assert sample.shared(batch).shape == (batch, *grid)
+    assert 0 < law.count() < law.sites + 1e-4
+    sample.values.sum().backward()
+
+
+@settings(deadline=None)
+@given(draws=st.integers(1, 20), batch=st.integers(1, 60))
+def test_sharing_is_even_and_in_order(draws, batch):
+    """Consecutive signals share a mask; no mask serves two signals more than another."""
+    owners = share(torch.arange(draws)[:, None], batch).flatten()
+    assert torch.equal(owners, owners.sort().values)
+    if batch >= draws:
+        served = owners.bincount(minlength=draws)
+        assert served.max() - served.min() <= 1
+        assert served.min() >= 1
+
+
+def test_deep_copies_are_independent():
+    """A copy keeps the temperature and has parameters of its own."""
+    law = make_law("vln", temperature=0.2)
+    twin = copy.deepcopy(law)
+    twin.shift(1.0)
+    assert twin.temperature == 0.2
+    assert twin.count() > law.count()

@@ -1,0 +1,18 @@
+"""The examples in the docstrings of the laws, the budgets and the collapse run as printed."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import keyhole.laws
+
+MODULES = [f"keyhole.laws.{module.name}" for module in pkgutil.iter_modules(keyhole.laws.__path__)]
+
+
+@pytest.mark.parametrize("module", [*MODULES, "keyhole.budget", "keyhole.collapse"])
+def test_examples(module):
+    assert doctest.testmod(importlib.import_module(module)).failed == 0

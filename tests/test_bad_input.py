@@ -1,0 +1,181 @@
+"""Bad input: each with its own clear error, and input that looks bad but works."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import monthly_field, quick, smooth
+
+import keyhole as kh
+from keyhole import BudgetError, DataError, KeyholeError, SettingsError
+from keyhole.split import Split
+
+
+def spoilt(value: float, where: tuple[int, ...] = (3, 1, 2)) -> np.ndarray:
+    values = smooth(20, 4, 5)
+    values[where] = value
+    return values
+
+
+REFUSED = {
+    "no samples": (np.zeros((0, 4, 5)), "the data are empty: shape"),
+    "no cells": (np.zeros((5, 0)), "the data are empty: shape"),
+    "one axis": (np.zeros(5), r"shape \(5,\); \(samples, \*grid\) is needed"),
+    "a number": (np.float64(5), "cannot read a float64"),
+    "one sample": (smooth(1, 4, 5), "one sample; several are needed"),
+    "two samples": (smooth(2, 4, 5), "2 samples: at least 3 are needed"),
+    "constant": (np.full((20, 4, 5), 3.5), "the data are constant"),
+    "constant in time": (np.repeat(smooth(1, 4, 5), 20, axis=0), "the data are constant"),
+    "one NaN": (spoilt(np.nan), "1 of 20 cells are missing .NaN. in some samples.*fill the gaps"),
+    "one infinity": (spoilt(np.inf), "hold 1 infinite values; replace them first"),
+    "minus infinity": (spoilt(-np.inf), "hold 1 infinite values; replace them first"),
+    "all NaN": (np.full((20, 4, 5), np.nan), "every cell is missing .NaN. in all samples, as if it were all land"),
+    "a sample of NaN": (spoilt(np.nan, (3,)), "20 of 20 cells are missing"),
+}
+
+
+@pytest.mark.parametrize(("values", "says"), REFUSED.values(), ids=REFUSED)
+def test_data_that_cannot_be_used_are_refused(values, says):
+    with pytest.raises(DataError, match=says):
+        quick(values)
+
+
+def test_a_field_that_is_all_land_is_refused():
+    with pytest.raises(DataError, match="all land"):
+        kh.read(monthly_field() * np.nan)
+
+
+def test_a_training_part_that_never_changes_is_refused():
+    values = np.zeros((30, 4))
+    values[24:] = smooth(6, 4)
+    frame = pd.DataFrame(values, index=pd.date_range("2000-01-01", periods=30))
+    with pytest.raises(DataError, match="the training part is constant"):
+        quick(frame, k=2)
+
+
+def test_too_short_a_series_for_a_climatology_is_refused():
+    with pytest.raises(DataError, match=r"no sample of month .*; a climatology needs all twelve"):
+        quick(kh.read(monthly_field(13)).anomalies("month"))
+
+
+@pytest.mark.parametrize("k", [0, -3, 21, 10**9])
+def test_a_k_that_cannot_be_had_names_the_bounds(k):
+    with pytest.raises(BudgetError, match=f"k={k}: between 1 and the 20 observable sites"):
+        quick(smooth(20, 4, 5), k=k)
+
+
+@pytest.mark.parametrize("k", [2.5, Fraction(7, 2), float("nan"), float("inf"), "3", None, True, [3]], ids=repr)
+def test_a_k_that_is_no_whole_number_is_refused(k):
+    with pytest.raises(BudgetError, match="a whole number of sites is needed"):
+        quick(smooth(20, 4, 5), k=k)
+
+
+@pytest.mark.parametrize("k", [3, 3.0, np.int8(3), np.float32(3), Fraction(3)], ids=repr)
+def test_a_k_that_is_a_whole_number_in_any_form_is_taken(k):
+    assert quick(smooth(20, 4, 5), k=k).k == 3
+
+
+def test_land_and_forbidden_sites_do_not_count_for_k():
+    signals = kh.read(monthly_field())
+    with pytest.raises(BudgetError, match="k=19: between 1 and the 18 observable sites"):
+        quick(signals, k=19)
+    forbidden = signals.observable.copy()
+    forbidden[2] = False
+    with pytest.raises(BudgetError, match="k=14: between 1 and the 13 observable sites"):
+        quick(replace(signals, observable=forbidden), k=14)
+
+
+@pytest.mark.parametrize("method", ["qr", "greedy", "variance", "random"])
+class TestWorks:
+    """Input that is odd but holds enough to choose and to rebuild."""
+
+    def plan(self, method: str, values, k: int):
+        plan = kh.select(values, k, method=method, reconstructor="ridge")
+        assert plan.k == len(set(plan.indices.tolist())) == k
+        assert plan.grid.inside.ravel()[plan.indices].all()
+        assert np.isfinite(list(plan.metrics["test"].values())).all()
+        assert np.isfinite(plan.gain).all()
+        return plan
+
+    def test_k_beyond_the_rank_of_the_data(self, method):
+        rng = np.random.default_rng(0)
+        plan = self.plan(method, rng.normal(size=(30, 2)) @ rng.normal(size=(2, 20)), 10)
+        assert plan.metrics["test"]["fvu"] < 1e-3
+
+    def test_k_beyond_the_number_of_samples(self, method):
+        self.plan(method, smooth(8, 5, 6), 25)
+
+    def test_k_of_all_sites(self, method):
+        plan = self.plan(method, smooth(30, 6), 6)
+        assert plan.metrics["test"]["fvu"] < 1e-3
+
+    def test_constant_sites(self, method):
+        values = smooth(30, 6)
+        values[:, [1, 4]] = 7
+        plan = self.plan(method, values, 6)
+        np.testing.assert_allclose(plan.reconstruct(values[:3, plan.indices])[:, 1], 7, rtol=1e-5)
+
+    def test_duplicate_sites(self, method):
+        values = smooth(30, 6)
+        values[:, 3] = values[:, 0]
+        self.plan(method, values, 5)
+
+    def test_three_samples(self, method):
+        self.plan(method, smooth(3, 4), 2)
+
+    def test_one_site(self, method):
+        self.plan(method, smooth(20, 1), 1)
+
+    def test_one_observable_site(self, method):
+        signals = kh.read(smooth(20, 4))
+        only = np.array([False, False, True, False])
+        assert self.plan(method, replace(signals, observable=only), 1).indices.tolist() == [2]
+
+    @pytest.mark.parametrize("size", [1e-12, 1e12])
+    def test_values_of_any_size(self, method, size):
+        assert self.plan(method, smooth(30, 6) * size, 3).metrics["test"]["fvu"] < 0.1
+
+    def test_a_large_offset(self, method):
+        assert self.plan(method, smooth(30, 6) + 1e6, 3).metrics["test"]["fvu"] < 0.1
+
+    def test_yes_and_no(self, method):
+        self.plan(method, smooth(30, 6) > 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"method": "magic"}, "method 'magic' is not known; there are auto, "),
+        ({"method": "qr", "settings": {"depth": 3}}, "method 'qr' does not take these settings"),
+        ({"method": "qr", "reconstructor": "magic"}, "reconstructor 'magic' is not known; there are auto, ridge"),
+        ({"method": "qr", "time_limit": 0}, "time_limit=0: a positive number is needed"),
+        ({"method": "qr", "seed": -1}, "seed=-1: a whole number from 0 on is needed"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(options, says):
+    with pytest.raises(SettingsError, match=says):
+        kh.select(smooth(20, 4), 2, **options)
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        (([0, 1, 2], [3], [99]), "test part names samples outside 0 to 19"),
+        (([0, 1, 2], [2], [5]), "more than one part"),
+        (([0, 1, 2], [], [5]), "validation part is empty"),
+    ],
+)
+def test_a_split_that_does_not_fit_the_data_is_refused(parts, says):
+    with pytest.raises(DataError, match=says):
+        quick(smooth(20, 4), split=Split(*(np.array(part, int) for part in parts)))
+
+
+def test_every_error_is_a_keyhole_error_and_one_that_python_knows():
+    for error, known in [("DataError", ValueError), ("BudgetError", ValueError), ("SettingsError", ValueError),
+                         ("PlanError", ValueError), ("StorageError", OSError), ("TrainingError", RuntimeError)]:  # fmt: skip
+        assert issubclass(getattr(kh, error), KeyholeError)
+        assert issubclass(getattr(kh, error), known)

@@ -1,0 +1,105 @@
+"""Classical selectors against independent implementations."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.linalg import qr as scipy_qr
+
+import keyhole as kh
+from keyhole.components import principal_components
+from keyhole.run import Run
+from keyhole.selectors.classical import QR, Greedy, Random, Variance
+
+
+def field(n=60, shape=(4, 5), channels=1, seed=0, rank=8):
+    rng = np.random.default_rng(seed)
+    size = channels * int(np.prod(shape))
+    values = rng.normal(size=(n, rank)) * np.linspace(3, 0.5, rank) @ rng.normal(size=(rank, size))
+    values += 0.05 * rng.normal(size=(n, size))
+    return kh.read(values.reshape(n, channels, *shape), channels=1)
+
+
+def choose(selector, signals, k):
+    return selector.select(signals, k, validation=None, run=Run()).sites
+
+
+def explained(covariance, sites):
+    """Trace that observing the sites removes from the covariance."""
+    part = covariance[np.ix_(sites, sites)]
+    return np.trace(covariance[:, sites] @ np.linalg.solve(part, covariance[sites]))
+
+
+def test_components_are_those_of_the_covariance():
+    """Variances are eigenvalues of the covariance, on either side of the Gram matrix."""
+    for n in (10, 60):
+        signals = field(n=n)
+        components = principal_components(signals, 5)
+        packed = signals.packed()[:, 0].astype(float)
+        eigenvalues = np.linalg.eigvalsh(np.cov(packed.T, bias=True))[::-1]
+        np.testing.assert_allclose(components.variances, eigenvalues[: len(components.variances)], rtol=1e-6)
+        basis = components.basis[0]
+        np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-6)
+
+
+def test_qr_picks_the_pivots_of_scipy():
+    """One channel: the same pivots as LAPACK's column-pivoted QR of the principal basis."""
+    signals = field()
+    basis = principal_components(signals, 6).basis[0]
+    pivots = scipy_qr(basis.T, pivoting=True, mode="economic")[2][:6]
+    assert choose(QR(), signals, 6).tolist() == pivots.tolist()
+
+
+def test_greedy_picks_what_the_covariance_says():
+    """Each pick is the site that removes most from the full covariance."""
+    signals = field()
+    covariance = np.cov(signals.packed()[:, 0].astype(float).T, bias=True)
+    picks: list[int] = []
+    for _ in range(6):
+        left = [j for j in range(len(covariance)) if j not in picks]
+        picks.append(max(left, key=lambda j: explained(covariance, [*picks, j])))
+    assert choose(Greedy(), signals, 6).tolist() == picks
+
+
+def test_greedy_with_channels_counts_all_values_of_a_site():
+    """Two channels: each pick removes most when both values of the site are observed."""
+    signals = field(channels=2, shape=(6,))
+    covariance = np.cov(signals.packed().reshape(len(signals), -1).astype(float).T, bias=True)
+    picks: list[int] = []
+    for _ in range(3):
+        left = [j for j in range(6) if j not in picks]
+        picks.append(max(left, key=lambda j: explained(covariance, [i + 6 * c for i in [*picks, j] for c in (0, 1)])))
+    assert choose(Greedy(), signals, 3).tolist() == picks
+
+
+def test_greedy_is_near_the_best_subset():
+    """On a toy, greedy explains at least 95 % of what the best of all subsets explains."""
+    signals = field(shape=(10,))
+    covariance = np.cov(signals.packed()[:, 0].astype(float).T, bias=True)
+    best = max(explained(covariance, list(subset)) for subset in itertools.combinations(range(10), 3))
+    assert explained(covariance, choose(Greedy(), signals, 3)) > 0.95 * best
+
+
+def test_variance_ranks_by_variance():
+    """The most variable site comes first."""
+    signals = field()
+    spread = signals.packed()[:, 0].var(axis=0)
+    assert choose(Variance(), signals, 20).tolist() == np.argsort(-spread, kind="stable").tolist()
+
+
+def test_random_depends_on_the_seed_alone():
+    """Same seed, same sites; other seed, others."""
+    signals = field()
+    runs = [Random().select(signals, 10, validation=None, run=Run(seed=s)).sites.tolist() for s in (0, 0, 1)]
+    assert runs[0] == runs[1] != runs[2]
+
+
+@pytest.mark.parametrize("selector", [QR(), Greedy()])
+def test_more_sites_than_the_rank_are_completed(selector):
+    """Data of rank two still give as many distinct sites as asked for."""
+    rng = np.random.default_rng(0)
+    signals = kh.read(rng.normal(size=(30, 2)) @ rng.normal(size=(2, 12)))
+    sites = choose(selector, signals, 9)
+    assert len(set(sites.tolist())) == 9

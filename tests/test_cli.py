@@ -1,0 +1,363 @@
+"""The command line: every command on every kind of data, exit codes, and no traceback for a user's mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from conftest import monthly_field, smooth
+from typer.testing import CliRunner
+
+import keyhole as kh
+from keyhole.cli import app
+
+QUICK = ("--method", "qr", "--reconstructor", "ridge")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with data of every kind."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KEYHOLE_DATA", raising=False)
+    np.save("plain.npy", smooth(40, 4, 5))
+    np.save("channels.npy", smooth(40, 4, 5, 2))
+    np.savez("many.npz", first=smooth(40, 4, 5), second=smooth(40, 6))
+    monthly_field().to_netcdf("field.nc")
+    return tmp_path
+
+
+def process(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    run = [sys.executable, "-m", "keyhole", *arguments]
+    return subprocess.run(run, capture_output=True, text=True, check=False, **options)
+
+
+def loaded_by(*statement: str) -> set[str]:
+    """Heavy modules that a fresh interpreter holds after running something."""
+    heavy = ("torch", "pandas", "xarray", "matplotlib", "scipy", "sklearn", "lightning_fabric", "netCDF4")
+    code = "; ".join([*statement, f"import sys; sys.stderr.write(' '.join(m for m in {heavy} if m in sys.modules))"])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+# What is quick ------------------------------------------------------------------------------------------------------
+
+
+def test_importing_keyhole_loads_nothing_heavy():
+    assert loaded_by("import keyhole", "dir(keyhole)", "keyhole.KeyholeError") == set()
+
+
+def test_help_loads_nothing_heavy():
+    runs = "import contextlib, keyhole.cli as c, sys; sys.argv = ['keyhole', '--help']"
+    assert (
+        loaded_by(runs, "s = contextlib.suppress(SystemExit)", "s.__enter__()", "c.app(standalone_mode=False)") == set()
+    )
+
+
+def test_help_names_every_command():
+    shown = CliRunner().invoke(app, ["--help"])
+    assert shown.exit_code == 0
+    for name in ("demo", "select", "reconstruct", "compare", "info"):
+        assert name in shown.output
+        assert CliRunner().invoke(app, [name, "--help"]).exit_code == 0
+
+
+# What works ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ("plain.npy",),
+        ("channels.npy", "--channels", "-1"),
+        ("many.npz", "--variable", "second"),
+        ("field.nc",),
+        ("field.nc", "--variable", "sst", "--anomalies", "month"),
+        ("digits",),
+        ("sst", "--anomalies", "none"),
+    ],
+    ids=" ".join,
+)
+def test_select_saves_a_plan_of_every_kind_of_data(folder, command, source):
+    done = command("select", *source, "-k", 3, *QUICK, "--out", "a.keyhole", "--json")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told["k"] == 3
+    assert [site["rank"] for site in told["sites"]] == [1, 2, 3]
+    plan = kh.load(folder / "a.keyhole")
+    assert [site["index"] for site in told["sites"]] == plan.indices.tolist()
+    assert told["metrics"] == plan.metrics
+    assert (plan.scaling.cycle == "month") == ("month" in source)
+    assert "a.keyhole" in done.err
+
+
+def test_select_shows_sites_and_errors_to_people(folder, command):
+    done = command("select", "field.nc", "-k", 3, *QUICK)
+    assert done.code == 0
+    assert "3 sites of sst" in done.out
+    assert "test: RMSE" in done.out
+    assert "degC" in done.out
+    assert "made by qr + ridge, seed 0" in done.out
+    assert sorted(p.name for p in folder.glob("*plan*")) == ["plan.keyhole"]
+
+
+def test_select_is_the_same_for_the_same_seed(folder, command):
+    options = ("--method", "random", "--reconstructor", "ridge", "--json")
+    told = [json.loads(command("select", "plain.npy", "-k", 4, *options, "--seed", s).out) for s in (1, 1, 2)]
+    chosen = [[site["index"] for site in one["sites"]] for one in told]
+    assert chosen[0] == chosen[1] != chosen[2]
+
+
+def test_info_tells_what_select_told(folder, command):
+    made = command("select", "plain.npy", "-k", 3, *QUICK, "--json")
+    assert json.loads(command("info", "plan.keyhole", "--json").out) == json.loads(made.out)
+    assert "3 sites of plain" in command("info", "plan.keyhole").out
+
+
+def test_settings_reach_the_method(folder, command):
+    done = command("select", "plain.npy", "-k", 2, "--method", "greedy", "--reconstructor", "ridge",
+                   "--set", "components=5", "--json")  # fmt: skip
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["made"]["settings"] == {"components": 5}
+
+
+def test_netcdf_to_plan_to_readings_to_netcdf(folder, command):
+    assert command("select", "field.nc", "-k", 4, *QUICK, "--anomalies", "month").code == 0
+    plan, field = kh.load("plan.keyhole"), monthly_field()
+    frame = pd.DataFrame(field.values.reshape(60, -1)[-3:, plan.indices], columns=plan.names)
+    frame.assign(time=field.time.values[-3:]).to_csv("readings.csv", index=False)
+    done = command("reconstruct", "plan.keyhole", "readings.csv", "--out", "out.nc", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out) == {"out": "out.nc", "shape": [3, 4, 5]}
+    with xr.open_dataset("out.nc") as out:
+        assert out["sst"].attrs["units"] == "degC"
+        np.testing.assert_array_equal(out.time, field.time[-3:])
+        np.testing.assert_allclose(out["sst"], field[-3:], atol=0.5)
+
+
+@pytest.mark.parametrize("out", ["out.npy", "out.csv", "out.nc"])
+def test_reconstruct_writes_by_the_suffix(folder, command, out):
+    command("select", "plain.npy", "-k", 3, *QUICK)
+    np.save("readings.npy", np.ones((2, 3)))
+    done = command("reconstruct", "plan.keyhole", "readings.npy", "--out", out)
+    assert done.code == 0
+    assert f"2 rebuilt, shape (2, 4, 5): {out}" in done.err
+    assert done.out == ""
+    assert (folder / out).stat().st_size > 0
+
+
+def test_compare_gives_one_row_for_each_method_best_first(folder, command):
+    done = command("compare", "plain.npy", "-k", 3, "--methods", "random, qr,variance", "--json")
+    assert done.code == 0, done.err
+    rows = json.loads(done.out)
+    assert {row["method"] for row in rows} == {"qr", "random", "variance"}
+    errors = [row["test_mse"] for row in rows]
+    assert errors == sorted(errors)
+
+
+def test_compare_shows_a_table(folder, command):
+    done = command("compare", "field.nc", "-k", 3, "--methods", "qr,variance")
+    assert done.code == 0, done.err
+    assert "3 sites of sst; judged on 12 samples that no method saw" in done.out
+    assert "variance" in done.out
+
+
+def test_an_unfinished_run_is_replaced_and_that_is_said(folder, command):
+    (folder / "plan.keyhole.checkpoint").mkdir()
+    done = command("select", "plain.npy", "-k", 3, *QUICK)
+    assert done.code == 0
+    assert "plan.keyhole.checkpoint holds an unfinished run, which this one replaces" in done.err
+    assert not (folder / "plan.keyhole.checkpoint").exists()
+
+
+def test_a_folder_of_the_name_of_a_data_set_does_not_hide_it(folder, command):
+    (folder / "digits").mkdir()
+    assert command("select", "digits", "-k", 2, *QUICK).code == 0
+
+
+def test_json_is_json_even_where_a_figure_is_not_a_number(folder, command):
+    """The test part never changes, so there is no variance to explain."""
+    values = np.zeros((40, 3))
+    values[:24] = np.resize([1.0, -1.0], 24)[:, None]
+    time = pd.date_range("2000-01-01", periods=40)
+    xr.DataArray(values, {"time": time}, ("time", "x"), "still").to_netcdf("still.nc")
+    done = command("select", "still.nc", "-k", 1, *QUICK, "--json")
+    assert done.code == 0, done.err
+
+    def refuse(word: str):
+        raise AssertionError(word)
+
+    assert json.loads(done.out, parse_constant=refuse)["metrics"]["test"]["fvu"] is None
+
+
+# What is wrong with how it was called: 2 ----------------------------------------------------------------------------
+
+USAGE = {
+    "no command": ((), ""),
+    "unknown command": (("place", "plain.npy"), "place"),
+    "unknown option": (("select", "plain.npy", "-k", "3", "--fast"), "--fast"),
+    "no source": (("select", "-k", "3"), "source"),
+    "no K": (("select", "plain.npy"), "-k"),
+    "K of a fraction": (("select", "plain.npy", "-k", "2.5"), "-k"),
+    "K in words": (("select", "plain.npy", "-k", "many"), "-k"),
+    "negative seed": (("select", "plain.npy", "-k", "3", "--seed", "-1"), "--seed"),
+    "unknown cycle": (("select", "field.nc", "-k", "3", "--anomalies", "day"), "month or none"),
+    "setting without a value": (("select", "plain.npy", "-k", "3", "--set", "components"), "name=value"),
+    "unknown setting": (("select", "plain.npy", "-k", "3", "--method", "qr", "--set", "depth=3"), "does not take"),
+    "unknown method": (("select", "plain.npy", "-k", "3", "--method", "magic"), "'magic' is not known; there are"),
+    "unknown reconstructor": (
+        ("select", "plain.npy", "-k", "3", "--method", "qr", "--reconstructor", "magic"),
+        "'magic' is not known; there are",
+    ),
+    "unknown method to compare": (("compare", "plain.npy", "-k", "3", "--methods", "qr,magic"), "'magic'"),
+    "no method to compare": (("compare", "plain.npy", "-k", "3", "--methods", ""), "method"),
+    "no output": (("reconstruct", "plan.keyhole", "readings.csv"), "--out"),
+    "option for a named set": (("select", "digits", "-k", "3", "--variable", "x"), "--variable"),
+    "channels of a named set": (("select", "digits", "-k", "3", "--channels", "1"), "--channels"),
+    "time limit of 0": (("select", "plain.npy", "-k", "3", "--method", "qr", "--time-limit", "0"), "time_limit"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), USAGE.values(), ids=USAGE)
+def test_a_wrong_call_exits_with_2(folder, command, arguments, says):
+    done = command(*arguments)
+    assert done.code == 2, done
+    assert says.lower() in done.err.lower()
+    assert "Traceback" not in done.err
+    assert not (folder / "plan.keyhole").exists()
+
+
+# What is wrong with the data: 1 -------------------------------------------------------------------------------------
+
+DATA = {
+    "missing file": (("select", "none.npy", "-k", "3"), "none.npy: no such file"),
+    "unknown type": (("select", "table.xlsx", "-k", "3"), "table.xlsx: files of type .xlsx are not read"),
+    "unknown name": (("select", "iris", "-k", "3"), "iris"),
+    "named set that is elsewhere": (("select", "mnist", "-k", "3"), "set KEYHOLE_DATA to a folder"),
+    "K of 0": (("select", "plain.npy", "-k", "0"), "k=0: between 1 and the 20 observable sites"),
+    "K of too many": (("select", "plain.npy", "-k", "21"), "k=21: between 1 and the 20 observable sites"),
+    "several arrays": (("select", "many.npz", "-k", "3"), "name one with variable"),
+    "no such variable": (("select", "field.nc", "-k", "3", "--variable", "air"), "no variable 'air'"),
+    "no such axis": (("select", "plain.npy", "-k", "3", "--channels", "9"), "channels=9 is not an axis"),
+    "anomalies without time": (("select", "plain.npy", "-k", "3", "--anomalies", "month"), "need a time"),
+    "missing folder": (("select", "plain.npy", "-k", "3", "--out", "no/plan.keyhole"), "no: no such folder"),
+    "folder for a file": (("select", "plain.npy", "-k", "3", "--out", "."), "is a folder; name a file"),
+    "report in a missing folder": (("select", "plain.npy", "-k", "3", "--report", "no/r.html"), "no: no such folder"),
+    "missing plan": (("info", "none.keyhole"), "none.keyhole: cannot be read"),
+    "plan that is none": (("info", "plain.npy"), "plain.npy: not a Keyhole file"),
+    "empty plan": (("info", "empty.keyhole"), "empty.keyhole: the file is empty"),
+    "missing readings": (("reconstruct", "good.keyhole", "none.csv", "--out", "o.nc"), "none.csv: no such file"),
+    "readings of a wrong type": (("reconstruct", "good.keyhole", "field.nc", "--out", "o.nc"), "readings are .csv or"),
+    "readings that do not fit": (("reconstruct", "good.keyhole", "plain.npy", "--out", "o.nc"), "takes (3,) or (N, 3)"),
+    "readings without names": (("reconstruct", "good.keyhole", "bad.csv", "--out", "o.nc"), "no column for site"),
+    "output of a wrong type": (("reconstruct", "good.keyhole", "three.npy", "--out", "o.png"), ".nc, .npy or .csv"),
+    "output in a missing folder": (("reconstruct", "good.keyhole", "three.npy", "--out", "no/o.nc"), "no/o.nc: cannot"),
+    "compare a missing file": (("compare", "none.npy", "-k", "3"), "none.npy: no such file"),
+    "figure in a missing folder": (("compare", "plain.npy", "-k", "3", "--figure", "no/f.png"), "no: no such folder"),
+    "demo under a file": (("demo", "--out", "plain.npy/demo"), "cannot be made"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), DATA.values(), ids=DATA)
+def test_wrong_data_exit_with_1(folder, command, array_plan, arguments, says):
+    array_plan.save("good.keyhole")
+    np.save("three.npy", np.ones(3))
+    Path("bad.csv").write_text("a,b,c\n1,2,3\n")
+    Path("empty.keyhole").touch()
+    before = sorted(folder.iterdir())
+    if arguments[0] == "select":
+        arguments = (*arguments, *QUICK)
+    done = command(*arguments)
+    assert done.code == 1, done
+    assert done.err.startswith("keyhole: ")
+    assert says in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+    assert sorted(folder.iterdir()) == before
+
+
+def test_what_the_system_refuses_is_told_without_a_traceback(folder, command, monkeypatch):
+    """An error that no reader expected, such as a disk that fails."""
+    from keyhole import readers
+
+    def broken(*_args, **_kwargs):
+        raise OSError(5, "Input/output error", "plain.npy")
+
+    monkeypatch.setattr(readers, "read", broken)
+    done = command("select", "plain.npy", "-k", 3, *QUICK)
+    assert done.code == 1
+    assert done.err.startswith("keyhole: ")
+    assert "Input/output error" in done.err
+
+
+def test_memory_that_runs_out_is_told_without_a_traceback(folder, command, monkeypatch):
+    from keyhole import pipeline
+
+    def greedy(*_args, **_kwargs):
+        raise MemoryError("Unable to allocate 7 TiB")
+
+    monkeypatch.setattr(pipeline, "select", greedy)
+    done = command("select", "plain.npy", "-k", 3, *QUICK)
+    assert done.code == 1
+    assert done.err.startswith("keyhole: not enough memory")
+
+
+def test_a_full_disk_leaves_the_last_good_plan(folder, command, monkeypatch):
+    assert command("select", "plain.npy", "-k", 3, *QUICK).code == 0
+    good = Path("plan.keyhole").read_bytes()
+
+    def full(_handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    done = command("select", "plain.npy", "-k", 4, *QUICK)
+    assert done.code == 1
+    assert "plan.keyhole: cannot be written: No space left on device" in done.err
+    assert Path("plan.keyhole").read_bytes() == good
+
+
+# As a process of its own --------------------------------------------------------------------------------------------
+
+
+def test_python_m_keyhole_makes_a_plan(folder):
+    done = process("select", "plain.npy", "-k", "3", *QUICK, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["k"] == 3
+    assert (folder / "plan.keyhole").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("info", "plain.npy"), 1, "keyhole: plain.npy: not a Keyhole file"),
+        (("select", "none.nc", "-k", "3"), 1, "keyhole: none.nc: no such file"),
+        (("select", "plain.npy", "-k", "few"), 2, "-k"),
+        (("reconstruct", "plan.keyhole", "r.csv", "--out", "o.nc"), 1, "plan.keyhole: cannot be read"),
+    ],
+)
+def test_a_mistake_ends_the_process_without_a_traceback(folder, arguments, code, says):
+    done = process(*arguments)
+    assert done.returncode == code
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_reader_that_goes_away_is_no_error_to_shout_about(folder, array_plan):
+    """`keyhole info plan | head -1` closes the pipe early."""
+    array_plan.save("plan.keyhole")
+    reading, writing = os.pipe()
+    os.close(reading)
+    run = [sys.executable, "-m", "keyhole", "info", "plan.keyhole", "--json"]
+    try:
+        done = subprocess.run(run, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writing)
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr

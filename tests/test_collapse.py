@@ -1,0 +1,175 @@
+"""Collapse: exactly k distinct observable sites, in the right order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keyhole.collapse import best_of, frequency, marginal, rounded
+from keyhole.errors import BudgetError
+from keyhole.laws import ILN, LAWS, VLN, Law
+
+OBSERVABLE = (torch.arange(30) % 4 != 1).reshape(5, 6)
+every_law = pytest.mark.parametrize("name", LAWS)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def make_law(name: str, observable: torch.Tensor = OBSERVABLE) -> Law:
+    law = LAWS[name](observable, generator=seeded())
+    law.warm_start(law.index[[7, 3, 11]], inside=0.9)
+    return law
+
+
+def graded(marginals: list[float]) -> ILN:
+    """Independent sites in a row with these marginals."""
+    law = ILN(torch.ones(len(marginals), dtype=torch.bool), generator=seeded())
+    with torch.no_grad():
+        law.mu.copy_(torch.special.ndtri(torch.tensor(marginals)))
+        law.log_sigma.zero_()
+    return law
+
+
+def all_collapses(law: Law, k: int) -> list[np.ndarray]:
+    return [
+        marginal(law, k),
+        frequency(law, k, draws=300, generator=seeded(1)),
+        best_of(law, k, candidates=9, score=lambda sites: float(sites.sum()), generator=seeded(1)),
+    ]
+
+
+@every_law
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_exactly_k_distinct_observable_sites(name, data):
+    """Whatever the law and k, numpy int64 flat indices."""
+    law = make_law(name)
+    k = data.draw(st.integers(1, law.sites))
+    for sites in all_collapses(law, k):
+        assert isinstance(sites, np.ndarray)
+        assert sites.dtype == np.int64
+        assert sites.shape == (k,)
+        assert len(set(sites.tolist())) == k
+        assert set(sites.tolist()) <= set(law.index.tolist())
+
+
+@every_law
+def test_likely_sites_come_first(name):
+    """The three sites of the warm start are the first three, by marginals and by frequency."""
+    law = make_law(name)
+    favourites = set(law.index[[3, 7, 11]].tolist())
+    assert set(marginal(law, 3).tolist()) == favourites
+    assert set(frequency(law, 5, draws=500, generator=seeded(2))[:3].tolist()) == favourites
+
+
+@pytest.mark.parametrize("k", [0, -1, 24])
+def test_impossible_k_is_refused(k):
+    """Less than one site, or more than are observable."""
+    law = make_law("vln")
+    for collapse in (
+        lambda: marginal(law, k),
+        lambda: frequency(law, k, draws=5, generator=seeded()),
+        lambda: best_of(law, k, candidates=5, score=len, generator=seeded()),
+    ):
+        with pytest.raises(BudgetError, match=f"got {k}"):
+            collapse()
+
+
+def test_marginal_ranks_by_probability():
+    """Likeliest first; a law's own order of sites does not matter."""
+    assert marginal(graded([0.1, 0.7, 0.3, 0.9, 0.2]), 4).tolist() == [3, 1, 2, 4]
+
+
+def test_marginal_breaks_ties_by_logit():
+    """Sites whose marginals are all rounded to 1 are ranked by how far they are from shutting."""
+    law = graded([0.5, 0.5, 0.5, 0.5])
+    with torch.no_grad():
+        law.mu.copy_(torch.tensor([20.0, 40.0, 0.0, 30.0]))
+    assert law.marginals()[[0, 1, 3]].tolist() == [1, 1, 1]
+    assert marginal(law, 4).tolist() == [1, 3, 0, 2]
+
+
+def test_frequency_follows_the_draws():
+    """Open most often first; sites that are never open, or always, by mean logit."""
+    law = graded([0.2, 0.8, 0.5, 0.5, 0.5])
+    with torch.no_grad():
+        law.mu[2:] = torch.tensor([9.0, -30.0, -20.0])
+        law.log_sigma[2] = 5.0  # a large mean logit, but open about half of the time
+    assert frequency(law, 5, draws=2000, generator=seeded(1)).tolist() == [1, 2, 0, 4, 3]
+
+
+def test_frequency_takes_any_number_of_draws():
+    """Also more than are held at once, and the same from the same generator."""
+    law = make_law("vln")
+    first = frequency(law, 9, draws=777, generator=seeded(4))
+    assert np.array_equal(first, frequency(law, 9, draws=777, generator=seeded(4)))
+
+
+@pytest.mark.parametrize(
+    ("marginals", "sizes"),
+    [
+        ([0.5] * 46, (20, 30)),  # 23
+        ([0.5] * 40, (20, 20)),  # 20: nothing to round
+        ([0.5] * 15, (7, 10)),  # 7.5: below ten, down to a whole number
+        ([0.1] * 4, (1, 4)),  # 0.4: at least one, at most all
+        ([0.9] * 14, (10, 14)),  # 12.6: only 14 sites
+    ],
+)
+def test_rounded_takes_tens(marginals, sizes):
+    """The count rounded down and up to tens, within what there is; the smaller choice leads the larger."""
+    down, up = rounded(graded(marginals))
+    assert (len(down), len(up)) == sizes
+    assert np.array_equal(down, up[: len(down)])
+
+
+def test_best_of_takes_the_lowest_score():
+    """Of the sets that the draws propose, the one with the lowest score, ranked by marginals."""
+    law, seen = VLN(torch.ones(12, dtype=torch.bool), generator=seeded()), []
+
+    def score(sites):
+        seen.append(sites)
+        return abs(float(sites.sum()) - 20)
+
+    best = best_of(law, 3, candidates=60, score=score, generator=seeded(1))
+    assert score(best) == min(abs(float(sites.sum()) - 20) for sites in seen)
+    assert np.array_equal(seen[0], marginal(law, 3))
+    sets = [tuple(sorted(sites.tolist())) for sites in seen[:-1]]
+    assert len(set(sets)) == len(sets) > 10
+    order = marginal(law, 12).tolist()
+    assert [order.index(site) for site in best] == sorted(order.index(site) for site in best)
+
+
+def test_best_of_proposes_joint_draws():
+    """Two groups of sites that never open together: no proposal mixes them, as the marginals do."""
+    law = VLN(torch.ones(6, dtype=torch.bool), generator=seeded(), latent=1)
+    with torch.no_grad():
+        law.weight.copy_(torch.tensor([[1.0], [-1.0]]).repeat(3, 1))
+        law.bias.copy_(torch.tensor([3.0, 2.0, 1.0, 0.0, 0.0, 0.0]) * 1e-3)
+    seen = []
+    best_of(law, 3, candidates=40, score=lambda s: seen.append(set(s.tolist())) or 0.0, generator=seeded(1))
+    assert seen[0] == {0, 1, 2}
+    assert sorted(map(sorted, seen[1:])) == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_best_of_falls_back_on_the_marginal_choice():
+    """No candidates, equal scores, or scores that are not numbers."""
+    law = make_law("vln")
+    expected = marginal(law, 4)
+    for candidates, value in ((0, 1.0), (20, 1.0), (20, float("nan"))):
+        best = best_of(law, 4, candidates=candidates, score=lambda _, v=value: v, generator=seeded())
+        assert np.array_equal(best, expected)

@@ -1,0 +1,96 @@
+"""Metrics against a straightforward computation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyhole.grid import Grid
+from keyhole.metrics import evaluate, squared_error_map
+
+
+def globe(rows: int, columns: int, inside: np.ndarray) -> Grid:
+    axes = {"lat": np.linspace(80, -70, rows), "lon": np.arange(columns) * 10.0}
+    return Grid((rows, columns), ("lat", "lon"), axes, inside)
+
+
+def by_hand(truth, rebuilt, expected, grid) -> dict[str, float]:
+    """The same figures, cell by cell."""
+    error = spread = area_error = area_spread = area = 0.0
+    count = 0
+    for place in np.argwhere(grid.inside):
+        weight = math.cos(math.radians(float(grid.coordinates["lat"][place[0]])))
+        for n in range(truth.shape[0]):
+            for c in range(truth.shape[1]):
+                where = (n, c, *place)
+                e, s = (truth[where] - rebuilt[where]) ** 2, (truth[where] - expected[where]) ** 2
+                error, spread, count = error + e, spread + s, count + 1
+                area_error, area_spread, area = area_error + weight * e, area_spread + weight * s, area + weight
+    return {
+        "mse": error / count,
+        "rmse": math.sqrt(error / count),
+        "fvu": error / spread,
+        "rmse_area": math.sqrt(area_error / area),
+        "fvu_area": area_error / area_spread,
+    }
+
+
+@given(
+    seed=st.integers(0, 1000),
+    samples=st.integers(1, 4),
+    channels=st.integers(1, 2),
+    rows=st.integers(1, 4),
+    columns=st.integers(1, 4),
+)
+def test_every_figure_is_what_it_says(seed, samples, channels, rows, columns):
+    rng = np.random.default_rng(seed)
+    inside = rng.random((rows, columns)) < 0.7
+    inside.flat[rng.integers(inside.size)] = True
+    grid = globe(rows, columns, inside)
+    truth, rebuilt, expected = rng.normal(size=(3, samples, channels, rows, columns))
+    truth[:, :, ~inside] = np.nan
+    scores = evaluate(truth, rebuilt, expected, grid)
+    assert scores == pytest.approx(by_hand(truth, rebuilt, expected, grid), rel=1e-9)
+
+
+def test_no_area_figures_without_latitude(rng):
+    truth, rebuilt, expected = rng.normal(size=(3, 4, 1, 2, 3))
+    assert set(evaluate(truth, rebuilt, expected, Grid.plain((2, 3)))) == {"mse", "rmse", "fvu"}
+
+
+def test_perfect_is_0_and_what_is_known_anyway_is_1(rng):
+    truth, expected = rng.normal(size=(2, 4, 1, 3))
+    grid = Grid.plain((3,))
+    assert evaluate(truth, truth, expected, grid) == {"mse": 0, "rmse": 0, "fvu": 0}
+    assert evaluate(truth, expected, expected, grid)["fvu"] == 1
+
+
+def test_nothing_to_explain_gives_nan_and_no_warning():
+    still = np.ones((2, 1, 3))
+    assert math.isnan(evaluate(still, still + 1, still, Grid.plain((3,)))["fvu"])
+
+
+def test_single_precision_is_summed_in_double(rng):
+    truth = (1e4 + rng.normal(size=(500, 1, 3))).astype(np.float32)
+    rebuilt = (1e4 + rng.normal(size=(500, 1, 3))).astype(np.float32)
+    exact = np.square(truth.astype(float) - rebuilt).mean()
+    assert evaluate(truth, rebuilt, truth + 1, Grid.plain((3,)))["mse"] == pytest.approx(exact, rel=1e-12)
+
+
+def test_the_error_map_is_nan_outside(rng):
+    truth, rebuilt = rng.normal(size=(2, 5, 2, 3))
+    shown = squared_error_map(truth, rebuilt, Grid.plain((3,), np.array([True, False, True])))
+    np.testing.assert_allclose(shown[[0, 2]], np.square(truth - rebuilt).mean(axis=(0, 1))[[0, 2]])
+    assert np.isnan(shown[1])
+
+
+@pytest.mark.parametrize("wrong", [(5, 1, 3), (4, 2, 3), (4, 1, 1)])
+def test_shapes_that_differ_are_not_compared(rng, wrong):
+    """Broadcasting would give a figure for things that do not match."""
+    truth = rng.normal(size=(4, 1, 3))
+    with pytest.raises(ValueError, match="shape"):
+        squared_error_map(truth, np.zeros(wrong), Grid.plain((3,)))

@@ -1,0 +1,460 @@
+"""Readers: arrays, files, fields and tables become the same Signals, or an error that names what is wrong."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+import zipfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from conftest import monthly_field, smooth
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import keyhole as kh
+from keyhole import DataError, StorageError
+from keyhole.readers.memory import check_fits
+
+DTYPES = ["?", "u1", "i1", "<i2", ">i2", "<u4", ">i4", "<i8", ">u8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]
+SHAPES = st.lists(st.integers(2, 5), min_size=2, max_size=4).map(tuple)
+
+
+def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
+    """The same values otherwise in memory."""
+    if layout == "fortran":
+        return np.asfortranarray(array)
+    if layout == "strided":
+        wide = np.repeat(array, 2, axis=-1)
+        return wide[..., ::2]
+    if layout == "reversed":
+        return np.ascontiguousarray(array[::-1])[::-1]
+    if layout == "frozen":
+        array = array.copy()
+        array.setflags(write=False)
+    return array
+
+
+@given(
+    data=st.data(),
+    shape=SHAPES,
+    dtype=st.sampled_from(DTYPES),
+    layout=st.sampled_from(["plain", "fortran", "strided", "reversed", "frozen"]),
+    channels=st.sampled_from([None, 1, -1]),
+)
+def test_an_array_of_any_type_and_layout_is_read_as_it_is(data, shape, dtype, layout, channels):
+    if channels is not None and len(shape) < 3:
+        shape = (*shape, 2)
+    low, high = (0, 1) if dtype == "?" else (0, 100)
+    numbers = data.draw(hnp.arrays(np.int64, shape, elements=st.integers(low, high)))
+    numbers[0].flat[0], numbers[1].flat[0] = 0, 1  # so that it is not constant
+    array = laid_out(numbers.astype(dtype), layout)
+    signals = kh.read(array, channels=channels)
+    expected = numbers[:, np.newaxis] if channels is None else np.moveaxis(numbers, channels, 1)
+    np.testing.assert_array_equal(signals.values, expected)
+    assert signals.values.flags.c_contiguous
+    assert signals.values.dtype in (np.float32, np.float64)
+    assert signals.values.dtype.isnative
+    assert signals.grid.shape == expected.shape[2:]
+    assert signals.channels == expected.shape[1]
+
+
+def test_signals_are_passed_through():
+    signals = kh.read(smooth(5, 3))
+    assert kh.read(signals) is signals
+
+
+def test_a_masked_array_is_read_with_its_mask():
+    """What is masked is missing; the number behind the mask is no datum."""
+    values = smooth(6, 4)
+    values[:, 2] = 1e20
+    signals = kh.read(np.ma.masked_greater(values, 1e19))
+    np.testing.assert_array_equal(signals.grid.inside, [True, True, False, True])
+    integers = np.ma.masked_equal(np.array([[1, -999], [2, -999]], np.int16), -999)
+    np.testing.assert_array_equal(kh.read(integers).grid.inside, [True, False])
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (5, "cannot read a int"),
+        (None, "cannot read a NoneType"),
+        ([[1, 2], [3]], "rows of different length"),
+        ([1, 2, 3], r"shape \(3,\)"),
+        (np.array([["a"], ["b"]]), "real numbers are needed"),
+        (np.array([[1j], [2]]), "real numbers are needed"),
+        (np.array([[None], [2]], object), "real numbers are needed"),
+        (np.array([["2000-01-01"], ["2000-01-02"]], "datetime64[D]"), "real numbers are needed"),
+        (pd.Series([1.0, 2.0]), "cannot read a Series"),
+        (xr.DataArray([1.0, 2.0], dims="time", name="line"), "line: 1 dimension"),
+    ],
+)
+def test_what_is_not_signals_is_refused(source, says):
+    with pytest.raises(DataError, match=says):
+        kh.read(source)
+
+
+@pytest.mark.parametrize("axis", [0, 3, -4, -3])
+def test_channels_cannot_be_the_samples_or_beyond(axis):
+    with pytest.raises(DataError, match=rf"channels={axis} is not an axis"):
+        kh.read(smooth(5, 3, 2), channels=axis)
+
+
+@pytest.mark.parametrize(
+    ("source", "option"),
+    [
+        (smooth(5, 3), {"variable": "x"}),
+        (pd.DataFrame(smooth(5, 3)), {"channels": 1}),
+        (monthly_field(), {"channels": 1}),
+        (monthly_field(), {"variable": "sst"}),
+    ],
+    ids=["array", "frame", "field", "field of one variable"],
+)
+def test_an_option_without_meaning_is_refused(source, option):
+    with pytest.raises(DataError, match=f"{next(iter(option))} has no meaning"):
+        kh.read(source, **option)
+
+
+# Files of numpy -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["<f4", ">f8", "u1"])
+def test_npy_and_npz_are_read_as_the_array_is(tmp_path, dtype, order):
+    array = np.asarray(np.abs(smooth(6, 3, 4)) * 10, dtype, order=order)
+    np.save(tmp_path / "a.npy", array)
+    np.savez(tmp_path / "b.npz", a=array)
+    np.savez_compressed(tmp_path / "c.npz", a=array, other=np.zeros((2, 2)))
+    expected = kh.read(array)
+    for path, options in (("a.npy", {}), ("b.npz", {}), ("c.npz", {"variable": "a"})):
+        signals = kh.read(tmp_path / path, **options)
+        np.testing.assert_array_equal(signals.values, expected.values)
+        assert signals.origin.name == "a"
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_every_version_of_npy_is_read(tmp_path, version):
+    with (tmp_path / "a.npy").open("wb") as file:
+        np.lib.format.write_array(file, smooth(5, 3), version=version)
+    np.testing.assert_array_equal(kh.read(tmp_path / "a.npy").values[:, 0], smooth(5, 3))
+
+
+def test_channels_of_a_file_are_found_on_their_axis(tmp_path):
+    np.save(tmp_path / "a.npy", smooth(5, 3, 4, 2))
+    assert kh.read(tmp_path / "a.npy", channels=-1).grid.shape == (3, 4)
+
+
+def npy_header(text: str) -> bytes:
+    line = text.encode("latin1") + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(line)) + line
+
+
+HUGE = npy_header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000, 125000000000)}")  # 10^15 bytes
+BROKEN_NPY = {
+    "empty": (b"", "not a whole .npy array"),
+    "text": (b"time,a,b\n1,2,3\n", "not a whole .npy array"),
+    "header cut": (HUGE[:40], "not a whole .npy array"),
+    "header no dictionary": (npy_header("(((("), "not a whole .npy array"),
+    "header of code": (npy_header("__import__('os').system('true')"), "not a whole .npy array"),
+    "header without shape": (npy_header("{'descr': '<f8'}"), "not a whole .npy array"),
+    "type unknown": (npy_header("{'descr': 'zz', 'fortran_order': False, 'shape': (2, 2)}"), "not a whole .npy array"),
+    "version unknown": (b"\x93NUMPY\x09\x00" + HUGE[8:], "not a whole .npy array"),
+    "negative shape": (npy_header("{'descr': '<f8', 'fortran_order': False, 'shape': (-2, 2)}"), "not a whole .npy"),
+    "empty texts": (npy_header("{'descr': '<U0', 'fortran_order': False, 'shape': (2, 2)}"), "real numbers"),
+    "more than memory": (HUGE, "declares 931322.6 GiB.*take a part of it, or coarsen it first"),
+    "cut short": (npy_header("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2)}") + bytes(31), "cut short"),
+}
+
+
+@pytest.mark.parametrize(("content", "says"), BROKEN_NPY.values(), ids=BROKEN_NPY)
+def test_a_broken_npy_is_refused_by_name(tmp_path, content, says):
+    path = tmp_path / "broken.npy"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"{path}.*{says}"):
+        kh.read(path)
+
+
+@pytest.mark.parametrize(("content", "says"), BROKEN_NPY.values(), ids=BROKEN_NPY)
+def test_a_broken_array_in_npz_is_refused_by_name(tmp_path, content, says):
+    path = tmp_path / "broken.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", content)
+    with pytest.raises(DataError, match=f"{path}.*{says}"):
+        kh.read(path)
+
+
+def test_pickled_objects_are_not_loaded(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[print, 1]], object), allow_pickle=True)
+    with pytest.raises(DataError, match="holds Python objects; real numbers are needed"):
+        kh.read(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"no archive"])
+def test_what_is_no_npz_is_refused(tmp_path, content):
+    path = tmp_path / "broken.npz"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"{path}: not a whole .npz file"):
+        kh.read(path)
+
+
+@pytest.mark.parametrize(
+    ("names", "variable", "says"),
+    [
+        ([], None, "holds no array"),
+        (["a", "b"], None, r"holds 2 arrays \(a, b\); name one with variable"),
+        (["a", "b"], "c", "no array named 'c'; it holds a, b"),
+    ],
+)
+def test_the_array_of_an_npz_must_be_clear(tmp_path, names, variable, says):
+    path = tmp_path / "many.npz"
+    np.savez(path, **{name: smooth(4, 3) for name in names})
+    with pytest.raises(DataError, match=f"{path}: {says}"):
+        kh.read(path, variable=variable)
+
+
+def whole_files() -> dict[str, bytes]:
+    array, files = smooth(6, 3, 4).astype(np.float32), {}
+    for suffix, write in ((".npy", np.save), (".npz", np.savez), ("-small.npz", np.savez_compressed)):
+        with io.BytesIO() as file:
+            write(file, array)
+            files[suffix] = file.getvalue()
+    files[".nc"] = bytes(monthly_field(24).to_netcdf(engine="h5netcdf"))
+    return files
+
+
+WHOLE = whole_files()
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", "-small.npz"])
+@given(data=st.data())
+def test_damaged_numpy_files_give_signals_or_a_data_error(tmp_path_factory, suffix, data):
+    """A checksum is not always there, so a changed byte may pass; it must not raise anything else."""
+    content = bytearray(WHOLE[suffix])
+    position = data.draw(st.integers(0, len(content) - 1))
+    content[position] ^= data.draw(st.integers(1, 255))
+    path = tmp_path_factory.getbasetemp() / f"damaged{suffix}"
+    path.write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            kh.read(path)
+        except DataError as error:
+            assert str(path) in str(error) or "values" in str(error) or "data" in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("suffix", WHOLE)
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_truncated_files_are_refused_by_name(tmp_path_factory, suffix, share):
+    path = tmp_path_factory.getbasetemp() / f"truncated{suffix}"
+    path.write_bytes(WHOLE[suffix][: int(share * len(WHOLE[suffix]))])
+    with pytest.raises(DataError, match=str(path)):
+        kh.read(path)
+
+
+# Fields -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_field_keeps_coordinates_time_land_and_attributes():
+    field = monthly_field()
+    signals = kh.read(field)
+    np.testing.assert_array_equal(signals.values[:, 0], field.values)
+    assert signals.grid.dims == ("lat", "lon")
+    np.testing.assert_array_equal(signals.grid.coordinates["lat"], field.lat)
+    np.testing.assert_array_equal(signals.time, field.time.values)
+    assert signals.observable.sum() == 18
+    assert signals.origin.units == "degC"
+    assert signals.origin.attributes["valid_range"] == [-5.0, 40.0]
+
+
+def test_samples_run_along_time_wherever_it_is():
+    signals = kh.read(monthly_field().transpose("lat", "time", "lon"))
+    np.testing.assert_array_equal(signals.values, kh.read(monthly_field()).values)
+
+
+def test_samples_run_along_the_first_dimension_where_there_is_no_time():
+    signals = kh.read(xr.DataArray(smooth(6, 3), dims=("member", "depth")))
+    assert (len(signals), signals.origin.sample_dim, signals.time) == (6, "member", None)
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".nc4"])
+@pytest.mark.parametrize("kind", ["NETCDF3_CLASSIC", "NETCDF4"])
+def test_netcdf_is_read_as_the_field_is(tmp_path, kind, suffix):
+    path, field = tmp_path / f"field{suffix}", monthly_field()
+    field.to_netcdf(path, format=kind, engine="netcdf4")
+    signals, expected = kh.read(path), kh.read(field)
+    np.testing.assert_array_equal(signals.values, expected.values)
+    np.testing.assert_array_equal(signals.time, expected.time)
+    assert signals.origin.attributes == expected.origin.attributes
+
+
+def test_packed_netcdf_is_unpacked(tmp_path):
+    encoding = {"sst": {"dtype": "int16", "scale_factor": 0.01, "add_offset": 10.0, "_FillValue": -32768}}
+    monthly_field().to_netcdf(tmp_path / "packed.nc", encoding=encoding)
+    signals = kh.read(tmp_path / "packed.nc")
+    np.testing.assert_allclose(signals.values[:, 0], monthly_field().values, atol=0.006)
+    assert signals.observable.sum() == 18
+
+
+def test_the_variable_of_a_netcdf_must_be_clear(tmp_path):
+    path, field = tmp_path / "two.nc", monthly_field()
+    xr.Dataset({"sst": field, "other": field + 1}).to_netcdf(path)
+    assert kh.read(path, variable="other").origin.name == "other"
+    with pytest.raises(DataError, match=rf"{path}: holds 2 fields \(sst, other\); name one with variable"):
+        kh.read(path)
+    with pytest.raises(DataError, match=f"{path}: no variable 'air'; there are sst, other"):
+        kh.read(path, variable="air")
+
+
+def test_a_data_set_in_memory_is_read_by_variable():
+    field = monthly_field()
+    data = xr.Dataset({"sst": field, "other": field + 1})
+    np.testing.assert_array_equal(kh.read(data, variable="sst").values, kh.read(field).values)
+    with pytest.raises(DataError, match="holds 2 fields"):
+        kh.read(data)
+
+
+@pytest.mark.parametrize("names", [["buoy", "pier", "reef"], np.array(["buoy", "pier", "reef"], object)])
+def test_stations_may_have_text_for_coordinates(tmp_path, names):
+    field = xr.DataArray(smooth(6, 3), {"station": list(names)}, ("time", "station"), "level")
+    field.to_netcdf(tmp_path / "stations.nc")
+    for signals in (kh.read(field), kh.read(tmp_path / "stations.nc")):
+        assert signals.grid.name(1) == "station=pier"
+
+
+def test_attributes_become_what_json_can_hold():
+    import json
+
+    odd = {"flag": np.int8(1), "range": np.float32([1, 2]), "list": [np.int16(3)], "none": None, "yes": True, 5: b"x"}
+    signals = kh.read(monthly_field().assign_attrs(odd))
+    assert json.loads(json.dumps(signals.origin.attributes))["list"] == [3]
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"nothing"])
+def test_a_broken_netcdf_is_refused_by_name(tmp_path, content):
+    path = tmp_path / "broken.nc"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"{path}: cannot be read as NetCDF"):
+        kh.read(path)
+
+
+def test_a_netcdf_without_a_field_is_refused(tmp_path):
+    path = tmp_path / "empty.nc"
+    xr.Dataset({"line": ("time", [1.0, 2.0])}).to_netcdf(path)
+    with pytest.raises(DataError, match=f"{path}: no variable holds numbers on at least two dimensions"):
+        kh.read(path)
+
+
+def test_a_netcdf_that_declares_more_than_memory_is_refused(tmp_path):
+    """An unwritten variable takes a few bytes on disk and 8 PB in memory."""
+    path = tmp_path / "huge.nc"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("huge", shape=(10**6, 10**9), dtype="f8", chunks=(1, 1000))
+        for name, n in (("time", 10**6), ("place", 10**9)):
+            file.create_dataset(name, shape=(n,), dtype="f4", chunks=(1000,)).make_scale("no variable")
+        for axis, name in enumerate(("time", "place")):
+            file["huge"].dims[axis].attach_scale(file[name])
+    assert path.stat().st_size < 100_000
+    with pytest.raises(DataError, match=f"{path}: huge declares 7450580.6 GiB"):
+        kh.read(path)
+
+
+def test_a_netcdf_whose_coordinates_declare_more_than_memory_is_refused(tmp_path):
+    path = tmp_path / "huge.nc"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("huge", shape=(2, 10**14), dtype="f8", chunks=(1, 1000))
+        for name, n in (("time", 2), ("place", 10**14)):
+            file.create_dataset(name, shape=(n,), dtype="f8", chunks=(min(n, 1000),)).make_scale(name)
+        for axis, name in enumerate(("time", "place")):
+            file["huge"].dims[axis].attach_scale(file[name])
+    with pytest.raises(DataError, match=f"{path}"):
+        kh.read(path)
+
+
+def test_free_memory_is_the_measure():
+    check_fits(1000, "a small thing")
+    with pytest.raises(DataError, match=r"a big thing declares 931322.6 GiB, and [\d.]+ [GM]iB of memory are free"):
+        check_fits(10**15, "a big thing")
+
+
+# Tables -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_frame_gives_names_and_times():
+    index = pd.date_range("2000-01-01", periods=6, freq="D")
+    signals = kh.read(pd.DataFrame(smooth(6, 3), columns=["pulse", "age", 7], index=index))
+    assert signals.grid.names == ("pulse", "age", "7")
+    np.testing.assert_array_equal(signals.time, index.to_numpy())
+    np.testing.assert_array_equal(signals.values[:, 0], smooth(6, 3))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [[True, False, True], pd.array([1, 2, 3], "Int64"), pd.array([1.5, 2, 3], "Float32"), np.float16([1, 2, 3])],
+)
+def test_columns_of_every_kind_of_number_go_together(column):
+    signals = kh.read(pd.DataFrame({"a": [0.5, 1.5, 2.5], "b": column}))
+    np.testing.assert_array_equal(signals.values[:, 0, 1], np.asarray(column, float))
+
+
+def test_a_column_without_any_value_is_outside():
+    signals = kh.read(pd.DataFrame({"a": [0.5, 1.5], "b": [np.nan, np.nan], "c": pd.array([None, None], "Int64")}))
+    np.testing.assert_array_equal(signals.grid.inside, [True, False, False])
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [
+        (pd.DataFrame({"a": [1, 2], "who": ["x", "y"]}), "columns that are not numbers: who"),
+        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "two columns have the same name"),
+        (pd.DataFrame([[1, 2], [3, 4]], columns=["1", 1]), "two columns have the same name"),
+        (pd.DataFrame(), "empty"),
+        (pd.DataFrame({"a": []}), "empty"),
+    ],
+)
+def test_a_frame_that_cannot_be_used_is_refused(frame, says):
+    with pytest.raises(DataError, match=says):
+        kh.read(frame)
+
+
+# Paths --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_path_may_be_text(tmp_path):
+    np.save(tmp_path / "a.npy", smooth(5, 3))
+    assert len(kh.read(str(tmp_path / "a.npy"))) == 5
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(StorageError, match=f"{tmp_path / 'missing.npy'}: no such file"):
+        kh.read(tmp_path / "missing.npy")
+
+
+@pytest.mark.parametrize(("name", "kind"), [("table.xlsx", ".xlsx"), ("plain", "none")])
+def test_a_type_that_is_not_read_is_named_with_those_that_are(tmp_path, name, kind):
+    with pytest.raises(DataError, match=f"{name}: files of type {kind} are not read; .npy, .npz, .nc, .nc4 are"):
+        kh.read(tmp_path / name)
+
+
+def test_an_option_without_meaning_for_the_file_is_refused(tmp_path):
+    np.save(tmp_path / "a.npy", smooth(5, 3))
+    with pytest.raises(DataError, match="variable has no meaning for .npy files"):
+        kh.read(tmp_path / "a.npy", variable="a")
+
+
+def test_a_file_that_may_not_be_opened_is_a_storage_error(tmp_path, monkeypatch):
+    np.save(tmp_path / "a.npy", smooth(5, 3))
+    np.savez(tmp_path / "a.npz", smooth(5, 3))
+
+    def forbidden(*_args, **_kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", forbidden)
+    for name in ("a.npy", "a.npz"):
+        with pytest.raises(StorageError, match=f"{name}: cannot be read: Permission denied"):
+            kh.read(tmp_path / name)

@@ -1,0 +1,192 @@
+"""Readings: in rank order or labelled, and refused with a reason."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyhole import PlanError
+from keyhole.readings import in_rank_order
+
+NAMES = ("a", "b", "c")
+DATES = np.array(["2000-01-01", "2000-02-01"], "datetime64[ns]")
+
+
+@pytest.mark.parametrize(
+    ("readings", "shape"),
+    [
+        ([1, 2, 3], (1, 3, 1)),
+        ([[1, 2, 3]], (1, 3, 1)),
+        ([[1, 2, 3], [4, 5, 6]], (2, 3, 1)),
+        (np.arange(6).reshape(2, 3, 1), (2, 3, 1)),
+        (np.arange(3).reshape(3, 1), (1, 3, 1)),
+        (np.array([1, 2, 3], ">f4"), (1, 3, 1)),
+        (np.array([True, False, True]), (1, 3, 1)),
+    ],
+)
+def test_plain_readings_of_one_channel(readings, shape):
+    values, time = in_rank_order(readings, NAMES, 1)
+    assert values.shape == shape
+    assert values.dtype == np.float64
+    assert time is None
+    np.testing.assert_array_equal(values.ravel(), np.ravel(readings))
+
+
+@pytest.mark.parametrize(("given", "shape"), [((3, 2), (1, 3, 2)), ((5, 3, 2), (5, 3, 2))])
+def test_plain_readings_of_two_channels(given, shape, rng):
+    readings = rng.normal(size=given)
+    values, _ = in_rank_order(readings, NAMES, 2)
+    np.testing.assert_array_equal(values, readings.reshape(shape))
+
+
+@given(order=st.permutations(NAMES), rows=st.integers(1, 4))
+def test_labelled_readings_come_into_rank_order(order, rows):
+    table = np.arange(3 * rows).reshape(rows, 3)
+    frame = pd.DataFrame(table, columns=list(NAMES))[order]
+    values, _ = in_rank_order(frame, NAMES, 1)
+    np.testing.assert_array_equal(values[:, :, 0], table)
+
+
+LABELLED = {
+    "mapping": {"c": 3, "a": 1, "b": 2},
+    "mapping with time": {"time": "2000-01-01", "c": 3, "a": 1, "b": 2},
+    "mapping of lists": {"c": [3, 6], "a": [1, 4], "b": [2, 5]},
+    "mapping of lists with times": {"c": [3, 6], "a": [1, 4], "b": [2, 5], "time": DATES},
+    "series": pd.Series({"c": 3, "a": 1, "b": 2}),
+    "series with time": pd.Series({"c": 3, "a": 1, "time": "2000-01-01", "b": 2}),
+    "frame": pd.DataFrame({"c": [3, 6], "a": [1, 4], "b": [2, 5]}),
+    "frame with times": pd.DataFrame({"time": ["2000-01-01", "2000-02-01"], "c": [3, 6], "a": [1, 4], "b": [2, 5]}),
+    "frame with dates": pd.DataFrame({"b": [2, 5], "a": [1, 4], "c": [3, 6]}, index=pd.DatetimeIndex(DATES)),
+}
+
+
+@pytest.mark.parametrize("kind", LABELLED)
+def test_labelled_readings_of_every_kind(kind):
+    values, time = in_rank_order(LABELLED[kind], NAMES, 1)
+    np.testing.assert_array_equal(values[:, :, 0], [[1, 2, 3], [4, 5, 6]][: len(values)])
+    if "time" in kind or "dates" in kind:
+        np.testing.assert_array_equal(time, DATES[: len(values)])
+    else:
+        assert time is None
+
+
+def test_integer_column_names_are_compared_as_text():
+    values, _ = in_rank_order(pd.DataFrame([[5.0, 6.0]], columns=[1, 0]), ("0", "1"), 1)
+    np.testing.assert_array_equal(values[0, :, 0], [6, 5])
+
+
+def test_a_site_may_be_called_time():
+    values, time = in_rank_order(pd.DataFrame({"time": [2.0], "a": [1.0]}), ("a", "time"), 1)
+    np.testing.assert_array_equal(values[0, :, 0], [1, 2])
+    assert time is None
+
+
+def test_time_given_outranks_the_labels():
+    frame = LABELLED["frame with times"]
+    _, time = in_rank_order(frame, NAMES, 1, ["2010-05-01", "2010-06-01"])
+    np.testing.assert_array_equal(time, np.array(["2010-05-01", "2010-06-01"], "datetime64[ns]"))
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "2023-02-01",
+        "2023-02",
+        ["2023-02-01"],
+        np.datetime64("2023-02"),
+        pd.Timestamp("2023-02-01"),
+        pd.Timestamp("2023-02-01T01:00+01:00"),
+        pd.Timestamp("2023-02-01").to_pydatetime(),
+        pd.DatetimeIndex(["2023-02-01"]),
+        pd.DatetimeIndex(["2023-02-01"], tz="UTC"),
+        pd.Series(["2023-02-01T00:00:00Z"]),
+    ],
+    ids=repr,
+)
+def test_time_is_taken_in_every_usual_form(time):
+    _, when = in_rank_order([1, 2, 3], NAMES, 1, time)
+    assert when.dtype == "datetime64[ns]"
+    np.testing.assert_array_equal(when, np.array(["2023-02-01"], "datetime64[ns]"))
+
+
+@pytest.mark.parametrize(
+    ("time", "says"),
+    [
+        ("yesterday", "time: not dates"),
+        ("01/02/2023", "time: not dates"),
+        (2023, "time: not dates"),
+        ([202301.0], "time: not dates"),
+        (pd.NaT, "time: 1 of 1 is missing"),
+        ([None], "time: 1 of 1 is missing"),
+        (["2023-01-01", "2023-02-01"], "time has 2 entries for 1 readings"),
+        ([["2023-01-01"]], "time: not dates"),
+        ("99999-01-01", "time: not dates"),
+    ],
+)
+def test_time_that_cannot_be_used_is_refused(time, says):
+    """Numbers would be taken as nanoseconds since 1970, and all fall in January."""
+    with pytest.raises(PlanError, match=says):
+        in_rank_order([1, 2, 3], NAMES, 1, time)
+
+
+@pytest.mark.parametrize(
+    ("readings", "says"),
+    [
+        (5.0, "shape ().*takes (3,) or (N, 3)"),
+        ([1, 2], "shape (2,).*takes (3,) or (N, 3)"),
+        ([[1, 2, 3, 4]], "shape (1, 4).*takes (3,) or (N, 3)"),
+        (np.zeros((2, 3, 2)), "shape (2, 3, 2).*takes (3,) or (N, 3)"),
+        (np.zeros((2, 2, 3)), "shape (2, 2, 3)"),
+        (np.zeros((0, 3)), "there are none"),
+        ([[1, 2, 3], [1, 2]], "rows of different length"),
+        (["x", "y", "z"], "numbers are needed"),
+        ([1, 2, None], "numbers are needed"),
+        ([1j, 2, 3], "numbers are needed"),
+        ([1, 2, np.nan], "1 of 3 are missing or infinite"),
+        ([1, -np.inf, np.inf], "2 of 3 are missing or infinite"),
+        (np.ma.masked_greater([1.0, 2.0, 9e9], 1e9), "1 of 3 are missing or infinite"),
+    ],
+)
+def test_plain_readings_that_do_not_fit_are_refused(readings, says):
+    pattern = ".*".join(re.escape(part) for part in says.split(".*"))
+    with pytest.raises(PlanError, match=f"readings: .*{pattern}"):
+        in_rank_order(readings, NAMES, 1)
+
+
+@pytest.mark.parametrize(
+    ("readings", "says"),
+    [
+        ({"a": 1, "b": 2}, "no column for site 'c'; 1 of 3 are missing"),
+        ({}, "no column for site 'a', 'b', 'c'; 3 of 3 are missing"),
+        ({"a": 1, "b": 2, "c": 3, "d": 4}, "'d' is not a site of this plan"),
+        ({"a": 1, "b": 2, "c": "high"}, "a value is not a number"),
+        ({"a": [1, 2], "b": [2], "c": [3]}, "rows of different length"),
+        (pd.DataFrame([[1, 2, 3, 4]], columns=list("abca")), "site 'a' stands more than once"),
+        (pd.DataFrame([["x", "y", "z"]], columns=list("abc")), "a value is not a number"),
+        (pd.DataFrame({"a": [1], "b": [2], "c": [None]}), "1 of 3 are missing"),
+        (pd.DataFrame({"a": [1], "b": [2], "c": pd.array([None], "Int64")}), "1 of 3 are missing"),
+    ],
+)
+def test_labelled_readings_that_do_not_fit_are_refused(readings, says):
+    with pytest.raises(PlanError, match=f"readings: .*{says}"):
+        in_rank_order(readings, NAMES, 1)
+
+
+def test_many_missing_names_are_counted_not_listed():
+    with pytest.raises(PlanError, match="'n0', 'n1', 'n2' and 7 more; 10 of 10 are missing"):
+        in_rank_order({}, [f"n{i}" for i in range(10)], 1)
+
+
+def test_labels_hold_one_value_for_a_site_so_several_channels_need_an_array():
+    """Three rows of three sites must not pass for one reading of three sites and three channels."""
+    with pytest.raises(PlanError, match=r"labelled readings hold one value.*\(3, 3\) or \(N, 3, 3\)"):
+        in_rank_order(pd.DataFrame(np.eye(3), columns=list(NAMES)), NAMES, 3)
+
+
+def test_a_pandas_index_is_not_labelled():
+    np.testing.assert_array_equal(in_rank_order(pd.Index([1, 2, 3]), NAMES, 1)[0].ravel(), [1, 2, 3])

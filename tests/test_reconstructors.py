@@ -1,0 +1,163 @@
+"""The contract of every reconstructor in the registry, and of the networks."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import keyhole as kh
+from keyhole.errors import SettingsError
+from keyhole.pipeline import fit_reconstructor, prepare
+from keyhole.reconstructors import RECONSTRUCTORS, Residual
+from keyhole.reconstructors.conditional import DECODERS
+from keyhole.reconstructors.networks import ResNet, width_for
+from keyhole.run import Run
+
+QUICK = {"train": {"steps": 30, "batch": 32}}
+
+
+def build(name):
+    return RECONSTRUCTORS[name]() if name == "ridge" else RECONSTRUCTORS[name](**QUICK)
+
+
+def parts(shape=(5, 6), n=80, channels=1, seed=0, nonlinear=False):
+    rng = np.random.default_rng(seed)
+    size = channels * int(np.prod(shape))
+    causes = rng.normal(size=(n, 3))
+    if nonlinear:
+        causes = np.concatenate([causes, np.abs(causes) * 2], axis=1)
+    values = causes @ rng.normal(size=(causes.shape[1], size)) + 0.05 * rng.normal(size=(n, size))
+    values = values.reshape(n, channels, *shape)
+    values[..., -1] = np.nan
+    return prepare(kh.read(values, channels=1), None, seed=0)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("name", RECONSTRUCTORS)
+def test_shape_and_round_trip(name, channels):
+    """What is rebuilt has the grid's shape, is zero outside, and survives state and restore bit for bit."""
+    data, sites = parts(channels=channels), np.array([3, 8, 14])
+    fitted = build(name).fit(data.train, sites, validation=data.validation, run=Run())
+    readings = data.validation.readings(sites)
+    rebuilt = fitted.rebuild(readings)
+    assert rebuilt.shape == data.validation.values.shape
+    assert rebuilt.dtype == np.float32
+    assert not rebuilt[..., -1].any()
+    described, arrays = fitted.state()
+    again = type(fitted).restore(json.loads(json.dumps(described)), arrays, data.signals.grid, sites)
+    np.testing.assert_array_equal(again.rebuild(readings), rebuilt)
+
+
+@pytest.mark.parametrize("name", RECONSTRUCTORS)
+def test_better_than_the_mean(name):
+    """Rebuilding from sites that say much leaves less than nothing observed does."""
+    data, sites = parts(), np.array([3, 8, 14, 20])
+    settings = {"train": {"steps": 300, "batch": 32, "average": 0.9}}
+    made = RECONSTRUCTORS[name]() if name == "ridge" else RECONSTRUCTORS[name](**settings)
+    fitted = made.fit(data.train, sites, validation=data.validation, run=Run())
+    left = data.validation.values - fitted.rebuild(data.validation.readings(sites))
+    assert np.square(left).sum() < 0.5 * np.square(data.validation.values).sum()
+
+
+@pytest.mark.parametrize("name", RECONSTRUCTORS)
+def test_same_seed_same_weights(name):
+    """Two fits with one seed give the same arrays."""
+    data, sites = parts(), np.array([3, 8, 14])
+    states = [build(name).fit(data.train, sites, validation=data.validation, run=Run(seed=5)).state()[1] for _ in "ab"]
+    for key, array in states[0].items():
+        np.testing.assert_array_equal(array, states[1][key])
+
+
+def test_residual_starts_as_ridge_and_is_never_worse_on_validation():
+    """The first row of its history is ridge's own error, and the weights kept are no worse."""
+    data, sites = parts(nonlinear=True, n=300), np.array([3, 8, 14])
+    fitted = Residual(**QUICK).fit(data.train, sites, validation=data.validation, run=Run())
+    cells = data.validation.packed()
+    ridge = np.square(cells - fitted.ridge.rebuild_packed(data.validation.readings(sites))).mean()
+    assert fitted.history[0]["validation"] == pytest.approx(ridge, rel=1e-4)
+    rebuilt = fitted.rebuild(data.validation.readings(sites)).reshape(len(cells), 1, -1)[:, :, data.signals.grid.cells]
+    assert np.square(cells - rebuilt).mean() <= ridge * (1 + 1e-5)
+
+
+def test_auto_takes_a_network_only_where_it_pays():
+    """Linear data get ridge, data that are not get a network on top of it."""
+    sites = np.array([3, 8, 14])
+    assert fit_reconstructor("auto", parts(), sites, Run()).name == "ridge"
+    assert fit_reconstructor("auto", parts(nonlinear=True, n=1500), sites, Run()).name == "residual"
+
+
+def test_resnet_refuses_a_table():
+    """A grid of one axis has no neighbours in two directions."""
+    data = parts(shape=(9,))
+    with pytest.raises(SettingsError, match="two axes"):
+        fit_reconstructor("resnet", data, np.array([1, 2]), Run())
+
+
+def test_unknown_reconstructor_is_named():
+    """An error that says what there is."""
+    with pytest.raises(SettingsError, match="residual"):
+        fit_reconstructor("mlp", parts(), np.array([1, 2]), Run())
+
+
+@settings(deadline=None, max_examples=20)
+@given(height=st.integers(1, 21), width=st.integers(1, 21))
+def test_resnet_takes_any_size(height, width):
+    """Padding and cropping hide the strides."""
+    network = ResNet(2, 1, filters=2, blocks=1)
+    assert network(torch.zeros(2, 2, height, width)).shape == (2, 1, height, width)
+
+
+def test_width_grows_with_the_samples():
+    """Between 128 and 1024, 768 for MNIST's training part."""
+    assert [width_for(n) for n in (10, 400, 48_000, 10**7)] == [128, 128, 768, 1024]
+
+
+@pytest.mark.parametrize("mask_channel", [True, False])
+def test_resnet_tells_an_observed_zero_from_nothing_only_with_the_mask(mask_channel):
+    """Without the mask channel both look the same to the network."""
+    made = RECONSTRUCTORS["resnet"](mask_channel=mask_channel)
+    made.grid, made.sites, made.channels = parts().signals.grid, np.array([3, 8]), 1
+    zeros = made.inputs(torch.zeros(1, 2, 1))
+    assert bool(zeros.any()) is mask_channel
+
+
+def test_gaussian_is_the_conditional_mean():
+    """With hard masks it is the textbook formula for a Gaussian with the model's covariance."""
+    data = parts(n=200)
+    decoder = DECODERS["gaussian"](data.train, k=3)
+    cells = data.signals.grid.cells
+    chosen = np.array([2, 9, 17])
+    mask = torch.zeros(data.signals.grid.shape)
+    mask.view(-1)[torch.from_numpy(cells[chosen])] = 1
+    x = torch.from_numpy(data.validation.values[:5])
+    rebuilt = decoder(x, mask.unsqueeze(0)).detach().double().numpy()
+    basis, noise = decoder.get_buffer("basis").double().numpy(), decoder.get_buffer("noise").double().numpy()
+    model = basis / decoder.get_buffer("precision").double().numpy() @ basis.T
+    seen = model[np.ix_(chosen, chosen)] + np.diag(noise[chosen])
+    mean = decoder.get_buffer("mean").double().numpy()
+    packed = data.validation.packed()[:5, 0].astype(float)
+    expected = mean + (packed - mean)[:, chosen] @ np.linalg.solve(seen, model[chosen])
+    np.testing.assert_allclose(rebuilt, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_conditional_reconstructors_see_only_what_the_mask_lets_through(name):
+    """Changing a cell under a closed mask changes nothing."""
+    data = parts()
+    torch.manual_seed(0)
+    decoder = DECODERS[name](data.train, k=3).eval()
+    for parameter in decoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    masks = torch.zeros(2, *data.signals.grid.shape)
+    masks[0, 1, 1], masks[1, 2, 3] = 1, 1
+    x = torch.from_numpy(data.train.values[:4])
+    other = x.clone()
+    other[:2, :, 0, 0] += 5
+    other[2:, :, 1, 1] += 5
+    with torch.no_grad():
+        torch.testing.assert_close(decoder(x, masks), decoder(other, masks), atol=1e-5, rtol=1e-5)

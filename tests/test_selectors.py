@@ -1,0 +1,135 @@
+"""The contract of every selector in the registry, and what the learned one promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import keyhole as kh
+from keyhole.errors import SettingsError
+from keyhole.pipeline import choose_sites, make_selector, prepare
+from keyhole.run import Event, Run
+from keyhole.selectors import SELECTORS
+from keyhole.selectors.scoring import RidgeScore
+
+QUICK = {"train": {"steps": 20, "batch": 16, "average": 0.0}, "draws": 4}
+LEARNED = ["auto", "learned", "iln", "vln", "hnet", "sct", "simplex"]
+
+
+def selector(name, **settings):
+    return make_selector(name, (QUICK | settings) if name in LEARNED else settings)
+
+
+def prepared(shape=(4, 5), n=60, seed=0, channels=1, land=True):
+    rng = np.random.default_rng(seed)
+    size = channels * int(np.prod(shape))
+    values = rng.normal(size=(n, 5)) @ rng.normal(size=(5, size)) + 0.1 * rng.normal(size=(n, size))
+    values = values.reshape(n, channels, *shape)
+    if land:
+        values[..., 0] = np.nan
+    return prepare(kh.read(values, channels=1), None, seed=0)
+
+
+CASES = {"table": {"shape": (12,)}, "field": {"shape": (4, 5)}, "channels": {"shape": (3, 4), "channels": 2}}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", SELECTORS)
+def test_exactly_k_distinct_observable_sites(name, case):
+    """Whoever selects, on any grid."""
+    parts = prepared(**CASES[case])
+    sites = choose_sites(selector(name), parts, 4, Run()).sites
+    assert sites.dtype == np.int64
+    assert sites.shape == (4,)
+    assert len(set(sites.tolist())) == 4
+    assert parts.signals.observable.ravel()[sites].all()
+
+
+@pytest.mark.parametrize("name", SELECTORS)
+def test_all_sites_and_one_site_can_be_had(name):
+    """The two ends of what K can be."""
+    parts = prepared(shape=(6,))
+    for k in (1, 5):
+        assert len(set(choose_sites(selector(name), parts, k, Run()).sites.tolist())) == k
+
+
+@pytest.mark.parametrize("name", SELECTORS)
+def test_same_seed_same_sites_and_no_global_state(name):
+    """The result depends on the seed, and torch's and numpy's global generators are as they were."""
+    parts = prepared()
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    runs = [choose_sites(selector(name), parts, 4, Run(seed=3)).sites.tolist() for _ in range(2)]
+    assert runs[0] == runs[1]
+    assert torch.equal(before[0], torch.get_rng_state())
+    np.testing.assert_array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002
+
+
+@pytest.mark.parametrize("name", SELECTORS)
+def test_settings_can_be_kept(name):
+    """What a selector says of itself is plain enough for JSON."""
+    import json
+
+    json.dumps(selector(name).settings())
+
+
+def test_unknown_method_and_settings_are_named():
+    """An error that says what there is."""
+    with pytest.raises(SettingsError, match="greedy"):
+        make_selector("gredy", {})
+    with pytest.raises(SettingsError, match="tempratur"):
+        make_selector("learned", {"tempratur": 1})
+    with pytest.raises(SettingsError, match="qr"):
+        make_selector("qr", {"rank": 3})
+
+
+@pytest.mark.parametrize("budget", ["exact", "dual", "penalty"])
+@pytest.mark.parametrize("decoder", ["gaussian", "dense", "resnet"])
+def test_every_budget_trains_with_every_decoder(budget, decoder):
+    """All pairs run, and tell loss, expected L0 and concentration as they go."""
+    events: list[Event] = []
+    chosen = selector("learned", budget=budget, decoder=decoder, warm_start="none")
+    selection = choose_sites(chosen, prepared(), 4, Run(callback=events.append))
+    assert len(events) == 20
+    assert {"loss", "expected_l0", "concentration"} <= set(events[-1].figures)
+    assert {"concentration", "count"} <= set(selection.notes)
+
+
+@pytest.mark.parametrize("collapse", ["marginal", "frequency", "best"])
+def test_every_collapse_gives_k_sites(collapse):
+    """Marginal, frequency and best of N joint samples."""
+    sites = choose_sites(selector("learned", collapse=collapse), prepared(), 4, Run()).sites
+    assert len(set(sites.tolist())) == 4
+
+
+@pytest.mark.parametrize("law", ["vln", "iln", "sct"])
+def test_the_learned_selector_finds_the_sites_that_matter(law):
+    """Three sites drive all others: a law that starts without a hint learns to open just these."""
+    rng = np.random.default_rng(0)
+    causes = rng.normal(size=(400, 3))
+    values = 0.2 * rng.normal(size=(400, 12))  # what a site adds on its own cannot be rebuilt
+    values[:, [2, 5, 11]] += causes
+    values[:, [0, 1, 3, 4]] += 0.5 * causes[:, :1] + 0.6 * rng.normal(size=(400, 4))
+    values[:, [6, 7, 8]] += 0.5 * causes[:, 1:2] + 0.6 * rng.normal(size=(400, 3))
+    values[:, [9, 10]] += 0.5 * causes[:, 2:] + 0.6 * rng.normal(size=(400, 2))
+    parts = prepare(kh.read(values), None, seed=0)
+    settings = {"law": law, "warm_start": "none", "train": {"steps": 300, "batch": 128, "average": 0.0}}
+    selection = choose_sites(make_selector("learned", settings), parts, 3, Run())
+    assert set(selection.sites.tolist()) == {2, 5, 11}
+
+
+def test_auto_is_never_worse_than_the_classical_on_validation():
+    """It keeps the best of its candidates there, and says what each was worth."""
+    parts = prepared(shape=(5, 6), n=100)
+    selection = choose_sites(selector("auto"), parts, 5, Run())
+    judge = RidgeScore(parts.train, parts.validation, Run())
+    scores = selection.notes["validation_fvu"]
+    assert set(scores) == {"greedy", "qr", "learned"}
+    assert judge(selection.sites) == pytest.approx(min(scores.values()))
+
+
+def test_a_time_limit_ends_learning():
+    """A long training under a limit that is already over stops at once, with K sites."""
+    settings = {"train": {"steps": 10**6, "batch": 16, "average": 0.0}, "draws": 4}
+    plan = kh.select(prepared().signals, 4, method="learned", settings=settings, reconstructor="ridge", time_limit=1e-3)
+    assert plan.k == 4

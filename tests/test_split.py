@@ -1,0 +1,118 @@
+"""Splits: disjoint, complete, and refused where they cannot be had."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keyhole import DataError, SettingsError
+from keyhole import split as splits
+from keyhole.split import Split
+
+SHARE = st.floats(0.05, 0.6)
+
+
+def parts(split: Split) -> np.ndarray:
+    return np.concatenate([split.train, split.validation, split.test])
+
+
+@given(n=st.integers(6, 300), test=SHARE, validation=SHARE)
+def test_blocks_are_contiguous_disjoint_and_complete(n, test, validation):
+    split = splits.blocks(n, test=test, validation=validation)
+    np.testing.assert_array_equal(parts(split), np.arange(n))
+    splits.check(split, n)
+
+
+@given(n=st.integers(6, 300), seed=st.integers(0, 2**32), test=SHARE, validation=SHARE)
+def test_random_parts_are_disjoint_and_complete(n, seed, test, validation):
+    split = splits.shuffled(n, seed=seed, test=test, validation=validation)
+    np.testing.assert_array_equal(np.sort(parts(split)), np.arange(n))
+    splits.check(split, n)
+
+
+def test_shares_are_of_the_whole_then_of_what_is_left():
+    split = splits.blocks(100)
+    assert [len(part) for part in (split.train, split.validation, split.test)] == [64, 16, 20]
+    assert split.kind == "blocks"
+
+
+def test_random_parts_depend_on_the_seed_alone():
+    first, again, other = (splits.shuffled(50, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(parts(first), parts(again))
+    assert (parts(first) != parts(other)).any()
+    assert first.kind == "random"
+
+
+def test_the_global_generator_is_not_touched():
+    before = np.random.get_state()[1].copy()  # noqa: NPY002 (the one that must stay as it is)
+    splits.shuffled(50, seed=3)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_development_is_train_then_validation():
+    split = splits.blocks(10)
+    np.testing.assert_array_equal(split.development, np.arange(8))
+
+
+def test_given_indices_are_kept_and_validation_comes_off_the_end_of_train():
+    split = splits.given([5, 3, 1, 0, 2], [9, 8])
+    np.testing.assert_array_equal(split.train, [5, 3, 1, 0])
+    np.testing.assert_array_equal(split.validation, [2])
+    np.testing.assert_array_equal(split.test, [9, 8])
+
+
+@pytest.mark.parametrize("validation", [[4, 5], (4, 5), np.array([4, 5])])
+def test_given_validation_indices_are_kept(validation):
+    np.testing.assert_array_equal(splits.given([0, 1], [2], validation).validation, [4, 5])
+
+
+@pytest.mark.parametrize(
+    ("train", "validation", "test", "says"),
+    [
+        ([], [1], [2], "train part is empty"),
+        ([0], [], [2], "validation part is empty"),
+        ([0], [1], [], "test part is empty"),
+        ([0], [1], [10], "test part names samples outside 0 to 9"),
+        ([-1], [1], [2], "train part names samples outside 0 to 9"),
+        ([0, 1], [1], [2], "more than one part"),
+        ([0, 0], [1], [2], "more than one part"),
+    ],
+)
+def test_parts_that_cannot_be_used_are_refused(train, validation, test, says):
+    with pytest.raises(DataError, match=says):
+        splits.check(splits.given(train, test, np.array(validation, int)), 10)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_fewer_than_three_samples_cannot_be_split(n):
+    with pytest.raises(DataError, match=f"{n} sample.*at least 3"):
+        splits.blocks(n)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 1.5, float("nan")])
+@pytest.mark.parametrize("part", ["test", "validation"])
+def test_a_share_outside_0_to_1_is_refused(part, share):
+    with pytest.raises(SettingsError, match=re.escape(f"{part}={share}")):
+        splits.blocks(20, **{part: share})
+
+
+@pytest.mark.parametrize("share", [0, 1, 2.0])
+def test_a_share_of_given_samples_is_checked_too(share):
+    with pytest.raises(SettingsError, match=f"validation={share}"):
+        splits.given([0, 1, 2], [3], share)
+
+
+@pytest.mark.parametrize("wrong", [[0.5, 1.0], [True, False], ["a"]])
+def test_indices_that_are_not_whole_numbers_are_refused(wrong):
+    with pytest.raises(DataError, match="train must be.*whole numbers"):
+        splits.given(wrong, [3])
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5])
+def test_a_seed_that_is_no_whole_number_from_0_on_is_refused(seed):
+    with pytest.raises(SettingsError, match=f"seed={seed}"):
+        splits.shuffled(10, seed=seed)

@@ -1,0 +1,95 @@
+"""Plans and comparisons for people and for machines, and the progress bar."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import quick, smooth
+from rich.console import Console
+
+from keyhole.comparison import compare
+from keyhole.progress import progress
+from keyhole.run import Event
+from keyhole.tables import comparison_table, plan_summary, plan_table
+
+
+def shown(renderable) -> str:
+    text = io.StringIO()
+    Console(file=text, width=120).print(renderable)
+    return text.getvalue()
+
+
+def test_a_plan_shows_sites_in_rank_order_then_errors(field_plan):
+    text = shown(plan_table(field_plan))
+    places = [text.index(name) for name in field_plan.names]
+    assert places == sorted(places)
+    assert "validation: RMSE" in text
+    assert "degC" in text
+    assert "made by qr + ridge, seed 0" in text
+
+
+def test_a_long_plan_is_cut_and_says_so():
+    text = shown(plan_table(quick(smooth(40, 6, 6), k=34)))
+    assert "and 4 more" in text
+    assert len([line for line in text.splitlines() if "row=" in line]) == 30
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are():
+    import pandas as pd
+
+    names = ["[red]", "[/b]", "a[0]"]
+    text = shown(plan_table(quick(pd.DataFrame(smooth(30, 3), columns=names))))
+    for name in names:
+        assert name in text
+
+
+@pytest.mark.parametrize("kind", ["array_plan", "channel_plan", "field_plan", "table_plan"])
+def test_a_summary_is_plain_json(kind, request):
+    plan = request.getfixturevalue(kind)
+    summary = json.loads(json.dumps(plan_summary(plan)))
+    assert summary["k"] == 3
+    assert [site["index"] for site in summary["sites"]] == plan.indices.tolist()
+    assert summary["metrics"] == plan.metrics
+
+
+def test_a_comparison_shows_a_row_for_each_method_best_first():
+    comparison = compare(smooth(40, 4, 5), 3, ["random", "qr"])
+    lines = shown(comparison_table(comparison)).splitlines()
+    rows = [line for line in lines if "qr" in line or "random" in line]
+    assert len(rows) == 2
+    assert comparison.entries[0].method in rows[0]
+    assert "1.000" in rows[0]
+    assert "judged on 8 samples" in lines[0]
+
+
+def test_a_comparison_without_any_error_is_shown_too():
+    """All the sites observed leaves nothing; the best error is then no measure for the others."""
+    comparison = compare(smooth(40, 4, 5), 3, ["qr", "random"])
+    perfect = [
+        replace(entry, plan=replace(entry.plan, metrics={"test": {"mse": error, "rmse": error, "fvu": error}}))
+        for entry, error in zip(comparison.entries, (0.0, 0.5), strict=True)
+    ]
+    rows = shown(comparison_table(replace(comparison, entries=perfect))).splitlines()
+    assert any("0.5" in row for row in rows)
+
+
+def test_progress_is_silent_where_there_is_no_terminal(capsys):
+    with progress() as tell:
+        for step in range(3):
+            tell(Event("refit", step, 3, {"loss": 0.5, "unknown": 1.0}))
+        tell(Event("refit", 0, 5))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_progress_shows_stage_steps_and_figures_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress() as tell:
+        tell(Event("choose sites", 2, 4, {"loss": 0.125, "validation": np.float64(0.5)}))
+    text = capsys.readouterr().err
+    for part in ("choose sites", "2/4", "loss 0.125", "validation 0.5"):
+        assert part in text
