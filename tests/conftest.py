@@ -1,4 +1,4 @@
-"""What the tests share: small signals of every kind, plans made from them, and the command line in this process."""
+"""What the tests share: plans of every kind of signals, and the command line in this process."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hypothesis import settings
 
 import keyhole as kh
 from keyhole import Plan
+from samples import monthly_field, quick, smooth
 
 # The same examples in every run; `pytest --hypothesis-profile=explore` looks for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None, max_examples=40, database=None)
@@ -29,6 +30,14 @@ class Outcome:
     code: int
     out: str
     err: str
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    """Tiny tensors gain nothing from threads and lose much where the cores are busy."""
+    import torch
+
+    torch.set_num_threads(1)
 
 
 @pytest.fixture
@@ -63,34 +72,6 @@ def data_folder() -> Path:
     if not root:
         pytest.skip("KEYHOLE_DATA is not set: the benchmark data are not here")
     return Path(root)
-
-
-def smooth(samples: int, *grid: int, seed: int = 0) -> np.ndarray:
-    """Signals of three modes and a little noise, which a few sites rebuild well."""
-    rng = np.random.default_rng(seed)
-    modes = rng.normal(size=(3, *grid))
-    return np.tensordot(rng.normal(size=(samples, 3)), modes, axes=1) + 0.01 * rng.normal(size=(samples, *grid))
-
-
-def monthly_field(months: int = 60) -> Any:
-    """A DataArray of monthly temperatures with a yearly cycle and two cells of land."""
-    import pandas as pd
-    import xarray as xr
-
-    values = smooth(months, 4, 5) + 10 * np.cos(2 * np.pi * np.arange(months) / 12)[:, None, None] + 15
-    values[:, 0, 1] = values[:, 3, 4] = np.nan
-    axes = {
-        "time": pd.date_range("2000-01-01", periods=months, freq="MS"),
-        "lat": ("lat", np.linspace(60.0, -60.0, 4), {"units": "degrees_north"}),
-        "lon": ("lon", np.arange(0.0, 360.0, 72.0), {"units": "degrees_east"}),
-    }
-    attributes = {"units": "degC", "long_name": "temperature", "valid_range": np.array([-5.0, 40.0])}
-    return xr.DataArray(values.astype(np.float32), axes, ("time", "lat", "lon"), "sst", attributes)
-
-
-def quick(source: Any, k: int = 3, **options: Any) -> Plan:
-    """A plan without training."""
-    return kh.select(source, k, method="qr", reconstructor="ridge", **options)
 
 
 @pytest.fixture(scope="session")

@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import monthly_field, quick, smooth
 
 import keyhole as kh
 from keyhole import BudgetError, DataError, KeyholeError, SettingsError
 from keyhole.split import Split
+from samples import monthly_field, quick, smooth
 
 
 def spoilt(value: float, where: tuple[int, ...] = (3, 1, 2)) -> np.ndarray:
@@ -89,6 +89,18 @@ def test_land_and_forbidden_sites_do_not_count_for_k():
         quick(replace(signals, observable=forbidden), k=14)
 
 
+def test_land_cannot_be_observable():
+    signals = kh.read(monthly_field())
+    with pytest.raises(DataError, match=r"observable: 2 sites are outside \(land\)"):
+        quick(replace(signals, observable=np.ones((4, 5), bool)))
+
+
+@pytest.mark.parametrize("wrong", [np.ones(20, bool), np.ones((4, 5), int)])
+def test_observable_must_be_a_mask_of_the_grid(wrong):
+    with pytest.raises(DataError, match=r"observable: a boolean array of shape \(4, 5\) is needed"):
+        quick(replace(kh.read(smooth(20, 4, 5)), observable=wrong))
+
+
 @pytest.mark.parametrize("method", ["qr", "greedy", "variance", "random"])
 class TestWorks:
     """Input that is odd but holds enough to choose and to rebuild."""
@@ -150,9 +162,9 @@ class TestWorks:
     ("options", "says"),
     [
         ({"method": "magic"}, "method 'magic' is not known; there are auto, "),
-        ({"method": "qr", "settings": {"depth": 3}}, "method 'qr' does not take these settings"),
+        ({"method": "qr", "settings": {"depth": 3}}, "method 'qr' does not take depth"),
         ({"method": "qr", "reconstructor": "magic"}, "reconstructor 'magic' is not known; there are auto, ridge"),
-        ({"method": "qr", "time_limit": 0}, "time_limit=0: a positive number is needed"),
+        ({"method": "qr", "time_limit": 0}, "time_limit=0: a positive number of seconds is needed"),
         ({"method": "qr", "seed": -1}, "seed=-1: a whole number from 0 on is needed"),
     ],
 )
@@ -175,7 +187,7 @@ def test_a_split_that_does_not_fit_the_data_is_refused(parts, says):
 
 
 def test_every_error_is_a_keyhole_error_and_one_that_python_knows():
-    for error, known in [("DataError", ValueError), ("BudgetError", ValueError), ("SettingsError", ValueError),
-                         ("PlanError", ValueError), ("StorageError", OSError), ("TrainingError", RuntimeError)]:  # fmt: skip
-        assert issubclass(getattr(kh, error), KeyholeError)
-        assert issubclass(getattr(kh, error), known)
+    known = {"StorageError": OSError, "TrainingError": RuntimeError}
+    for name in ("DataError", "BudgetError", "SettingsError", "PlanError", *known):
+        assert issubclass(getattr(kh, name), KeyholeError)
+        assert issubclass(getattr(kh, name), known.get(name, ValueError))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -15,14 +14,6 @@ from keyhole.laws import LAWS, Law, share
 
 NOISE = 0.3
 every_law = pytest.mark.parametrize("name", LAWS)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from conftest import monthly_field, smooth
 from typer.testing import CliRunner
 
 import keyhole as kh
 from keyhole.cli import app
+from samples import monthly_field, smooth
 
 QUICK = ("--method", "qr", "--reconstructor", "ridge")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -16,14 +14,6 @@ from keyhole.laws import ILN, LAWS, VLN, Law
 
 OBSERVABLE = (torch.arange(30) % 4 != 1).reshape(5, 6)
 every_law = pytest.mark.parametrize("name", LAWS)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def seeded(seed: int = 0) -> torch.Generator:

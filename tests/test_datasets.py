@@ -156,6 +156,7 @@ def test_damaged_data_are_refused_by_name(monkeypatch, tmp_path, name, damage):
     ("name", "shape", "test", "cycle"),
     [
         ("mnist", (70000, 1, 28, 28), 10000, None),
+        ("celeba", (10000, 1, 64, 64), 2000, None),
         ("ipsl", (3960, 1, 20, 20), 1980, "month"),
         ("ncep", (938, 1, 73, 144), 188, "month"),
     ],

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from conftest import monthly_field, quick, smooth
 
 import keyhole as kh
 from keyhole import DataError, KeyholeError, PlanError, StorageError
 from keyhole.files import check_writable, make_folder, read_readings, write_rebuilt
+from samples import monthly_field, quick, smooth
 
 DATES = ["2010-07-01", "2010-08-01"]
 
@@ -82,10 +82,10 @@ def test_a_csv_that_cannot_be_used_is_refused(tmp_path, text, error, says):
 
 
 def test_readings_that_are_not_there_or_of_another_type_are_refused(tmp_path):
-    with pytest.raises(StorageError, match="missing.csv: no such file"):
+    with pytest.raises(StorageError, match=r"missing.csv: no such file"):
         read_readings(tmp_path / "missing.csv")
     (tmp_path / "readings.txt").touch()
-    with pytest.raises(DataError, match="readings.txt: readings are .csv or .npy, not .txt"):
+    with pytest.raises(DataError, match=r"readings.txt: readings are .csv or .npy, not .txt"):
         read_readings(tmp_path / "readings.txt")
 
 
@@ -153,7 +153,7 @@ def test_channels_of_a_netcdf_have_a_dimension(channel_plan, tmp_path, rng):
 
 
 def test_channels_do_not_fit_a_table(channel_plan, tmp_path, rng):
-    with pytest.raises(DataError, match="out.csv: several channels do not fit a table; write .nc or .npy"):
+    with pytest.raises(DataError, match=r"out.csv: several channels do not fit a table; write .nc or .npy"):
         write_rebuilt(channel_plan, rng.normal(size=(2, 3, 2)), tmp_path / "out.csv")
 
 
@@ -175,7 +175,9 @@ ODD = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_attributes_do_not_keep_a_field_from_being_written(tmp_path, name):
-    plan = quick(monthly_field().assign_attrs({name: ODD[name]}))
+    field = monthly_field().assign_attrs({name: ODD[name]})
+    field["lat"].attrs[name] = ODD[name]
+    plan = quick(field)
     write_rebuilt(plan, [1.0, 2.0, 3.0], tmp_path / "out.nc")
     with xr.open_dataset(tmp_path / "out.nc") as out:
         assert out["sst"].attrs["units"] == "degC"
@@ -189,7 +191,7 @@ def test_stations_by_name_are_written(tmp_path):
 
 
 def test_an_output_of_another_type_is_refused_before_the_work(field_plan, tmp_path):
-    with pytest.raises(DataError, match="out.png: rebuilt signals go to .nc, .npy or .csv, not .png"):
+    with pytest.raises(DataError, match=r"out.png: rebuilt signals go to .nc, .npy or .csv, not .png"):
         write_rebuilt(field_plan, None, tmp_path / "out.png")
 
 

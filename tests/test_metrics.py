@@ -74,6 +74,14 @@ def test_nothing_to_explain_gives_nan_and_no_warning():
     assert math.isnan(evaluate(still, still + 1, still, Grid.plain((3,)))["fvu"])
 
 
+def test_a_value_that_was_not_rebuilt_spoils_every_figure(rng):
+    """NaN inside is a failure of the reconstructor; it must not count as no error."""
+    truth, rebuilt, expected = rng.normal(size=(3, 4, 1, 2, 3))
+    rebuilt[1, 0, 0, 2] = np.nan
+    scores = evaluate(truth, rebuilt, expected, globe(2, 3, np.ones((2, 3), bool)))
+    assert np.isnan(list(scores.values())).all()
+
+
 def test_single_precision_is_summed_in_double(rng):
     truth = (1e4 + rng.normal(size=(500, 1, 3))).astype(np.float32)
     rebuilt = (1e4 + rng.normal(size=(500, 1, 3))).astype(np.float32)

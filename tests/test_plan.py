@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from conftest import monthly_field, quick, smooth
 from hypothesis import given
 from hypothesis import strategies as st
 
 import keyhole as kh
 from keyhole import Plan, PlanError
 from keyhole.storage import read_container, write_container
+from samples import monthly_field, quick, smooth
 
 PLANS = ["array_plan", "channel_plan", "field_plan", "table_plan"]
 DATES = ["2010-07-01", "2011-01-15"]

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from conftest import monthly_field, smooth
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -21,6 +20,7 @@ from hypothesis.extra import numpy as hnp
 import keyhole as kh
 from keyhole import DataError, StorageError
 from keyhole.readers.memory import check_fits
+from samples import monthly_field, smooth
 
 DTYPES = ["?", "u1", "i1", "<i2", ">i2", "<u4", ">i4", "<i8", ">u8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]
 SHAPES = st.lists(st.integers(2, 5), min_size=2, max_size=4).map(tuple)
@@ -225,6 +225,7 @@ def whole_files() -> dict[str, bytes]:
             write(file, array)
             files[suffix] = file.getvalue()
     files[".nc"] = bytes(monthly_field(24).to_netcdf(engine="h5netcdf"))
+    files["-classic.nc"] = bytes(monthly_field(24).to_netcdf(engine="scipy"))
     return files
 
 
@@ -343,6 +344,14 @@ def test_a_broken_netcdf_is_refused_by_name(tmp_path, content):
         kh.read(path)
 
 
+def test_a_netcdf_with_impossible_dates_is_refused_by_name(tmp_path):
+    path = tmp_path / "never.nc"
+    time = xr.Variable("time", [1e300, 2e300], {"units": "days since 2000-01-01"})
+    xr.Dataset({"sst": (("time", "x"), np.eye(2))}, {"time": time}).to_netcdf(path)
+    with pytest.raises(DataError, match=f"{path}: cannot be read as NetCDF"):
+        kh.read(path)
+
+
 def test_a_netcdf_without_a_field_is_refused(tmp_path):
     path = tmp_path / "empty.nc"
     xr.Dataset({"line": ("time", [1.0, 2.0])}).to_netcdf(path)
@@ -443,7 +452,7 @@ def test_a_type_that_is_not_read_is_named_with_those_that_are(tmp_path, name, ki
 
 def test_an_option_without_meaning_for_the_file_is_refused(tmp_path):
     np.save(tmp_path / "a.npy", smooth(5, 3))
-    with pytest.raises(DataError, match="variable has no meaning for .npy files"):
+    with pytest.raises(DataError, match=r"variable has no meaning for .npy files"):
         kh.read(tmp_path / "a.npy", variable="a")
 
 

@@ -1,11 +1,11 @@
-"""Signals: what is checked at the door, and what they give."""
+"""Signals: what is checked at the door, and what they give; and the small signals that other tests use."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from keyhole import DataError
+from keyhole import DataError, SettingsError
 from keyhole.grid import Grid
 from keyhole.signals import Signals
 from keyhole.split import blocks
@@ -104,6 +104,11 @@ def test_anomalies_need_time(rng):
         build(values).anomalies("month")
     with pytest.raises(DataError, match="anomalies by month need a time"):
         build(values, cycle="month")
+
+
+def test_a_cycle_that_is_not_known_is_refused(signals):
+    with pytest.raises(SettingsError, match="cycle='day': 'month' or None is needed"):
+        signals.anomalies("day")
 
 
 def test_time_must_be_there_for_each_sample(rng):

@@ -108,7 +108,7 @@ def test_a_share_of_given_samples_is_checked_too(share):
 
 @pytest.mark.parametrize("wrong", [[0.5, 1.0], [True, False], ["a"]])
 def test_indices_that_are_not_whole_numbers_are_refused(wrong):
-    with pytest.raises(DataError, match="train must be.*whole numbers"):
+    with pytest.raises(DataError, match=r"train must be.*whole numbers"):
         splits.given(wrong, [3])
 
 

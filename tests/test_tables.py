@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import quick, smooth
 from rich.console import Console
 
 from keyhole.comparison import compare
 from keyhole.progress import progress
 from keyhole.run import Event
 from keyhole.tables import comparison_table, plan_summary, plan_table
+from samples import quick, smooth
 
 
 def shown(renderable) -> str:

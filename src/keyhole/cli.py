@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,6 +85,7 @@ def select(
     device: Device = "auto",
     report: Annotated[Path | None, typer.Option(help="HTML page to write.")] = None,
     resume: Annotated[bool, typer.Option(help="Go on with the unfinished run of this plan file.")] = False,
+    save_every: Annotated[float, typer.Option(help="Seconds between saves of unfinished training.")] = 15.0,
     as_json: Json = False,
 ) -> None:
     """Choose K sites of a field, of images or of an array, and save the plan."""
@@ -100,7 +102,8 @@ def select(
     with _progress() as callback:
         plan = pipeline.select(
             signals, k, method=method, reconstructor=reconstructor, settings=_settings(setting or []),
-            time_limit=time_limit, seed=seed, device=device, checkpoint=folder, resume=resume, callback=callback,
+            time_limit=time_limit, seed=seed, device=device, checkpoint=folder, resume=resume, save_every=save_every,
+            callback=callback,
         )  # fmt: skip
     plan.save(out)
     shutil.rmtree(folder, ignore_errors=True)
@@ -174,18 +177,12 @@ def info(plan: Annotated[Path, typer.Argument(help="Plan file.")], as_json: Json
 
 def main() -> None:
     """Run the command line: exit 0 when done, 1 for data errors, 2 for usage, 130 and 143 when stopped."""
-    from keyhole.interrupts import Interrupted
-
     try:
-        app(standalone_mode=True)
+        app()
     except SettingsError as error:
         _fail(str(error), 2)
     except KeyholeError as error:
         _fail(str(error), 1)
-    except Interrupted as stop:
-        _fail(str(stop), 128 + stop.signum)
-    except KeyboardInterrupt:
-        _fail("stopped", 130)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
@@ -257,10 +254,18 @@ def _draw(comparison: Comparison, figure: Path | None, report: Path | None) -> N
         write_report(comparison, report)
 
 
-def _progress() -> Any:
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[Any], None]]:
+    """Show progress; a run that is stopped says what it kept and exits with 130 or 143."""
+    from keyhole.interrupts import Interrupted
     from keyhole.progress import progress
 
-    return progress()
+    try:
+        with progress() as callback:
+            yield callback
+    except Interrupted as stop:
+        _say(f"keyhole: {stop}")
+        raise typer.Exit(128 + stop.signum) from stop
 
 
 def _show_comparison(comparison: Comparison, as_json: bool) -> None:

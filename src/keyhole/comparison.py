@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.pipeline import Prepared, check_k, choose_sites, fit_reconstructor, make_plan, make_selector, prepare
+from keyhole.pipeline import (
+    Prepared,
+    check_k,
+    choose_sites,
+    deadline_after,
+    fit_reconstructor,
+    make_plan,
+    make_selector,
+    prepare,
+)
 from keyhole.plan import Plan
 from keyhole.readers import read
 from keyhole.reconstructors import Ridge, nested_errors
@@ -74,8 +83,7 @@ def compare(
     k = check_k(k, prepared.signals)
     entries = []
     for selector in selectors:
-        deadline = None if time_limit is None else time.monotonic() + time_limit
-        run = Run(seed=seed, device=device, deadline=deadline, callback=callback)
+        run = Run(seed=seed, device=device, deadline=deadline_after(time_limit), callback=callback)
         started = time.monotonic()
         selection = choose_sites(selector, prepared, k, run)
         seconds = time.monotonic() - started

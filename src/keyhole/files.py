@@ -42,7 +42,8 @@ def write_rebuilt(plan: Plan, readings: Any, path: Path) -> tuple[int, ...]:
     with replacing(path) as file:
         if path.suffix == ".nc":
             field = as_field(rebuilt, plan.grid, plan.origin, time)
-            field.attrs = {name: _attribute(value) for name, value in field.attrs.items()}
+            for part in (field, *field.coords.values()):
+                part.attrs = {name: _attribute(value) for name, value in part.attrs.items()}
             file.write(bytes(field.to_netcdf(engine="h5netcdf")))
         elif path.suffix == ".npy":
             np.save(file, array)

@@ -37,15 +37,15 @@ def evaluate(truth: NDArray[Any], rebuilt: NDArray[Any], expected: NDArray[Any],
     >>> evaluate(truth, truth + 1, np.full_like(truth, 2.0), Grid.plain((2,)))
     {'mse': 1.0, 'rmse': 1.0, 'fvu': 0.5}
     """
-    error = squared_error_map(truth, rebuilt, grid)
-    spread = squared_error_map(truth, expected, grid)
-    mse = float(error[grid.inside].mean())
-    scores = {"mse": mse, "rmse": mse**0.5, "fvu": _ratio(error, spread, grid.inside.astype(float))}
+    error = squared_error_map(truth, rebuilt, grid)[grid.inside]
+    spread = squared_error_map(truth, expected, grid)[grid.inside]
+    mse = float(error.mean())
+    scores = {"mse": mse, "rmse": mse**0.5, "fvu": _ratio(error.sum(), spread.sum())}
     area = grid.area()
     if area is not None:
-        weight = area * grid.inside
-        scores["rmse_area"] = float(np.sqrt((np.nan_to_num(error) * weight).sum() / weight.sum()))
-        scores["fvu_area"] = _ratio(error, spread, weight)
+        weight = area[grid.inside]
+        scores["rmse_area"] = float(np.sqrt((error * weight).sum() / weight.sum()))
+        scores["fvu_area"] = _ratio((error * weight).sum(), (spread * weight).sum())
     return scores
 
 
@@ -59,6 +59,5 @@ def squared_error_map(truth: NDArray[Any], rebuilt: NDArray[Any], grid: Grid) ->
     return np.where(grid.inside, squares / (len(truth) * truth.shape[1]), np.nan)
 
 
-def _ratio(error: NDArray[np.float64], spread: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
-    total = float((np.nan_to_num(spread) * weight).sum())
-    return float((np.nan_to_num(error) * weight).sum()) / total if total > 0 else float("nan")
+def _ratio(part: np.float64, whole: np.float64) -> float:
+    return float(part / whole) if whole > 0 else float("nan")

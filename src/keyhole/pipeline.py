@@ -61,6 +61,7 @@ def select(
     device: str = "auto",
     checkpoint: str | Path | None = None,
     resume: bool = False,
+    save_every: float = 15.0,
     callback: Callable[[Event], None] | None = None,
 ) -> Plan:
     """Choose ``k`` sites and fit what rebuilds the whole from them.
@@ -88,8 +89,8 @@ def select(
         Same seed, machine and thread count: same plan, as long as no time limit cuts in.
     device
         ``"auto"``, ``"cpu"`` or ``"cuda"``.
-    checkpoint, resume
-        A folder to keep unfinished training in, and whether to go on from what it holds.
+    checkpoint, resume, save_every
+        A folder to keep unfinished training in, whether to go on from what it holds, and how often to save, in seconds.
     callback
         Called with an Event for every step of training.
 
@@ -104,9 +105,10 @@ def select(
     run = Run(
         seed=seed,
         device=device,
-        deadline=None if time_limit is None else started + _positive("time_limit", time_limit),
+        deadline=deadline_after(time_limit),
         folder=None if checkpoint is None else Path(checkpoint),
         resume=resume,
+        save_seconds=save_every,
         callback=callback,
     )
     selector = make_selector(method, settings or {})
@@ -125,7 +127,7 @@ def make_selector(method: str, settings: Mapping[str, Any]) -> Selector:
     try:
         return SELECTORS[method](**settings)
     except TypeError as error:
-        raise SettingsError(f"method {method!r} does not take these settings ({error})") from error
+        raise SettingsError(f"method {method!r} does not take {', '.join(settings)} ({error})") from error
 
 
 def prepare(signals: Signals, split: Split | None, seed: int) -> Prepared:
@@ -224,10 +226,13 @@ def _default_split(signals: Signals, seed: int) -> Split:
     return splits.shuffled(len(signals), seed=seed)
 
 
-def _positive(name: str, value: float) -> float:
-    if not value > 0:
-        raise SettingsError(f"{name}={value!r}: a positive number is needed")
-    return value
+def deadline_after(time_limit: float | None) -> float | None:
+    """Clock time at which a time limit that starts now is over."""
+    if time_limit is None:
+        return None
+    if not time_limit > 0:
+        raise SettingsError(f"time_limit={time_limit!r}: a positive number of seconds is needed")
+    return clock.monotonic() + time_limit
 
 
 def _versions() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from keyhole.errors import SettingsError
 
-__all__ = ["DenseSettings", "LearnedSettings", "ResNetSettings", "Settings", "TrainSettings", "parse"]
+__all__ = ["DenseSettings", "GreedySettings", "LearnedSettings", "ResNetSettings", "Settings", "TrainSettings", "parse"]
 
 
 class Settings(BaseModel):
@@ -49,6 +49,12 @@ class ResNetSettings(Settings):
     train: TrainSettings | None = None
 
 
+class GreedySettings(Settings):
+    """Greedy column subset selection."""
+
+    components: int | None = Field(None, ge=1)  # that stand for the data; None: four for each site, at least 200
+
+
 class LearnedSettings(Settings):
     """Law and reconstructor, trained together."""
 
@@ -60,7 +66,7 @@ class LearnedSettings(Settings):
     warm_start: Literal["none", "greedy", "qr"] = "greedy"  # the search starts where classical selection ends
     temperature: tuple[float, float] = (
         1.0,
-        0.2,
+        0.1,
     )  # annealed; under exact K it sets how near the cut a site must be to move
     law_rate: float = Field(
         0.2, gt=0

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.errors import DataError
+from keyhole.errors import DataError, SettingsError
 from keyhole.grid import Grid
 from keyhole.split import Indices, Split
 
@@ -89,8 +89,7 @@ class Signals:
         _check_values(values, missing, inside)
         if time is not None:
             _check_time(time, len(values))
-        if cycle is not None and time is None:
-            raise DataError("anomalies by month need a time for each sample, and the data have none")
+        _check_cycle(cycle, time)
         return cls(values, replace(grid, inside=inside), inside, time, cycle, split, origin or Origin())
 
     def __len__(self) -> int:
@@ -108,8 +107,7 @@ class Signals:
 
     def anomalies(self, cycle: Cycle | None = "month") -> Signals:
         """Work on anomalies from a climatology (``"month"``), or on deviations from the mean (None)."""
-        if cycle is not None and self.time is None:
-            raise DataError("anomalies by month need a time for each sample, and the data have none")
+        _check_cycle(cycle, self.time)
         return replace(self, cycle=cycle)
 
     def packed(self) -> NDArray[np.floating[Any]]:
@@ -168,3 +166,10 @@ def _check_time(time: NDArray[np.datetime64], n: int) -> None:
     absent = int(np.isnat(time).sum())
     if absent:
         raise DataError(f"the time of {absent} sample{'s' * (absent > 1)} is missing (NaT); leave such samples out")
+
+
+def _check_cycle(cycle: Cycle | None, time: NDArray[np.datetime64] | None) -> None:
+    if cycle not in (None, "month"):
+        raise SettingsError(f"cycle={cycle!r}: 'month' or None is needed")
+    if cycle is not None and time is None:
+        raise DataError("anomalies by month need a time for each sample, and the data have none")

@@ -37,7 +37,7 @@ Arrays = Mapping[str, NDArray[Any]]
 def write_container(path: Path, header: Mapping[str, Any], arrays: Arrays) -> None:
     """Write header and arrays to ``path``, atomically: the old file stays until the new one is whole."""
     text = json.dumps(header, sort_keys=True, allow_nan=True).encode()
-    body = save_arrays({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    body = save_arrays({name: np.asarray(array, order="C") for name, array in arrays.items()})
     head = _PREFIX.pack(MAGIC, VERSION, len(text)) + text
     digest = hashlib.sha256(head)
     digest.update(body)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from keyhole.checkpoint import TrainState
-from keyhole.errors import TrainingError
+from keyhole.errors import SettingsError, TrainingError
 from keyhole.interrupts import Interrupted, deferred
 from keyhole.run import Event, Run
 from keyhole.settings import TrainSettings
@@ -80,9 +80,7 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
     Interrupted
         A signal arrived; the step was ended and the state saved where ``run.folder`` says.
     """
-    from lightning_fabric import Fabric
-
-    fabric = Fabric(accelerator=run.device, devices=1, precision=run.precision)  # type: ignore[arg-type]
+    fabric = _fabric(run)
     task.to(fabric.device)
     optimiser = torch.optim.AdamW(
         task.groups(), lr=settings.rate, weight_decay=settings.weight_decay, betas=(0.9, 0.99), foreach=True
@@ -94,6 +92,17 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
         loop.go(pending)
     state.restore_best(task)
     return state.history
+
+
+def _fabric(run: Run) -> Any:
+    from lightning_fabric import Fabric
+
+    try:
+        return Fabric(accelerator=run.device, devices=1, precision=run.precision)  # type: ignore[arg-type]
+    except (RuntimeError, ValueError) as error:
+        raise SettingsError(
+            f"device {run.device!r} with precision {run.precision!r} cannot be used: {error}"
+        ) from error
 
 
 class _Loop:
@@ -118,7 +127,7 @@ class _Loop:
                 self.look()
                 self.state.finished = self.progress() >= 1 or self.state.stale >= self.settings.patience
             self.state.save_if_due(self.state.finished)
-            if pending.signum is not None and not self.state.finished:
+            if pending.signum is not None:
                 self.stop(pending.signum)
 
     def progress(self) -> float:
@@ -153,7 +162,7 @@ class _Loop:
 
     def check(self, loss: Tensor, parts: dict[str, Tensor]) -> None:
         if not torch.isfinite(loss):
-            shown = ", ".join(f"{name} = {float(value):g}" for name, value in parts.items())
+            shown = ", ".join(f"{name} = {value.item():g}" for name, value in parts.items())
             raise TrainingError(
                 f"{self.name}: the loss is not finite at step {self.state.step} ({shown}); "
                 "lower the rate, or look for extreme values in the data"

@@ -46,6 +46,7 @@ def read(source: Any, *, variable: str | None = None, channels: int | None = Non
     (4, 1, (2, 3))
     """
     if isinstance(source, Signals):
+        _check_observable(source)
         return source
     if isinstance(source, str | Path):
         return _read_file(Path(source), variable=variable, channels=channels)
@@ -77,6 +78,15 @@ def _read_file(path: Path, **options: Any) -> Signals:
         if str(path) in str(error):
             raise
         raise DataError(f"{path}: {error}") from error
+
+
+def _check_observable(signals: Signals) -> None:
+    observable, inside = signals.observable, signals.grid.inside
+    if observable.shape != inside.shape or observable.dtype != bool:
+        raise DataError(f"observable: a boolean array of shape {inside.shape} is needed")
+    outside = int((observable & ~inside).sum())
+    if outside:
+        raise DataError(f"observable: {outside} sites are outside (land); only sites inside can be observed")
 
 
 def _is_a(source: Any, module: str, name: str) -> bool:

@@ -48,7 +48,7 @@ def load_npy(path: Path) -> NDArray[Any]:
 
 
 def read_npz(path: Path, *, variable: str | None = None, channels: int | None = None) -> Signals:
-    """Read one array from a .npz file: the one named ``variable``, or the only one of at least two axes."""
+    """Read one array from a .npz file: the one named ``variable``, or the only one."""
     with _open(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:

@@ -19,18 +19,22 @@ if TYPE_CHECKING:
 
 __all__ = ["read_dataarray", "read_dataset", "read_netcdf"]
 
+# What xarray and the libraries under it raise on files that are damaged or made up.
+_BROKEN = (OSError, ValueError, RuntimeError, MemoryError, LookupError, TypeError, AttributeError, ArithmeticError)
+
 
 def read_netcdf(path: Path, *, variable: str | None = None) -> Signals:
     """Read one variable of a NetCDF file, by name or the only one with at least two dimensions."""
     import xarray as xr
 
     try:
+        _check_whole(path)
         _check_declared(path, variable)
         with xr.open_dataset(path) as dataset:
             array = dataset[_choose(dataset, variable)]
             check_fits(int(array.size) * max(array.dtype.itemsize, 4), f"{path}: {array.name}")
             return read_dataarray(array.load())
-    except (OSError, ValueError, RuntimeError, MemoryError) as error:
+    except _BROKEN as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path}: cannot be read as NetCDF ({error})") from error
@@ -61,6 +65,16 @@ def read_dataarray(array: xr.DataArray, *, sample_dim: str | None = None) -> Sig
         axis_attributes={dim: _attributes(array[dim]) for dim in dims if dim in array.coords},
     )
     return Signals.build(array.values[:, np.newaxis], grid, time=_time(array, sample), origin=origin)
+
+
+def _check_whole(path: Path) -> None:
+    """Look for the end of a classic NetCDF file: where it was cut off, the NetCDF library may read zeros."""
+    from scipy.io import netcdf_file
+
+    with path.open("rb") as file:
+        classic = file.read(4) in (b"CDF\x01", b"CDF\x02")
+    if classic:
+        netcdf_file(path, mmap=True).close()
 
 
 def _check_declared(path: Path, variable: str | None) -> None:

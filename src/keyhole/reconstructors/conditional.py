@@ -50,16 +50,17 @@ class Gaussian(ConditionalReconstructor):
     with `c_i` the variance of site `i` given all the other sites of the mask. `t_i` is 0 for a closed site and
     `1 / eps_i` for an open one, and what the site explains is linear in `s_i` in between: it changes `A^{-1}` by
     `-t / (1 + c t) = -s / (eps + c)` times a fixed matrix. So the gradient in `s_i` is just what opening a closed site
-    would gain and what closing an open one would lose, which is what a law needs to know. (With `t = s / eps` it would be
-    steep where noise is small, whatever the site is worth.)
+    would gain and what closing an open one would lose, which is what a law needs to know. (With `t = s / eps` it would
+    be steep where noise is small, whatever the site is worth.)
 
     One number is learned: the size of the noise. Right for few samples, where a network would learn them by heart.
     """
 
     def __init__(self, signals: Signals, k: int) -> None:
         super().__init__(signals)
-        most = int(np.clip(2 * k, 10, max(10, len(signals) // 4)))
-        components = principal_components(signals, most)
+        # As many components as sites: what K readings could tell at best. With twice as many the sites were better on
+        # train and worse on validation.
+        components = principal_components(signals, max(k, 10))
         basis = components.basis
         packed = signals.packed() - components.mean
         scores = np.einsum("ncm,cmr->nr", packed, basis)
@@ -96,7 +97,7 @@ class Gaussian(ConditionalReconstructor):
         basis, trust = self.get_buffer("basis"), seen / noise
         factor = torch.linalg.cholesky(self._information(trust))
         half = torch.linalg.solve_triangular(factor, basis.T.expand(len(seen), -1, -1), upper=False)
-        given = half.square().sum(dim=1)
+        given: Tensor = half.square().sum(dim=1)
         return given / (1 - given * trust).clamp_min(1e-3)
 
 

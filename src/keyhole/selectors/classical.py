@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from keyhole.components import principal_components
 from keyhole.run import Run
 from keyhole.selectors.base import Selection, Selector, complete
+from keyhole.settings import GreedySettings, parse
 from keyhole.signals import Signals
 
 __all__ = ["QR", "Greedy", "Random", "Variance"]
@@ -75,22 +76,22 @@ class Greedy(Selector):
 
     Parameters
     ----------
-    components
-        How many principal components stand for the data; None takes four for each site, at least 200.
+    settings
+        Those of `GreedySettings`, by name.
     """
 
     name: ClassVar[str] = "greedy"
 
-    def __init__(self, components: int | None = None) -> None:
-        self.components = components
+    def __init__(self, **settings: Any) -> None:
+        self._settings = parse(GreedySettings, settings)
 
-    def settings(self) -> dict[str, int | None]:
+    def settings(self) -> dict[str, Any]:
         """Give the number of components."""
-        return {"components": self.components}
+        return self._settings.model_dump()
 
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Pick ``k`` sites."""
-        most = self.components or max(4 * k, 200)
+        most = self._settings.components or max(4 * k, 200)
         cells, rows, variances = _candidates_with_variances(train, most)
         projected = rows * variances
         floor = _NOTHING_LEFT * float(np.einsum("csr,csr->s", rows, projected).max())

@@ -157,5 +157,5 @@ class Learned(Selector):
 def _train_settings(samples: int) -> TrainSettings:
     """Long enough for a law to make up its mind; no averaging, since the law is to be where it ended."""
     batch = int(min(256, max(16, samples // 2)))
-    steps = int(min(4000, max(1500, 10 * samples // batch)))
+    steps = int(min(4000, max(2000, 10 * samples // batch)))
     return TrainSettings(steps=steps, batch=batch, average=0.0)

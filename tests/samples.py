@@ -1,0 +1,38 @@
+"""Small signals of every kind, and quick plans of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import keyhole as kh
+from keyhole import Plan
+
+
+def smooth(samples: int, *grid: int, seed: int = 0) -> np.ndarray:
+    """Signals of three modes and a little noise, which a few sites rebuild well."""
+    rng = np.random.default_rng(seed)
+    modes = rng.normal(size=(3, *grid))
+    return np.tensordot(rng.normal(size=(samples, 3)), modes, axes=1) + 0.01 * rng.normal(size=(samples, *grid))
+
+
+def monthly_field(months: int = 60) -> Any:
+    """A DataArray of monthly temperatures with a yearly cycle and two cells of land."""
+    import pandas as pd
+    import xarray as xr
+
+    values = smooth(months, 4, 5) + 10 * np.cos(2 * np.pi * np.arange(months) / 12)[:, None, None] + 15
+    values[:, 0, 1] = values[:, 3, 4] = np.nan
+    axes = {
+        "time": pd.date_range("2000-01-01", periods=months, freq="MS"),
+        "lat": ("lat", np.linspace(60.0, -60.0, 4), {"units": "degrees_north"}),
+        "lon": ("lon", np.arange(0.0, 360.0, 72.0), {"units": "degrees_east"}),
+    }
+    attributes = {"units": "degC", "long_name": "temperature", "valid_range": np.array([-5.0, 40.0])}
+    return xr.DataArray(values.astype(np.float32), axes, ("time", "lat", "lon"), "sst", attributes)
+
+
+def quick(source: Any, k: int = 3, **options: Any) -> Plan:
+    """A plan without training."""
+    return kh.select(source, k, method="qr", reconstructor="ridge", **options)

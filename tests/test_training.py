@@ -1,0 +1,213 @@
+"""The training loop: what it keeps, what it refuses, and that a killed run goes on bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from keyhole.errors import KeyholeError, StorageError, TrainingError
+from keyhole.interrupts import Interrupted
+from keyhole.run import Run
+from keyhole.settings import TrainSettings
+from keyhole.storage import read_container, write_container
+from keyhole.training import Task, one_cycle, seeded, train
+
+SETTINGS = TrainSettings(steps=40, batch=8, validations=5)
+
+
+class Toy(Task):
+    """Regression with dropout and noise from the generator, so that every kind of state matters."""
+
+    def __init__(self, poison: int | None = None, stop_at: int | None = None):
+        super().__init__()
+        self.samples, self.poison, self.stop_at, self.calls = 50, poison, stop_at, 0
+        with seeded(1):
+            self.net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 1))
+            self.register_buffer("x", torch.randn(60, 4), persistent=False)
+        self.level = nn.Parameter(torch.zeros(()))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, batch, generator):
+        self.calls += 1
+        x = self.x[batch] + 0.1 * torch.randn(len(batch), 4, generator=generator)
+        loss = (self.net(x).squeeze(1) + self.level - x.sum(1)).square().mean()
+        if int(self.count) == self.poison:
+            loss = loss * float("nan")
+        if int(self.count) == self.stop_at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return {"fit": loss}, lambda: self.count.add_(1)
+
+    def validate(self):
+        return (self.net(self.x[50:]).squeeze(1) - self.x[50:].sum(1)).square().mean().item()
+
+
+def weights(task):
+    return {name: tensor.clone() for name, tensor in task.state_dict().items()}
+
+
+def trained(run, task=None, settings=SETTINGS, identity="a"):
+    task = task or Toy()
+    history = train(task, settings, name="toy", identity=identity, run=run)
+    return weights(task), history
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+def test_it_learns_and_leaves_the_global_generator_alone():
+    """The error falls, and torch's generator is as it was."""
+    before = torch.get_rng_state()
+    _, history = trained(Run(), settings=TrainSettings(steps=300, batch=16, rate=1e-2))
+    assert history[-1]["validation"] < 0.3 * history[0]["validation"]
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_the_weights_left_are_the_best_on_validation():
+    """A rate that wrecks the network leaves the initial weights, which were better."""
+    task = Toy()
+    initial = weights(task)
+    trained(Run(), task, TrainSettings(steps=20, batch=8, rate=50.0, average=0.0, validations=4, clip=1e9))
+    assert_same(
+        {k: v for k, v in initial.items() if k != "count"}, {k: v for k, v in weights(task).items() if k != "count"}
+    )
+
+
+@pytest.mark.parametrize("stop_at", [1, 7, 8, 23, 39])
+def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, stop_at):
+    """Stopped by Ctrl-C at any step, resumed: the same weights and history as a run left alone."""
+    expected = trained(Run(seed=4))
+    run = Run(seed=4, folder=tmp_path)
+    with pytest.raises(Interrupted, match=f"step {stop_at + 1} of 40"):
+        trained(run, Toy(stop_at=stop_at))
+    assert_same(expected[0], (found := trained(replace(run, resume=True)))[0])
+    assert expected[1] == found[1]
+
+
+@pytest.mark.parametrize(
+    "part", ["generator", "global.cpu", "order", "optimiser.0.exp_avg", "average.net.0.weight", "task.net.0.weight"]
+)
+def test_a_broken_resume_is_noticed(tmp_path, part):
+    """Each kind of state matters: with any one spoiled, the resumed run ends elsewhere. So the test above can fail."""
+    expected, _ = trained(Run(seed=4))
+    run = Run(seed=4, folder=tmp_path)
+    with pytest.raises(Interrupted):
+        trained(run, Toy(stop_at=20))
+    header, arrays = read_container(tmp_path / "toy.state", "training")
+    spoiled = dict(arrays)
+    if part in ("generator", "global.cpu"):
+        spoiled[part] = torch.Generator().manual_seed(99).get_state().numpy()
+    elif part == "order":
+        spoiled[part] = arrays[part][::-1].copy()
+    else:
+        spoiled[part] = np.zeros_like(arrays[part])
+    write_container(tmp_path / "toy.state", header, spoiled)
+    found, _ = trained(replace(run, resume=True))
+    assert any(not torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    """Resuming what is done gives its weights without a step."""
+    run = Run(folder=tmp_path)
+    expected, _ = trained(run)
+    task = Toy()
+    assert_same(expected, trained(replace(run, resume=True), task)[0])
+    assert task.calls == 0
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_path):
+    """A named error, and the file on disk is the one saved before."""
+    run = Run(folder=tmp_path, save_seconds=0)
+    with pytest.raises(Interrupted):
+        trained(run, Toy(stop_at=10))
+    before = (tmp_path / "toy.state").read_bytes()
+    with pytest.raises(TrainingError, match=r"not finite at step 11 \(fit = nan\)"):
+        trained(replace(run, resume=True), Toy(poison=11))
+    assert (tmp_path / "toy.state").read_bytes() == before
+
+
+def test_state_of_another_run_is_refused(tmp_path):
+    """Other data, K, settings or seed make another identity."""
+    run = Run(folder=tmp_path)
+    trained(run)
+    with pytest.raises(TrainingError, match="another run"):
+        trained(replace(run, resume=True), identity="b")
+
+
+def test_state_made_with_other_threads_is_refused(tmp_path):
+    """Thread count changes bits, so going on would not be bit for bit."""
+    run = Run(folder=tmp_path)
+    trained(run)
+    header, arrays = read_container(tmp_path / "toy.state", "training")
+    write_container(tmp_path / "toy.state", header | {"threads": 64}, arrays)
+    with pytest.raises(TrainingError, match="64 threads"):
+        trained(replace(run, resume=True))
+
+
+def test_a_damaged_state_is_refused(tmp_path):
+    """A flipped byte is an error, never a silent restart."""
+    run = Run(folder=tmp_path)
+    trained(run)
+    blob = bytearray((tmp_path / "toy.state").read_bytes())
+    blob[len(blob) // 2] ^= 1
+    (tmp_path / "toy.state").write_bytes(blob)
+    with pytest.raises(KeyholeError, match="damaged"):
+        trained(replace(run, resume=True))
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    """State under a file is a StorageError."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="file"):
+        trained(Run(folder=tmp_path / "file" / "sub"))
+
+
+def test_signals_are_given_back():
+    """After training the handlers are those from before."""
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    trained(Run())
+    assert before == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+
+
+def test_early_stop():
+    """With no better validation for as long as the patience, training ends before its steps."""
+    task = Toy()
+    train(
+        task,
+        TrainSettings(steps=400, batch=8, rate=50.0, validations=100, patience=3),
+        name="t",
+        identity="",
+        run=Run(),
+    )
+    assert task.calls < 100
+
+
+def test_the_rate_rises_and_falls():
+    """Linear up over the warm-up, then down to zero."""
+    assert one_cycle(0.05, 0.1) == pytest.approx(0.5)
+    assert one_cycle(0.1, 0.1) == pytest.approx(1)
+    assert one_cycle(1.0, 0.1) == pytest.approx(0)
+
+
+def test_every_sample_comes_once_before_any_comes_again(tmp_path):
+    """Batches walk through a permutation."""
+    seen = []
+
+    class Spy(Toy):
+        def forward(self, batch, generator):
+            seen.append(batch.clone())
+            return super().forward(batch, generator)
+
+    trained(Run(), Spy(), TrainSettings(steps=12, batch=10))
+    first = torch.cat(seen[:5])
+    assert sorted(first.tolist()) == list(range(50))
+    assert json.dumps([len(batch) for batch in seen]) == json.dumps([10] * 12)
