@@ -125,9 +125,9 @@ def page() -> str:
     text = [
         "# Results",
         "",
-        "Made by `python scripts/bench_selectors.py` from `benchmarks/results/selectors.jsonl`. Every method chooses on",
-        "the same samples (everything but test), gets the same reconstructor (ridge, strength by leave-one-out), and is",
-        "judged on the same test samples. Mean over seeds, with the range where a method is random. Lower is better.",
+        "Made by `python scripts/bench_selectors.py` from `benchmarks/results/selectors.jsonl`. Every method chooses",
+        "on the same samples (everything but test), gets the same reconstructor (ridge, strength by leave-one-out), and",
+        "is judged on the same test samples. Mean over seeds, with the range where a method is random. Lower is better.",
         "",
         "- `sst`: NOAA OI SST, 5 degrees, anomalies; the last 99 of 494 months are the test part.",
         "- `ipsl`: CMIP6 IPSL-CM6A-LR, 20 x 20, anomalies; trained on one historical run, tested on another.",

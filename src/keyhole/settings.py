@@ -64,13 +64,8 @@ class LearnedSettings(Settings):
     penalty: float = Field(0.1, ge=0)  # weight on the expected L0; for the penalty budget alone
     decoder: Literal["auto", "gaussian", "dense", "resnet"] = "auto"
     warm_start: Literal["none", "greedy", "qr"] = "greedy"  # the search starts where classical selection ends
-    temperature: tuple[float, float] = (
-        1.0,
-        0.1,
-    )  # annealed; under exact K it sets how near the cut a site must be to move
-    law_rate: float = Field(
-        0.2, gt=0
-    )  # the law moves faster than the reconstructor; at 0.02 it had not settled in 1000 steps
+    temperature: tuple[float, float] = (1.0, 0.1)  # annealed; how near the cut a site must be for its logit to move
+    law_rate: float = Field(0.2, gt=0)  # the law moves faster than the reconstructor; 0.02 did not settle in time
     draws: int = Field(16, ge=1)  # masks a batch, each shared by several signals
     collapse: Literal["marginal", "frequency", "best"] = "marginal"  # needs no validation part, so the law sees it too
     candidates: int = Field(64, ge=1)  # joint samples scored on validation by "best"
