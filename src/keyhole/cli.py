@@ -62,11 +62,10 @@ def demo(
     _make_folder(out)
     with _progress() as callback:
         comparison = compare(datasets.sst(), k, ["learned", "greedy", "qr", "random"], seed=seed, callback=callback)
-    best = comparison.entries[0].plan
-    best.save(out / "buoys.keyhole")
+    comparison.choice.plan.save(out / "buoys.keyhole")
     write_report(comparison, out / "report.html")
     _show_comparison(comparison, as_json)
-    _say(f"plan   {out / 'buoys.keyhole'}\nreport {out / 'report.html'}")
+    _say(f"plan   {out / 'buoys.keyhole'} ({comparison.choice.method}, the best on validation)\nreport {out / 'report.html'}")
 
 
 @app.command()

@@ -50,6 +50,11 @@ class Comparison:
     prepared: Prepared
     entries: Sequence[Entry]
 
+    @property
+    def choice(self) -> Entry:
+        """The entry to take: the best on validation, since test is only to judge."""
+        return min(self.entries, key=lambda entry: entry.plan.metrics["validation"]["fvu"])
+
     def rows(self) -> list[dict[str, Any]]:
         """Give one row of plain values for each method, for tables and machines."""
         return [

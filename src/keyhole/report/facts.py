@@ -28,7 +28,8 @@ def result(findings: Findings) -> str:
 
 
 def methods(comparison: Comparison) -> list[dict[str, Any]]:
-    """Give a row for each entry, the best first."""
+    """Give a row for each entry, the best on test first; the plan that the page is about is ``chosen``."""
+    choice = comparison.choice
     units = comparison.prepared.signals.origin.units
     return [
         {
@@ -37,6 +38,7 @@ def methods(comparison: Comparison) -> list[dict[str, Any]]:
             "rmse": quantity(entry.plan.metrics["test"]["rmse"], units),
             "fvu": percent(entry.plan.metrics["test"]["fvu"]),
             "seconds": _seconds(entry.seconds),
+            "chosen": entry is choice,
         }
         for entry in comparison.entries
     ]
@@ -74,8 +76,8 @@ def spread_of_errors(findings: Findings) -> str:
 
 
 def trained(comparison: Comparison) -> Entry | None:
-    """Give the best entry that was trained by gradient, if any was."""
-    return next((entry for entry in comparison.entries if entry.plan.history), None)
+    """Give the chosen entry if it was trained by gradient, else the best that was, if any."""
+    return next((entry for entry in (comparison.choice, *comparison.entries) if entry.plan.history), None)
 
 
 def made(findings: Findings) -> dict[str, str]:

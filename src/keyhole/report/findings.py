@@ -59,7 +59,7 @@ class Findings:
     @classmethod
     def of(cls, comparison: Comparison) -> Findings:
         """Take the best entry of a comparison."""
-        return cls(comparison.prepared, comparison.entries[0].plan)
+        return cls(comparison.prepared, comparison.choice.plan)
 
     @property
     def grid(self) -> Grid:

@@ -44,7 +44,7 @@ class _Picture:
 
 
 def write_report(comparison: Comparison, path: str | Path) -> None:
-    """Write one HTML page about a comparison's best plan, beside the other methods.
+    """Write one HTML page about a comparison's chosen plan, beside the other methods.
 
     The page holds its pictures and asks the network for nothing. The old file stays until the new one is whole.
 

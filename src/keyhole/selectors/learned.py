@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -117,7 +118,8 @@ class Learned(Selector):
             "interior_modes": float(law.interior_modes().float().mean()),
         }
         judge = partial(RidgeScore, train, train if validation is None else validation, run)
-        return Selection(self._collapse(law, k, judge, run), history, notes)
+        sites = self._collapse(law, k, judge, run)
+        return Selection(_ranked(train, sites, run), history, notes)
 
     def _task(self, signals: Signals, k: int, run: Run) -> tuple[Joint, TrainSettings]:
         settings = self._settings
@@ -152,6 +154,14 @@ class Learned(Selector):
         if self._settings.collapse == "frequency":
             return collapse.frequency(law, k, draws=4096, generator=generator)
         return collapse.best_of(law, k, candidates=self._settings.candidates, score=judge(), generator=generator)
+
+
+def _ranked(train: Signals, sites: NDArray[np.int64], run: Run) -> NDArray[np.int64]:
+    """Rank by use: each site is the one that adds most to those before it, whatever the law's marginals say."""
+    among = np.zeros(train.grid.size, bool)
+    among[sites] = True
+    only = replace(train, observable=among.reshape(train.grid.shape))
+    return Greedy().select(only, len(sites), validation=None, run=run).sites
 
 
 def _train_settings(samples: int) -> TrainSettings:
