@@ -65,7 +65,8 @@ def demo(
     comparison.choice.plan.save(out / "buoys.keyhole")
     write_report(comparison, out / "report.html")
     _show_comparison(comparison, as_json)
-    _say(f"plan   {out / 'buoys.keyhole'} ({comparison.choice.method}, the best on validation)\nreport {out / 'report.html'}")
+    _say(f"plan   {out / 'buoys.keyhole'} ({comparison.choice.method}, the best on validation)")
+    _say(f"report {out / 'report.html'}")
 
 
 @app.command()
