@@ -12,7 +12,7 @@ help:
 	@echo "make test    run the tests"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make bench   compare the methods on the benchmark data that KEYHOLE_DATA holds"
-	@echo "make docs    run the examples in the documentation"
+	@echo "make docs    draw the pictures of the documentation and run its examples"
 	@echo "make clean   remove everything that was made"
 
 $(READY): pyproject.toml constraints.txt
@@ -35,7 +35,8 @@ bench: $(READY)
 	$(BIN)/python scripts/bench_selectors.py
 
 docs: $(READY)
-	$(BIN)/python -m pytest --doctest-modules --doctest-glob='*.md' src README.md docs
+	$(BIN)/python scripts/make_images.py
+	$(BIN)/python -m pytest tests/test_docs.py
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
