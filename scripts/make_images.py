@@ -1,6 +1,6 @@
 """Make the pictures of the documentation.
 
-    python scripts/make_images.py
+python scripts/make_images.py
 """
 
 from __future__ import annotations

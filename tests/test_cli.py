@@ -361,3 +361,15 @@ def test_a_reader_that_goes_away_is_no_error_to_shout_about(folder, array_plan):
         os.close(writing)
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "hinted"), [((), True), (("--anomalies", "none"), False), (("--anomalies", "month"), False)]
+)
+def test_months_without_a_word_about_anomalies_get_a_hint(command, tmp_path, options, hinted):
+    """A scientist who forgot the seasonal cycle is told of it; one who said what they want is not."""
+    monthly_field().to_netcdf(tmp_path / "field.nc")
+    quick_options = ("--method", "qr", "--reconstructor", "ridge", "--out", tmp_path / "plan.keyhole")
+    outcome = command("select", tmp_path / "field.nc", "-k", 3, *quick_options, *options)
+    assert outcome.code == 0
+    assert ("--anomalies month" in outcome.err) is hinted

@@ -133,3 +133,20 @@ def test_a_time_limit_ends_learning():
     settings = {"train": {"steps": 10**6, "batch": 16, "average": 0.0}, "draws": 4}
     plan = kh.select(prepared().signals, 4, method="learned", settings=settings, reconstructor="ridge", time_limit=1e-3)
     assert plan.k == 4
+
+
+@pytest.mark.parametrize("decoder", ["gaussian", "dense", "resnet"])
+def test_mixed_precision_trains(decoder):
+    """bf16 where it is safe, full precision where a factorisation needs it."""
+    settings = QUICK | {"decoder": decoder}
+    plan = kh.select(
+        prepared().signals, 4, method="learned", settings=settings, reconstructor="dense", precision="bf16-mixed"
+    )
+    assert plan.k == 4
+    assert np.isfinite(plan.metrics["test"]["rmse"])
+
+
+def test_a_device_that_is_not_there_is_a_settings_error():
+    """The error names the device."""
+    with pytest.raises(SettingsError, match="'tpu'"):
+        kh.select(prepared().signals, 4, method="learned", settings=QUICK, device="tpu")

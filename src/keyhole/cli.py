@@ -83,6 +83,7 @@ def select(
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
+    precision: Annotated[str, typer.Option(help="32-true, or bf16-mixed.")] = "32-true",
     report: Annotated[Path | None, typer.Option(help="HTML page to write.")] = None,
     resume: Annotated[bool, typer.Option(help="Go on with the unfinished run of this plan file.")] = False,
     save_every: Annotated[float, typer.Option(help="Seconds between saves of unfinished training.")] = 15.0,
@@ -102,8 +103,8 @@ def select(
     with _progress() as callback:
         plan = pipeline.select(
             signals, k, method=method, reconstructor=reconstructor, settings=_settings(setting or []),
-            time_limit=time_limit, seed=seed, device=device, checkpoint=folder, resume=resume, save_every=save_every,
-            callback=callback,
+            time_limit=time_limit, seed=seed, device=device, precision=precision, checkpoint=folder,
+            resume=resume, save_every=save_every, callback=callback,
         )  # fmt: skip
     plan.save(out)
     shutil.rmtree(folder, ignore_errors=True)
@@ -203,7 +204,21 @@ def _read(source: str, variable: str | None, channels: int | None, anomalies: st
         if named and value is not None:
             raise typer.BadParameter(f"has no meaning for the data set {source}", param_hint=option)
     signals = datasets.load(source) if named else read(source, variable=variable, channels=channels)
-    return signals if anomalies is None else signals.anomalies("month" if anomalies == "month" else None)
+    if anomalies is not None:
+        return signals.anomalies("month" if anomalies == "month" else None)
+    if signals.cycle is None and _is_monthly(signals):
+        _say("the samples are months: --anomalies month would take their seasonal cycle as known")
+    return signals
+
+
+def _is_monthly(signals: Signals) -> bool:
+    """Whether samples are a month apart, for three years or more."""
+    import numpy as np
+
+    if signals.time is None or len(signals) < 36:
+        return False
+    days = np.diff(signals.time) / np.timedelta64(1, "D")
+    return bool(27 <= np.median(days) <= 32)
 
 
 def _settings(pairs: list[str]) -> dict[str, Any]:

@@ -59,6 +59,7 @@ def select(
     time_limit: float | None = None,
     seed: int = 0,
     device: str = "auto",
+    precision: str = "32-true",
     checkpoint: str | Path | None = None,
     resume: bool = False,
     save_every: float = 15.0,
@@ -87,8 +88,8 @@ def select(
         Seconds after which learning stops with what it has.
     seed
         Same seed, machine and thread count: same plan, as long as no time limit cuts in.
-    device
-        ``"auto"``, ``"cpu"`` or ``"cuda"``.
+    device, precision
+        ``"auto"``, ``"cpu"`` or ``"cuda"``; ``"32-true"`` or ``"bf16-mixed"``.
     checkpoint, resume, save_every
         A folder to keep unfinished training in, whether to go on from what it holds, and how often to save, in seconds.
     callback
@@ -105,6 +106,7 @@ def select(
     run = Run(
         seed=seed,
         device=device,
+        precision=precision,
         deadline=deadline_after(time_limit),
         folder=None if checkpoint is None else Path(checkpoint),
         resume=resume,

@@ -86,7 +86,7 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
         task.groups(), lr=settings.rate, weight_decay=settings.weight_decay, betas=(0.9, 0.99), foreach=True
     )
     with seeded(run.seed_of(name)), deferred() as pending:
-        state = TrainState.begin(task, optimiser, run, name=name, identity=identity)
+        state = TrainState.begin(task, optimiser, run, name=name, identity=f"{identity} {run.precision}")
         module, stepper = fabric.setup(task, optimiser)
         loop = _Loop(task, module, stepper, fabric, settings, state, run, name)
         loop.go(pending)
@@ -99,7 +99,7 @@ def _fabric(run: Run) -> Any:
 
     try:
         return Fabric(accelerator=run.device, devices=1, precision=run.precision)  # type: ignore[arg-type]
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, ImportError) as error:
         raise SettingsError(
             f"device {run.device!r} with precision {run.precision!r} cannot be used: {error}"
         ) from error

@@ -76,7 +76,11 @@ class Gaussian(ConditionalReconstructor):
         self.log_size = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor, masks: Tensor) -> Tensor:
-        """Solve one small system for each mask."""
+        """Solve one small system for each mask; in full precision, which factorisations need."""
+        with torch.autocast(x.device.type, enabled=False):
+            return self._rebuilt(x, masks)
+
+    def _rebuilt(self, x: Tensor, masks: Tensor) -> Tensor:
         basis, mean = self.get_buffer("basis"), self.get_buffer("mean")
         noise = self.get_buffer("noise") * self.log_size.exp()
         seen = self.pack(masks, 1).repeat(1, x.shape[1])
