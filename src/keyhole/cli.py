@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,8 +60,8 @@ def demo(
     from keyhole.report import write_report
 
     _make_folder(out)
-    with _progress() as callback:
-        comparison = compare(datasets.sst(), k, ["learned", "greedy", "qr", "random"], seed=seed, callback=callback)
+    with _stoppable():
+        comparison = compare(datasets.sst(), k, ["learned", "greedy", "qr", "random"], seed=seed)
     comparison.choice.plan.save(out / "buoys.keyhole")
     write_report(comparison, out / "report.html")
     _show_comparison(comparison, as_json)
@@ -100,11 +100,11 @@ def select(
     if folder.exists() and not resume:
         _say(f"{folder} holds an unfinished run, which this one replaces; --resume would go on with it")
         shutil.rmtree(folder)
-    with _progress() as callback:
+    with _stoppable():
         plan = pipeline.select(
             signals, k, method=method, reconstructor=reconstructor, settings=_settings(setting or []),
             time_limit=time_limit, seed=seed, device=device, precision=precision, checkpoint=folder,
-            resume=resume, save_every=save_every, callback=callback,
+            resume=resume, save_every=save_every,
         )  # fmt: skip
     plan.save(out)
     shutil.rmtree(folder, ignore_errors=True)
@@ -159,10 +159,9 @@ def compare(
     signals = _read(source, variable, channels, anomalies)
     _check_writable(figure, report)
     names = list(SELECTORS) if methods == "all" else [name.strip() for name in methods.split(",")]
-    with _progress() as callback:
+    with _stoppable():
         comparison = run_comparison(
             signals, k, names, reconstructor=reconstructor, time_limit=time_limit, seed=seed, device=device,
-            callback=callback,
         )  # fmt: skip
     _draw(comparison, figure, report)
     _show_comparison(comparison, as_json)
@@ -270,14 +269,12 @@ def _draw(comparison: Comparison, figure: Path | None, report: Path | None) -> N
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[Any], None]]:
-    """Show progress; a run that is stopped says what it kept and exits with 130 or 143."""
+def _stoppable() -> Iterator[None]:
+    """Let a run that is stopped say what it kept, and exit with 130 or 143."""
     from keyhole.interrupts import Interrupted
-    from keyhole.progress import progress
 
     try:
-        with progress() as callback:
-            yield callback
+        yield
     except Interrupted as stop:
         _say(f"keyhole: {stop}")
         raise typer.Exit(128 + stop.signum) from stop

@@ -21,9 +21,11 @@ from keyhole.pipeline import (
     prepare,
 )
 from keyhole.plan import Plan
+from keyhole.progress import progress
 from keyhole.readers import read
 from keyhole.reconstructors import Ridge, nested_errors
 from keyhole.run import Event, Run
+from keyhole.selectors import Selector
 from keyhole.split import Split
 
 __all__ = ["Comparison", "Entry", "compare", "single"]
@@ -86,15 +88,20 @@ def compare(
     selectors = [make_selector(method, {}) for method in methods]
     prepared = prepare(read(signals), split, seed)
     k = check_k(k, prepared.signals)
-    entries = []
-    for selector in selectors:
-        run = Run(seed=seed, device=device, deadline=deadline_after(time_limit), callback=callback)
-        started = time.monotonic()
-        selection = choose_sites(selector, prepared, k, run)
-        seconds = time.monotonic() - started
-        fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
-        entries.append(_entry(make_plan(prepared, selection, fitted, selector, run), prepared, seconds))
+    with progress(callback) as tell:
+        entries = []
+        for selector in selectors:
+            run = Run(seed=seed, device=device, deadline=deadline_after(time_limit), callback=tell)
+            entries.append(_contest(selector, prepared, k, reconstructor, run))
     return Comparison(prepared, sorted(entries, key=lambda entry: entry.plan.metrics["test"]["mse"]))
+
+
+def _contest(selector: Selector, prepared: Prepared, k: int, reconstructor: str, run: Run) -> Entry:
+    started = time.monotonic()
+    selection = choose_sites(selector, prepared, k, run)
+    seconds = time.monotonic() - started
+    fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
+    return _entry(make_plan(prepared, selection, fitted, selector, run), prepared, seconds)
 
 
 def _entry(plan: Plan, prepared: Prepared, seconds: float) -> Entry:

@@ -19,6 +19,7 @@ from keyhole import metrics
 from keyhole import split as splits
 from keyhole.errors import BudgetError, DataError, SettingsError
 from keyhole.plan import Plan
+from keyhole.progress import progress
 from keyhole.readers import read
 from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor, Residual, Ridge, nested_errors
 from keyhole.run import Event, Run
@@ -93,7 +94,7 @@ def select(
     checkpoint, resume, save_every
         A folder to keep unfinished training in, whether to go on from what it holds, and how often to save, in seconds.
     callback
-        Called with an Event for every step of training.
+        Called with an Event for every step of training; None shows a bar where standard error is a terminal.
 
     Examples
     --------
@@ -111,13 +112,14 @@ def select(
         folder=None if checkpoint is None else Path(checkpoint),
         resume=resume,
         save_seconds=save_every,
-        callback=callback,
     )
     selector = make_selector(method, settings or {})
     prepared = prepare(read(signals), split, seed)
     k = check_k(k, prepared.signals)
-    selection = choose_sites(selector, prepared, k, run)
-    fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
+    with progress(callback) as tell:
+        run = replace(run, callback=tell)
+        selection = choose_sites(selector, prepared, k, run)
+        fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
     plan = make_plan(prepared, selection, fitted, selector, run)
     return replace(plan, made={**plan.made, "seconds": round(clock.monotonic() - started, 2)})
 

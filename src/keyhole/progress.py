@@ -17,8 +17,14 @@ _SHOWN = {"loss": "loss", "expected_l0": "L0", "concentration": "concentrated", 
 
 
 @contextlib.contextmanager
-def progress() -> Iterator[Callable[[Event], None]]:
-    """Show a bar for each stage on standard error while the block runs; nothing where that is no terminal."""
+def progress(callback: Callable[[Event], None] | None = None) -> Iterator[Callable[[Event], None]]:
+    """Show a bar for each stage on standard error while the block runs; nothing where that is no terminal.
+
+    Where a ``callback`` is given, it is told instead.
+    """
+    if callback is not None:
+        yield callback
+        return
     console = Console(stderr=True)
     bars = Progress(
         TextColumn("{task.description}"),
