@@ -8,6 +8,7 @@ Exits with 1 unless the weights of both final plans have the same SHA-256.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import os
 import random
@@ -41,6 +42,15 @@ def undisturbed(out: Path) -> float:
     return time.monotonic() - started
 
 
+def wait_for_state(process: subprocess.Popen[bytes], out: Path) -> None:
+    """Until training has saved something, so that there is something to resume."""
+    folder = out.with_name(out.name + ".checkpoint")
+    while not list(folder.glob("*.state")):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
+            return
+
+
 def disturbed(out: Path, kills: int, seconds: float, rng: random.Random) -> int:
     """Kill ``kills`` times, resuming each time, then run to the end; gives how many runs ended in between.
 
@@ -51,8 +61,9 @@ def disturbed(out: Path, kills: int, seconds: float, rng: random.Random) -> int:
         process = subprocess.Popen(
             [*COMMAND, "--out", str(out), "--resume"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
+        wait_for_state(process, out)
         try:
-            process.wait(rng.uniform(0.1, 1.0) * seconds)
+            process.wait(rng.uniform(0.0, 0.5) * seconds)
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGKILL)
             hits += 1

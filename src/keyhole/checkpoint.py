@@ -18,9 +18,17 @@ from keyhole.errors import StorageError, TrainingError
 from keyhole.run import Run
 from keyhole.storage import read_container, write_container
 
-__all__ = ["TrainState"]
+__all__ = ["TrainState", "clear_states"]
 
 Weights = dict[str, Tensor]
+
+
+def clear_states(folder: Path) -> None:
+    """Remove the states of trainings from a folder, and the folder if nothing else is in it."""
+    for path in folder.glob("*.state"):
+        path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 @dataclass
@@ -59,7 +67,7 @@ class TrainState:
         return state
 
     def next_batch(self, size: int, samples: int) -> Tensor:
-        """Give the next sample indices; every sample comes once before any comes again."""
+        """Give the next sample indices: a walk through a permutation, less what does not fill a batch."""
         size = min(size, samples)
         if self.position + size > len(self.order):
             self.order, self.position = torch.randperm(samples, generator=self.generator), 0

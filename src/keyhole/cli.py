@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from keyhole.errors import KeyholeError, SettingsError
+from keyhole.errors import KeyholeError, SettingsError, StorageError
 
 if TYPE_CHECKING:
     from keyhole.comparison import Comparison
@@ -85,29 +85,30 @@ def select(
     device: Device = "auto",
     precision: Annotated[str, typer.Option(help="32-true, or bf16-mixed.")] = "32-true",
     report: Annotated[Path | None, typer.Option(help="HTML page to write.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on with the unfinished run of this plan file.")] = False,
+    resume: Annotated[
+        bool | None,
+        typer.Option("--resume/--anew", help="Go on with the unfinished run of this plan file, or replace it."),
+    ] = None,
     save_every: Annotated[float, typer.Option(help="Seconds between saves of unfinished training.")] = 15.0,
     as_json: Json = False,
 ) -> None:
     """Choose K sites of a field, of images or of an array, and save the plan."""
-    import shutil
-
     from keyhole import pipeline
+    from keyhole.checkpoint import clear_states
 
     signals = _read(source, variable, channels, anomalies)
     _check_writable(out, report)
     folder = out.with_name(out.name + ".checkpoint")
-    if folder.exists() and not resume:
-        _say(f"{folder} holds an unfinished run, which this one replaces; --resume would go on with it")
-        shutil.rmtree(folder)
+    if resume is None and folder.exists():
+        raise StorageError(f"{folder}: holds an unfinished run; --resume goes on with it, --anew replaces it")
     with _stoppable():
         plan = pipeline.select(
             signals, k, method=method, reconstructor=reconstructor, settings=_settings(setting or []),
             time_limit=time_limit, seed=seed, device=device, precision=precision, checkpoint=folder,
-            resume=resume, save_every=save_every,
+            resume=bool(resume), save_every=save_every,
         )  # fmt: skip
     plan.save(out)
-    shutil.rmtree(folder, ignore_errors=True)
+    clear_states(folder)
     if report is not None:
         _report(plan, signals, seed, report)
     _show_plan(plan, as_json)
@@ -121,13 +122,16 @@ def reconstruct(
         Path, typer.Argument(help="CSV (an optional time column, then site names) or .npy in rank order.")
     ],
     out: Annotated[Path, typer.Option(help="File to write: .nc, .npy or .csv.")],
+    time: Annotated[
+        list[str] | None, typer.Option(help="Time of a reading, once for each, where the file holds none.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Rebuild whole signals from readings at the sites of a plan."""
     from keyhole.files import read_readings, write_rebuilt
     from keyhole.plan import load
 
-    rebuilt = write_rebuilt(load(plan), read_readings(readings), out)
+    rebuilt = write_rebuilt(load(plan), read_readings(readings), out, time or None)
     if as_json:
         _print_json({"out": str(out), "shape": list(rebuilt)})
     else:
@@ -158,6 +162,8 @@ def compare(
 
     signals = _read(source, variable, channels, anomalies)
     _check_writable(figure, report)
+    if figure is not None and figure.suffix not in (".png", ".svg"):
+        raise typer.BadParameter(f"{figure}: a .png or .svg is needed", param_hint="--figure")
     names = list(SELECTORS) if methods == "all" else [name.strip() for name in methods.split(",")]
     with _stoppable():
         comparison = run_comparison(

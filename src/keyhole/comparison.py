@@ -85,23 +85,23 @@ def compare(
     callback: Callable[[Event], None] | None = None,
 ) -> Comparison:
     """Let each method choose ``k`` sites and fit the same reconstructor to them; ``time_limit`` is for each method."""
-    selectors = [make_selector(method, {}) for method in methods]
+    selectors = {method: make_selector(method, {}) for method in methods}
     prepared = prepare(read(signals), split, seed)
     k = check_k(k, prepared.signals)
     with progress(callback) as tell:
         entries = []
-        for selector in selectors:
+        for method, selector in selectors.items():
             run = Run(seed=seed, device=device, deadline=deadline_after(time_limit), callback=tell)
-            entries.append(_contest(selector, prepared, k, reconstructor, run))
+            entries.append(_contest(method, selector, prepared, k, reconstructor, run))
     return Comparison(prepared, sorted(entries, key=lambda entry: entry.plan.metrics["test"]["mse"]))
 
 
-def _contest(selector: Selector, prepared: Prepared, k: int, reconstructor: str, run: Run) -> Entry:
+def _contest(method: str, selector: Selector, prepared: Prepared, k: int, reconstructor: str, run: Run) -> Entry:
     started = time.monotonic()
     selection = choose_sites(selector, prepared, k, run)
     seconds = time.monotonic() - started
     fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
-    return _entry(make_plan(prepared, selection, fitted, selector, run), prepared, seconds)
+    return _entry(make_plan(prepared, selection, fitted, selector, run, method=method), prepared, seconds)
 
 
 def _entry(plan: Plan, prepared: Prepared, seconds: float) -> Entry:
@@ -112,10 +112,8 @@ def _entry(plan: Plan, prepared: Prepared, seconds: float) -> Entry:
 def _curve(prepared: Prepared, plan: Plan) -> NDArray[np.float64]:
     test = prepared.scaling.apply(prepared.test)
     ridge = Ridge().fit(prepared.development, plan.indices, validation=prepared.validation, run=Run())
-    errors = nested_errors(prepared.development, test, plan.indices, ridge.strength)
-    # One channel has one scale; for several, the mean square of their scales brings the sum back to units of the mean.
-    unit = float(np.sqrt(np.square(prepared.scaling.scale).mean()))
-    return np.sqrt(np.maximum(errors, 0) / (len(test) * test.channels * len(test.grid.cells))) * unit
+    errors = nested_errors(prepared.development, test, plan.indices, ridge.strength, prepared.scaling.scale)
+    return np.asarray(np.sqrt(np.maximum(errors, 0) / test.packed().size))
 
 
 def single(plan: Plan, prepared: Prepared) -> Comparison:

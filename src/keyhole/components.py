@@ -42,7 +42,7 @@ def principal_components(signals: Signals, most: int) -> Components:
         basis = centred.T @ (left / np.sqrt(variances * samples))
     else:
         variances, basis = _leading(centred.T @ centred / samples, most)
-    shape = (signals.channels, -1)
+    shape = (signals.channels, len(signals.grid.cells))
     return Components(variances, basis.reshape(*shape, len(variances)), mean.reshape(shape))
 
 

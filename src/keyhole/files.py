@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,11 @@ def read_readings(path: Path) -> Any:
     raise DataError(f"{path}: readings are .csv or .npy, not {path.suffix or 'without a suffix'}")
 
 
-def write_rebuilt(plan: Plan, readings: Any, path: Path) -> tuple[int, ...]:
-    """Rebuild and write NetCDF, .npy or CSV, by the path's suffix; gives the shape."""
+def write_rebuilt(plan: Plan, readings: Any, path: Path, when: Sequence[str] | None = None) -> tuple[int, ...]:
+    """Rebuild and write NetCDF, .npy or CSV, by the path's suffix; gives the shape. ``when`` is for bare readings."""
     if path.suffix not in (".nc", ".npy", ".csv"):
         raise DataError(f"{path}: rebuilt signals go to .nc, .npy or .csv, not {path.suffix or 'without a suffix'}")
-    values, time = in_rank_order(readings, plan.names, len(plan.scaling.scale))
+    values, time = in_rank_order(readings, plan.names, len(plan.scaling.scale), when)
     rebuilt = np.where(plan.grid.inside, plan.rebuild(values, time), np.nan)
     if path.suffix == ".csv" and rebuilt.shape[1] > 1:
         raise DataError(f"{path}: several channels do not fit a table; write .nc or .npy")

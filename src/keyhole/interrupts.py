@@ -48,3 +48,5 @@ def deferred() -> Iterator[Pending]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if pending.signum is not None:  # nobody acted on it: it came after the last look
+        signal.raise_signal(pending.signum)

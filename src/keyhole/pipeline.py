@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from keyhole import metrics
 from keyhole import split as splits
+from keyhole.checkpoint import clear_states
 from keyhole.errors import BudgetError, DataError, SettingsError
 from keyhole.plan import Plan
 from keyhole.progress import progress
@@ -92,7 +93,8 @@ def select(
     device, precision
         ``"auto"``, ``"cpu"`` or ``"cuda"``; ``"32-true"`` or ``"bf16-mixed"``.
     checkpoint, resume, save_every
-        A folder to keep unfinished training in, whether to go on from what it holds, and how often to save, in seconds.
+        A folder to keep unfinished training in, whether to go on from what it holds (what it holds is cleared
+        otherwise), and how often to save, in seconds.
     callback
         Called with an Event for every step of training; None shows a bar where standard error is a terminal.
 
@@ -104,6 +106,7 @@ def select(
     (1, 36, 72)
     """
     started = clock.monotonic()
+    _check_run(device, precision, save_every)
     run = Run(
         seed=seed,
         device=device,
@@ -116,11 +119,14 @@ def select(
     selector = make_selector(method, settings or {})
     prepared = prepare(read(signals), split, seed)
     k = check_k(k, prepared.signals)
+    check_reconstructor(reconstructor)
+    if run.folder is not None and not resume:
+        clear_states(run.folder)
     with progress(callback) as tell:
         run = replace(run, callback=tell)
         selection = choose_sites(selector, prepared, k, run)
         fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
-    plan = make_plan(prepared, selection, fitted, selector, run)
+    plan = make_plan(prepared, selection, fitted, selector, run, method=method)
     return replace(plan, made={**plan.made, "seconds": round(clock.monotonic() - started, 2)})
 
 
@@ -142,8 +148,9 @@ def prepare(signals: Signals, split: Split | None, seed: int) -> Prepared:
     scaling = Scaling.fit(development)
     whole = scaling.apply(development)
     cut = len(parts.train)
-    if not np.any(whole.values[:cut]):
-        raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
+    _check_varies(signals.take(parts.train))
+    if not np.isfinite(whole.values).all() or not whole.values.any():
+        raise DataError("the values are too large or too small for single precision once scaled; change their unit")
     train, validation = whole.take(np.arange(cut)), whole.take(np.arange(cut, len(whole)))
     return Prepared(signals, parts, scaling, train, validation, whole, signals.take(parts.test))
 
@@ -158,6 +165,12 @@ def check_k(k: Any, signals: Signals) -> int:
     return count
 
 
+def check_reconstructor(name: str) -> None:
+    """Raise a SettingsError unless there is such a reconstructor."""
+    if name not in ("auto", *RECONSTRUCTORS):
+        raise SettingsError(f"reconstructor {name!r} is not known; there are auto, {', '.join(RECONSTRUCTORS)}")
+
+
 def choose_sites(selector: Selector, prepared: Prepared, k: int, run: Run) -> Selection:
     """Let the selector choose, on everything but test; one that decides on validation gets that part apart."""
     left = run.seconds_left()
@@ -170,10 +183,9 @@ def choose_sites(selector: Selector, prepared: Prepared, k: int, run: Run) -> Se
 
 def fit_reconstructor(name: str, prepared: Prepared, sites: NDArray[np.int64], run: Run) -> Reconstructor:
     """Fit the reconstructor named, or choose between ridge and ridge + network on validation."""
+    check_reconstructor(name)
     train, validation = prepared.train, prepared.validation
     if name != "auto":
-        if name not in RECONSTRUCTORS:
-            raise SettingsError(f"reconstructor {name!r} is not known; there are auto, {', '.join(RECONSTRUCTORS)}")
         return RECONSTRUCTORS[name]().fit(train, sites, validation=validation, run=run)
     network = Residual().fit(train, sites, validation=validation, run=run)
     if network.improvement < _WORTH_A_NETWORK:
@@ -181,11 +193,13 @@ def fit_reconstructor(name: str, prepared: Prepared, sites: NDArray[np.int64], r
     return Ridge().fit(train, sites, validation=validation, run=run)
 
 
-def make_plan(prepared: Prepared, selection: Selection, fitted: Reconstructor, selector: Selector, run: Run) -> Plan:
+def make_plan(
+    prepared: Prepared, selection: Selection, fitted: Reconstructor, selector: Selector, run: Run, *, method: str
+) -> Plan:
     """Put the plan together, judge it on validation, fit a closed form on all but test, and judge it there once."""
     signals = prepared.signals
     made = {
-        "method": selector.name,
+        "method": method,
         "settings": selector.settings(),
         "reconstructor": fitted.name,
         "seed": run.seed,
@@ -222,12 +236,30 @@ def gains(prepared: Prepared, sites: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 _PARTS = ("train", "validation", "test")
+_DEVICES = ("auto", "cpu", "cuda", "gpu", "mps")
+_PRECISIONS = ("32-true", "bf16-mixed")
 
 
 def _default_split(signals: Signals, seed: int) -> Split:
     if signals.time is not None:
         return splits.blocks(len(signals))
     return splits.shuffled(len(signals), seed=seed)
+
+
+def _check_varies(train: Signals) -> None:
+    cells = train.packed()
+    if not (cells != cells[:1]).any():
+        raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
+
+
+def _check_run(device: str, precision: str, save_every: float) -> None:
+    """Raise a SettingsError for what no machine has; whether this one has it shows when something is trained."""
+    if device not in _DEVICES:
+        raise SettingsError(f"device {device!r} is not known; there are {', '.join(_DEVICES)}")
+    if precision not in _PRECISIONS:
+        raise SettingsError(f"precision {precision!r} is not known; there are {', '.join(_PRECISIONS)}")
+    if not save_every >= 0:
+        raise SettingsError(f"save_every={save_every!r}: a number of seconds is needed")
 
 
 def deadline_after(time_limit: float | None) -> float | None:

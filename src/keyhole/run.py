@@ -7,10 +7,21 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Event", "Run"]
+__all__ = ["Event", "Run", "digest"]
+
+
+def digest(*arrays: NDArray[Any]) -> str:
+    """SHA-256 of arrays: their shapes, types and values."""
+    hashed = hashlib.sha256()
+    for array in arrays:
+        hashed.update(f"{array.shape} {array.dtype} ".encode())
+        hashed.update(np.ascontiguousarray(array).data)
+    return hashed.hexdigest()
 
 
 @dataclass(frozen=True)

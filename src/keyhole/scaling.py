@@ -77,7 +77,10 @@ def _phase(time: NDArray[np.datetime64] | None, n: int, cycle: Cycle | None) -> 
     if cycle is None:
         return np.zeros(n, np.int64)
     if time is None:
-        raise PlanError("this plan was made on anomalies by month: give the time of each reading (time=...)")
+        raise PlanError(
+            "this plan was made on anomalies by month: give the time of each reading "
+            "(time=..., --time, or a time column)"
+        )
     if len(time) != n:
         raise PlanError(f"time has {len(time)} entries for {n} readings")
     return time.astype("datetime64[M]").astype(np.int64) % 12

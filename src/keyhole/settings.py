@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from keyhole.errors import SettingsError
 
 __all__ = ["DenseSettings", "GreedySettings", "LearnedSettings", "ResNetSettings", "Settings", "TrainSettings", "parse"]
+
+
+Temperature = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Settings(BaseModel):
@@ -64,7 +67,10 @@ class LearnedSettings(Settings):
     penalty: float = Field(0.1, ge=0)  # weight on the expected L0; for the penalty budget alone
     decoder: Literal["auto", "gaussian", "dense", "resnet"] = "auto"
     warm_start: Literal["none", "greedy", "qr"] = "greedy"  # the search starts where classical selection ends
-    temperature: tuple[float, float] = (1.0, 0.1)  # annealed; how near the cut a site must be for its logit to move
+    temperature: tuple[Temperature, Temperature] = (
+        1.0,
+        0.1,
+    )  # annealed; how near the cut a site must be for its logit to move
     law_rate: float = Field(0.2, gt=0)  # the law moves faster than the reconstructor; 0.02 did not settle in time
     draws: int = Field(16, ge=1)  # masks a batch, each shared by several signals
     collapse: Literal["marginal", "frequency", "best"] = "marginal"  # needs no validation part, so the law sees it too

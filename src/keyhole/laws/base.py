@@ -15,12 +15,18 @@ from torch import Tensor, nn
 from keyhole.errors import BudgetError, DataError, SettingsError
 from keyhole.laws.sample import Draw, MaskSample, share
 
-__all__ = ["REFERENCE_DRAWS", "Chosen", "Draw", "Law", "MaskSample", "reference_generator", "share"]
+__all__ = ["REFERENCE_DRAWS", "Chosen", "Draw", "Law", "MaskSample", "concentration_of", "reference_generator", "share"]
 
 Chosen = Sequence[int] | npt.NDArray[np.int64] | Tensor
 
 REFERENCE_DRAWS = 4096  # of the fixed draws behind whatever has no closed form
 _LEAST_MARGINAL = 1e-3  # a warm start leaves no site further out of reach than this
+
+
+def concentration_of(marginals: Tensor, k: int) -> float:
+    """The share of the marginals' sum that the k largest hold."""
+    marginals = marginals.double()
+    return float(marginals.topk(k).values.sum() / marginals.sum().clamp_min(1e-300))
 
 
 def reference_generator() -> torch.Generator:
@@ -142,8 +148,7 @@ class Law(nn.Module, ABC):
     def concentration(self, k: int) -> float:
         """Return the share of the count that the k likeliest sites hold; 1 when the law has settled."""
         self.check_k(k)
-        marginals = self.marginals().double()
-        return float(marginals.topk(k).values.sum() / marginals.sum().clamp_min(1e-300))
+        return concentration_of(self.marginals(), k)
 
     @torch.no_grad()
     def covariance(self) -> Tensor:

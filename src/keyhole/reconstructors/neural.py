@@ -15,7 +15,7 @@ from keyhole.grid import Grid
 from keyhole.objectives import reconstruction
 from keyhole.reconstructors.base import Reconstructor, unpack
 from keyhole.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
-from keyhole.run import Run
+from keyhole.run import Run, digest
 from keyhole.settings import DenseSettings, ResNetSettings, TrainSettings, parse
 from keyhole.signals import Signals
 from keyhole.training import Task, seeded, train
@@ -86,13 +86,13 @@ class NetworkReconstructor(Reconstructor):
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
         """Train on ``train``, keep the weights that are best on ``validation``."""
         targets = [part.packed().reshape(len(part), -1) for part in (train, validation)]
-        return self.fit_targets(train, validation, sites, targets[0], targets[1], run)
+        return self.fit_targets(train, validation, sites, targets[0], targets[1], run, stage=f"refit {self.name}")
 
     def fit_targets(
         self, train_part: Signals, judge: Signals, sites: NDArray[np.int64],
-        targets: NDArray[Any], judge_targets: NDArray[Any], run: Run,
+        targets: NDArray[Any], judge_targets: NDArray[Any], run: Run, *, stage: str,
     ) -> Self:  # fmt: skip
-        """Train towards packed targets, which need not be the signals themselves."""
+        """Train towards packed targets, which need not be the signals themselves; ``stage`` names the training."""
         self.channels, self.grid, self.sites = train_part.channels, train_part.grid, sites
         with seeded(run.seed_of(f"{self.name} weights")):
             self.network = self.build(len(train_part))
@@ -103,8 +103,9 @@ class NetworkReconstructor(Reconstructor):
             (self.inputs(_tensor(judge.readings(sites))), _tensor(judge_targets)),
         )
         settings = self.train_settings(len(train_part))
-        identity = f"{train_part.fingerprint()} {sites.tolist()} {self.name} {settings} {run.seed}"
-        self.rows = train(task, settings, name=f"refit {self.name}", identity=identity, run=run)
+        parts = (train_part.values, judge.values, targets, judge_targets, sites)
+        identity = f"{digest(*parts)} {self.chosen()} {settings} {run.seed}"
+        self.rows = train(task, settings, name=stage, identity=identity, run=run)
         self.network = self.network.cpu().eval()
         return self
 

@@ -47,13 +47,14 @@ class Residual(Reconstructor):
     def improvement(self) -> float:
         """Validation error of the sum as a share of ridge's own."""
         errors = [row["validation"] for row in self.history]
-        return min(errors) / errors[0]
+        return min(errors) / errors[0] if errors[0] > 0 else 1.0
 
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
         """Fit ridge on ``train`` in closed form, then the network on what it leaves."""
         self.ridge.fit(train, sites, validation=validation, run=run)
         left = [self._left(part, sites) for part in (train, validation)]
-        self.network.fit_targets(train, validation, sites, left[0], left[1], run)
+        stage = f"refit {self.name} {self.inner}"
+        self.network.fit_targets(train, validation, sites, left[0], left[1], run, stage=stage)
         return self
 
     def _left(self, part: Signals, sites: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from keyhole.grid import Grid
 from keyhole.reconstructors.base import Reconstructor, unpack
@@ -104,29 +105,45 @@ def _leave_one_out(
     return errors
 
 
-def nested_errors(train: Signals, judge: Signals, sites: NDArray[np.int64], strength: float) -> NDArray[np.float64]:
+def nested_errors(
+    train: Signals,
+    judge: Signals,
+    sites: NDArray[np.int64],
+    strength: float,
+    scale: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
     """Sum of squared errors on ``judge`` of ridge fitted on ``train`` with the first 0, 1, ... K sites.
 
-    Everything is traced through K x K matrices: with `R = (X'X + a I)^-1`, the error of `X_v R X'Y` against `Y_v` is
-    `tr(Y_v'Y_v) - 2 tr(R C_v) + tr(R C R G_v)`, `C = X'Y Y'X`, `C_v = X'Y Y_v'X_v`, `G_v = X_v'X_v`.
+    With `R = (X'X + a I)^-1`, the error of `X_v R X'Y` against `Y_v` is `tr(Y_v'Y_v) - 2 tr(R C_v) + tr(R C R G_v)`,
+    `C = X'Y Y'X`, `C_v = X'Y Y_v'X_v`, `G_v = X_v'X_v`. One factor `L L' = X'X + a I` serves every number of sites: the
+    traces are sums over leading blocks of `L^-1 C L^-T` and its like, so all of them together cost what one does.
+
+    ``scale`` brings each channel back to its unit before errors are added up.
     """
-    readings, targets = _flat(train.readings(sites)).astype(np.float64), _flat(train.packed())
-    others, truths = _flat(judge.readings(sites)).astype(np.float64), _flat(judge.packed())
+    readings, targets = _flat(train.readings(sites)).astype(np.float64), _scaled(train, scale)
+    others, truths = _flat(judge.readings(sites)).astype(np.float64), _scaled(judge, scale)
     centre, middle = readings.mean(axis=0), targets.mean(axis=0)
     readings, others = readings - centre, others - centre
     targets, truths = targets - middle, truths - middle
-    moments = (readings.T.astype(np.float32) @ targets).astype(np.float64)
-    judged = (others.T.astype(np.float32) @ truths).astype(np.float64)
-    gram, outer = readings.T @ readings, moments @ moments.T
-    crossed, judge_gram = moments @ judged.T, others.T @ others
-    total = float(np.einsum("ij,ij->", truths, truths, dtype=np.float64))
-    errors = [total]
-    for width in range(train.channels, len(gram) + 1, train.channels):
-        part = np.s_[:width, :width]
-        inverse = np.linalg.inv(gram[part] + strength * np.eye(width))
-        explained = 2 * np.trace(inverse @ crossed[part])
-        errors.append(total - explained + float(np.sum((inverse @ outer[part] @ inverse) * judge_gram[part])))
-    return np.asarray(errors)
+    moments, judged = readings.T @ targets, others.T @ truths
+    factor = np.linalg.cholesky(readings.T @ readings + strength * np.eye(readings.shape[1]))
+    explained = np.cumsum(np.diag(_whitened(factor, moments @ judged.T)))
+    squares = _whitened(factor, moments @ moments.T) * _whitened(factor, others.T @ others)
+    spread = np.diag(squares.cumsum(axis=0).cumsum(axis=1))
+    total = float(np.square(truths).sum())
+    errors = total - 2 * explained + spread
+    return np.concatenate([[total], errors[train.channels - 1 :: train.channels]])
+
+
+def _whitened(factor: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`L^-1 M L^-T`."""
+    left = solve_triangular(factor, matrix, lower=True)
+    return np.asarray(solve_triangular(factor, left.T, lower=True).T)
+
+
+def _scaled(part: Signals, scale: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    packed = part.packed().astype(np.float64)
+    return _flat(packed if scale is None else packed * scale[:, np.newaxis])
 
 
 def _flat(values: NDArray[Any]) -> NDArray[Any]:

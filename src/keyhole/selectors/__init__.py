@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+from keyhole.errors import SettingsError
 from keyhole.laws import LAWS
 from keyhole.selectors.auto import Auto
 from keyhole.selectors.base import Selection, Selector
@@ -13,9 +15,17 @@ from keyhole.selectors.learned import Learned
 
 __all__ = ["SELECTORS", "Selection", "Selector"]
 
+
+def _of_law(law: str, /, **settings: Any) -> Learned:
+    """Give the learned selector with one law."""
+    if "law" in settings:
+        raise SettingsError(f"method {law!r} has its law; take method 'learned' to choose another")
+    return Learned(law=law, **settings)
+
+
 SELECTORS: dict[str, Callable[..., Selector]] = {
     "auto": Auto,
     "learned": Learned,
-    **{law: partial(Learned, law=law) for law in LAWS},
+    **{law: partial(_of_law, law) for law in LAWS},
     **{kind.name: kind for kind in (Greedy, QR, Variance, Random)},
 }

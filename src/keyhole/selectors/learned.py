@@ -14,7 +14,7 @@ from torch import Tensor
 
 from keyhole import collapse, training
 from keyhole.budget import Budget, DualAscent, ExactK, Penalty
-from keyhole.laws import LAWS, Law
+from keyhole.laws import LAWS, Law, concentration_of
 from keyhole.objectives import reconstruction
 from keyhole.reconstructors.conditional import DECODERS, ConditionalReconstructor
 from keyhole.run import Run
@@ -72,10 +72,11 @@ class Joint(Task):
         """Expected L0, count and concentration of the law."""
         with torch.no_grad():
             sample = self.law.sample(1, torch.Generator().manual_seed(0))
+        marginals = self.law.marginals()
         return {
             "expected_l0": float(sample.expected_l0),
-            "count": self.law.count(),
-            "concentration": self.law.concentration(self.k),
+            "count": float(marginals.sum()),
+            "concentration": concentration_of(marginals, self.k),
             "temperature": self.law.temperature,
         }
 

@@ -1,0 +1,137 @@
+"""From signals to a plan: what is checked at the door, what is kept, what is called what."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import keyhole as kh
+from keyhole.comparison import compare
+from keyhole.errors import DataError, SettingsError
+from keyhole.split import given
+from samples import monthly_field, smooth
+
+QUICK = {"train": {"steps": 10, "batch": 8, "average": 0.0}, "draws": 2}
+
+
+def test_resume_never_takes_the_weights_of_another_reconstructor(tmp_path):
+    """A dense network's state is no start for ridge + dense: the resumed plan is that of a clean run."""
+    data = smooth(60, 4, 5)
+    options = {"method": "qr", "reconstructor": "residual"}
+    kh.select(data, 3, method="qr", reconstructor="dense", checkpoint=tmp_path / "c")
+    clean = kh.select(data, 3, **options)
+    resumed = kh.select(data, 3, **options, checkpoint=tmp_path / "c", resume=True)
+    assert resumed.metrics == clean.metrics
+
+
+def test_without_resume_states_of_another_run_are_cleared(tmp_path):
+    """So that a later resume meets only its own; other files in the folder stay."""
+    folder = tmp_path / "c"
+    kh.select(smooth(60, 6), 3, method="qr", reconstructor="dense", checkpoint=folder)
+    (folder / "mine.txt").write_text("")
+    kh.select(smooth(60, 6), 2, method="qr", reconstructor="ridge", checkpoint=folder)
+    assert [path.name for path in folder.iterdir()] == ["mine.txt"]
+
+
+def test_an_unfinished_run_is_not_lost_by_a_mistake(command, tmp_path):
+    """Neither a wrong K nor a forgotten --resume removes it."""
+    np.save(tmp_path / "x.npy", smooth(60, 6))
+    out, folder = tmp_path / "p.keyhole", tmp_path / "p.keyhole.checkpoint"
+    folder.mkdir()
+    (folder / "learn-vln.state").write_bytes(b"hours of work")
+    for options in (("-k", 0, "--anew"), ("-k", 3), ("-k", 3, "--method", "magic", "--anew")):
+        assert command("select", tmp_path / "x.npy", *options, "--out", out).code != 0
+        assert (folder / "learn-vln.state").read_bytes() == b"hours of work"
+    quick = ("--method", "qr", "--reconstructor", "ridge", "--anew")
+    assert command("select", tmp_path / "x.npy", "-k", 3, *quick, "--out", out).code == 0
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("method", ["auto", "learned", "qr", "greedy"])
+@pytest.mark.parametrize("reconstructor", ["auto", "ridge"])
+def test_three_samples_are_enough_to_run(method, reconstructor):
+    """One each to train, validate and test: no use, but no crash."""
+    settings = QUICK if method in ("auto", "learned") else {}
+    split = given([0, 1], [3], np.array([2]))
+    data = smooth(4, 6)
+    assert kh.select(data, 2, method=method, reconstructor=reconstructor, settings=settings, split=split).k == 2
+
+
+def test_one_sample_to_train_is_said_to_be_constant():
+    """Three samples leave one to train, which cannot vary."""
+    with pytest.raises(DataError, match="training part is constant"):
+        kh.select(smooth(3, 6), 2, method="qr", reconstructor="ridge")
+
+
+def test_a_training_part_that_is_constant_is_refused_whatever_validation_does():
+    """The check looks at train alone."""
+    data = smooth(30, 6)
+    data[:20] = data[0]
+    split = given(np.arange(20), np.arange(25, 30), np.arange(20, 25))
+    with pytest.raises(DataError, match="training part is constant"):
+        kh.select(data, 2, method="qr", reconstructor="ridge", split=split)
+
+
+@pytest.mark.parametrize("factor", [1e200, 1e-200])
+def test_values_beyond_single_precision_have_their_own_error(factor):
+    """Not that they are constant."""
+    with np.errstate(all="ignore"), pytest.raises(DataError, match="unit"):
+        kh.select(smooth(30, 6) * factor, 2, method="qr", reconstructor="ridge")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"settings": {"temperature": [1, 0]}}, "temperature"),
+        ({"settings": {"temperature": [1, -1]}}, "temperature"),
+        ({"precision": "64-true"}, "bf16-mixed"),
+        ({"device": "foo"}, "cuda"),
+        ({"save_every": float("nan")}, "save_every"),
+        ({"method": "vln", "settings": {"law": "iln"}}, "'learned'"),
+    ],
+)
+def test_settings_that_no_run_can_have(options, says):
+    """Each is named before anything is trained."""
+    with pytest.raises(SettingsError, match=says):
+        kh.select(smooth(30, 6), 2, **({"method": "learned"} | options))
+
+
+def test_laws_go_by_their_own_names():
+    """In a comparison and in the plan; a name given twice counts once."""
+    found = compare(smooth(40, 5), 2, ["qr", "iln", "qr"], time_limit=0.01)
+    assert sorted(entry.method for entry in found.entries) == ["iln", "qr"]
+    assert {entry.plan.made["method"] for entry in found.entries} == {"iln", "qr"}
+
+
+def test_the_curve_ends_at_the_error_of_the_plan():
+    """For channels of very different size too."""
+    data = smooth(60, 2, 8) * np.array([1.0, 1000.0])[:, None]
+    entry = compare(kh.read(data, channels=1), 3, ["qr"]).entries[0]
+    assert entry.curve[-1] == pytest.approx(entry.plan.metrics["test"]["rmse"], rel=1e-3)
+    assert len(entry.curve) == 4
+
+
+def test_gains_add_up_to_what_the_sites_explain():
+    """The sum of the gains is one less the validation error of ridge."""
+    plan = kh.select(smooth(80, 12), 4, method="greedy", reconstructor="ridge")
+    assert plan.gain.sum() == pytest.approx(1 - plan.metrics["validation"]["fvu"], abs=0.02)
+
+
+def test_time_of_bare_readings_on_the_command_line(command, tmp_path):
+    """A .npy holds no time: --time gives it, once for each reading."""
+    monthly_field().to_netcdf(tmp_path / "f.nc")
+    quick = ("--method", "qr", "--reconstructor", "ridge", "--anomalies", "month")
+    assert command("select", tmp_path / "f.nc", "-k", 3, *quick, "--out", tmp_path / "p.keyhole").code == 0
+    np.save(tmp_path / "r.npy", np.full((2, 3), 15.0))
+    arguments = ("reconstruct", tmp_path / "p.keyhole", tmp_path / "r.npy", "--out", tmp_path / "o.nc")
+    outcome = command(*arguments)
+    assert outcome.code == 1
+    assert "--time" in outcome.err
+    assert command(*arguments, "--time", "2020-01-01", "--time", "2020-07-01").code == 0
+
+
+def test_a_figure_of_an_unknown_kind_is_refused_before_the_work(command, tmp_path):
+    """Usage error, at once."""
+    np.save(tmp_path / "x.npy", smooth(30, 6))
+    outcome = command("compare", tmp_path / "x.npy", "-k", 2, "--methods", "qr", "--figure", tmp_path / "c.xyz")
+    assert outcome.code == 2
