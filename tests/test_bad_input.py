@@ -27,7 +27,7 @@ REFUSED = {
     "one axis": (np.zeros(5), r"shape \(5,\); \(samples, \*grid\) is needed"),
     "a number": (np.float64(5), "cannot read a float64"),
     "one sample": (smooth(1, 4, 5), "one sample; several are needed"),
-    "two samples": (smooth(2, 4, 5), "2 samples: at least 3 are needed"),
+    "two samples": (smooth(2, 4, 5), "2 samples: at least 4 are needed"),
     "constant": (np.full((20, 4, 5), 3.5), "the data are constant"),
     "constant in time": (np.repeat(smooth(1, 4, 5), 20, axis=0), "the data are constant"),
     "one NaN": (spoilt(np.nan), "1 of 20 cells are missing .NaN. in some samples.*fill the gaps"),
@@ -136,8 +136,8 @@ class TestWorks:
         values[:, 3] = values[:, 0]
         self.plan(method, values, 5)
 
-    def test_three_samples(self, method):
-        self.plan(method, smooth(3, 4), 2)
+    def test_four_samples(self, method):
+        self.plan(method, smooth(4, 4), 2)
 
     def test_one_site(self, method):
         self.plan(method, smooth(20, 1), 1)

@@ -168,14 +168,6 @@ def test_compare_shows_a_table(folder, command):
     assert "variance" in done.out
 
 
-def test_an_unfinished_run_is_replaced_and_that_is_said(folder, command):
-    (folder / "plan.keyhole.checkpoint").mkdir()
-    done = command("select", "plain.npy", "-k", 3, *QUICK)
-    assert done.code == 0
-    assert "plan.keyhole.checkpoint holds an unfinished run, which this one replaces" in done.err
-    assert not (folder / "plan.keyhole.checkpoint").exists()
-
-
 def test_a_folder_of_the_name_of_a_data_set_does_not_hide_it(folder, command):
     (folder / "digits").mkdir()
     assert command("select", "digits", "-k", 2, *QUICK).code == 0

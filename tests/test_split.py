@@ -87,9 +87,9 @@ def test_parts_that_cannot_be_used_are_refused(train, validation, test, says):
         splits.check(splits.given(train, test, np.array(validation, int)), 10)
 
 
-@pytest.mark.parametrize("n", [0, 1, 2])
-def test_fewer_than_three_samples_cannot_be_split(n):
-    with pytest.raises(DataError, match=f"{n} sample.*at least 3"):
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_fewer_than_four_samples_cannot_be_split(n):
+    with pytest.raises(DataError, match=f"{n} sample.*at least 4"):
         splits.blocks(n)
 
 

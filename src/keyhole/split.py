@@ -75,8 +75,8 @@ def check(split: Split, n: int) -> None:
 
 def _cut(order: Indices, test: float, validation: float, kind: str) -> Split:
     n = len(order)
-    if n < 3:
-        raise DataError(f"{n} sample{'s' * (n != 1)}: at least 3 are needed, one each to train, validate and test")
+    if n < 4:
+        raise DataError(f"{n} sample{'s' * (n != 1)}: at least 4 are needed, 2 to train, 1 to validate, 1 to test")
     first = n - _share(n, "test", test)
     second = first - _share(first, "validation", validation)
     parts = np.split(order.astype(np.int64), [second, first])
