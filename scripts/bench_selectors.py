@@ -14,6 +14,7 @@ import json
 import platform
 import resource
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ import torch
 
 from keyhole import datasets
 from keyhole.comparison import compare
+from keyhole.errors import KeyholeError
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "selectors.jsonl"
@@ -218,8 +220,11 @@ def main() -> None:
     """Run and render."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--show", action="store_true")
-    if not parser.parse_args().show:
-        run_missing()
+    try:
+        if not parser.parse_args().show:
+            run_missing()
+    except KeyholeError as error:
+        sys.exit(f"bench: {error}")
     PAGE.write_text(page(lines()))
     put_in_readme(short_table(lines()))
     print(f"wrote {PAGE.relative_to(ROOT)} and the README's table")
