@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import runpy
 import signal
@@ -30,15 +29,6 @@ def finish(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
     return process.returncode, errors
 
 
-def wait_for_state(process: subprocess.Popen[bytes], out: Path) -> None:
-    """Until training has saved its state once."""
-    folder = out.with_name(out.name + ".checkpoint")
-    while not list(folder.glob("*.state")):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.02)
-            return
-
-
 def test_killed_runs_end_with_the_weights_of_one_left_alone(monkeypatch):
     """The short form of scripts/kill_and_resume.py."""
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--kills", "2"])
@@ -52,7 +42,7 @@ def test_a_signal_keeps_the_state_and_says_so(tmp_path, number, code):
     """The step ends, the state is saved, the exit code tells, and --resume goes on to the plan."""
     out = tmp_path / "plan.keyhole"
     process = start(out)
-    wait_for_state(process, out)
+    runpy.run_path(str(SCRIPT))["wait_for_state"](process, out)
     os.kill(process.pid, number)
     found, errors = finish(process)
     assert found == code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,30 @@ from torch import Tensor, nn
 from keyhole.errors import BudgetError, DataError, SettingsError
 from keyhole.laws.sample import Draw, MaskSample, share
 
-__all__ = ["REFERENCE_DRAWS", "Chosen", "Draw", "Law", "MaskSample", "concentration_of", "reference_generator", "share"]
+__all__ = [
+    "REFERENCE_DRAWS",
+    "Chosen",
+    "CommonArguments",
+    "Draw",
+    "Law",
+    "MaskSample",
+    "concentration_of",
+    "reference_generator",
+    "share",
+]
 
 Chosen = Sequence[int] | npt.NDArray[np.int64] | Tensor
 
 REFERENCE_DRAWS = 4096  # of the fixed draws behind whatever has no closed form
 _LEAST_MARGINAL = 1e-3  # a warm start leaves no site further out of reach than this
+
+
+class CommonArguments(TypedDict, total=False):
+    """What a law's constructor takes beside its sites, its generator and its own arguments; see `Law`."""
+
+    temperature: float | None
+    gamma: float
+    eta: float
 
 
 def concentration_of(marginals: Tensor, k: int) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from keyhole.laws.base import Draw, Law
+from keyhole.laws.base import CommonArguments, Draw, Law
 from keyhole.laws.modes import concrete_modes
 
 __all__ = ["SCT"]
@@ -33,16 +33,8 @@ class SCT(Law):
     correlated: ClassVar[bool] = False
     default_temperature: ClassVar[float] = 2 / 3
 
-    def __init__(
-        self,
-        observable: Tensor,
-        *,
-        temperature: float | None = None,
-        gamma: float = -0.1,
-        eta: float = 1.1,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(observable, temperature=temperature, gamma=gamma, eta=eta, generator=generator)
+    def __init__(self, observable: Tensor, *, generator: torch.Generator, **common: Unpack[CommonArguments]) -> None:
+        super().__init__(observable, generator=generator, **common)
         self.log_alpha = nn.Parameter(self._filled(0.0))
 
     def _draw(self, draws: int, generator: torch.Generator) -> Draw:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from keyhole.laws.base import REFERENCE_DRAWS, Draw, Law, reference_generator
+from keyhole.laws.base import REFERENCE_DRAWS, CommonArguments, Draw, Law, reference_generator
 from keyhole.laws.logit_normal import INITIAL_ATOM
 from keyhole.laws.modes import logit_normal_modes
 from keyhole.laws.normal import normal_above, row_norm
@@ -74,14 +74,12 @@ class HNetLN(Law):
         self,
         observable: Tensor,
         *,
-        temperature: float | None = None,
-        gamma: float = -0.1,
-        eta: float = 1.1,
         generator: torch.Generator,
         latent: int = 16,
         hidden: int = 16,
+        **common: Unpack[CommonArguments],
     ) -> None:
-        super().__init__(observable, temperature=temperature, gamma=gamma, eta=eta, generator=generator)
+        super().__init__(observable, generator=generator, **common)
         self.latent = latent
         self.represent = nn.ModuleList([_Layer(latent, hidden, generator), _Layer(hidden, hidden, generator)])
         self.before_weight = _Layer(hidden, hidden, generator)

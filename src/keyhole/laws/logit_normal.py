@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from keyhole.laws.base import Draw, Law
+from keyhole.laws.base import CommonArguments, Draw, Law
 from keyhole.laws.modes import logit_normal_modes
 from keyhole.laws.normal import normal_above, quantile, row_norm
 
@@ -76,16 +76,8 @@ class ILN(LogitNormalLaw):
     name: ClassVar[str] = "iln"
     correlated: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        observable: Tensor,
-        *,
-        temperature: float | None = None,
-        gamma: float = -0.1,
-        eta: float = 1.1,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(observable, temperature=temperature, gamma=gamma, eta=eta, generator=generator)
+    def __init__(self, observable: Tensor, *, generator: torch.Generator, **common: Unpack[CommonArguments]) -> None:
+        super().__init__(observable, generator=generator, **common)
         location, spread = self._initial_moments()
         self.mu = nn.Parameter(self._filled(location))
         self.log_sigma = nn.Parameter(self._filled(spread).log())
@@ -120,16 +112,9 @@ class VLN(LogitNormalLaw):
     correlated: ClassVar[bool] = True
 
     def __init__(
-        self,
-        observable: Tensor,
-        *,
-        temperature: float | None = None,
-        gamma: float = -0.1,
-        eta: float = 1.1,
-        generator: torch.Generator,
-        latent: int = 16,
+        self, observable: Tensor, *, generator: torch.Generator, latent: int = 16, **common: Unpack[CommonArguments]
     ) -> None:
-        super().__init__(observable, temperature=temperature, gamma=gamma, eta=eta, generator=generator)
+        super().__init__(observable, generator=generator, **common)
         location, spread = self._initial_moments()
         uniform = 2 * self._uniform(self.sites, latent, generator=generator) - 1
         self.weight = nn.Parameter(spread * uniform / row_norm(uniform)[:, None])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from keyhole.errors import SettingsError
-from keyhole.laws.base import Draw, Law, reference_generator
+from keyhole.laws.base import CommonArguments, Draw, Law, reference_generator
 from keyhole.laws.logit_normal import INITIAL_ATOM
 from keyhole.laws.modes import logit_normal_modes
 from keyhole.laws.normal import quantile, row_norm
@@ -55,14 +55,12 @@ class SimplexLN(Law):
         self,
         observable: Tensor,
         *,
-        temperature: float | None = None,
-        gamma: float = -0.1,
-        eta: float = 1.1,
         generator: torch.Generator,
         choices: int = 2,
         latent: int = 16,
+        **common: Unpack[CommonArguments],
     ) -> None:
-        super().__init__(observable, temperature=temperature, gamma=gamma, eta=eta, generator=generator)
+        super().__init__(observable, generator=generator, **common)
         if not 1 <= choices <= latent:
             raise SettingsError(f"choices takes 1 to latent ({latent}), got {choices}")
         location, spread = self._initial_moments(choices)

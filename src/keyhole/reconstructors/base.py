@@ -13,7 +13,7 @@ from keyhole.grid import Grid
 from keyhole.run import Run
 from keyhole.signals import Signals
 
-__all__ = ["Reconstructor"]
+__all__ = ["Reconstructor", "flat", "unpack"]
 
 
 class Reconstructor(ABC):
@@ -50,6 +50,11 @@ class Reconstructor(ABC):
     def history(self) -> list[dict[str, float]]:
         """Figures of each validation during training, if there was any."""
         return []
+
+
+def flat(values: NDArray[Any]) -> NDArray[Any]:
+    """Give each sample as one row."""
+    return values.reshape(len(values), -1)
 
 
 def unpack(packed: NDArray[Any], channels: int, grid: Grid) -> NDArray[np.float32]:

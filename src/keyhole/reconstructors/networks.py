@@ -95,7 +95,7 @@ def _up(length: int) -> int:
 def width_for(samples: int) -> int:
     """Width of a dense network: 3.5 times the root of the number of samples, 128 to 1024.
 
-    768 for MNIST's 48000, 128 for a few hundred monthly maps; wider ones overfitted there.
+    768 for MNIST's 48000, 128 for a few hundred monthly maps.
     """
     return int(min(1024, max(128, 64 * round(3.5 * math.sqrt(samples) / 64))))
 

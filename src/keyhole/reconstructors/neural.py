@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from keyhole.grid import Grid
 from keyhole.objectives import reconstruction
-from keyhole.reconstructors.base import Reconstructor, unpack
+from keyhole.reconstructors.base import Reconstructor, flat, unpack
 from keyhole.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
 from keyhole.run import Run, digest
 from keyhole.settings import DenseSettings, ResNetSettings, TrainSettings, parse
@@ -85,7 +85,7 @@ class NetworkReconstructor(Reconstructor):
 
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
         """Train on ``train``, keep the weights that are best on ``validation``."""
-        targets = [part.packed().reshape(len(part), -1) for part in (train, validation)]
+        targets = [flat(part.packed()) for part in (train, validation)]
         return self.fit_targets(train, validation, sites, targets[0], targets[1], run, stage=f"refit {self.name}")
 
     def fit_targets(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.grid import Grid
-from keyhole.reconstructors.base import Reconstructor
+from keyhole.reconstructors.base import Reconstructor, flat
 from keyhole.reconstructors.neural import Dense, NetworkReconstructor, ResNetReconstructor
 from keyhole.reconstructors.ridge import Ridge
 from keyhole.run import Run
@@ -59,7 +59,7 @@ class Residual(Reconstructor):
 
     def _left(self, part: Signals, sites: NDArray[np.int64]) -> NDArray[np.float32]:
         """Packed cells less what ridge gives."""
-        return _flat(part.packed() - self.ridge.rebuild_packed(part.readings(sites)))
+        return flat(part.packed() - self.ridge.rebuild_packed(part.readings(sites)))
 
     def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
         """Add both parts."""
@@ -85,7 +85,3 @@ class Residual(Reconstructor):
         made.ridge = Ridge.restore(settings["ridge"], parts["ridge"], grid, sites)
         made.network = _INNER[made.inner].restore(settings["network"], parts["network"], grid, sites)
         return made
-
-
-def _flat(values: NDArray[Any]) -> NDArray[Any]:
-    return values.reshape(len(values), -1)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from keyhole.grid import Grid
-from keyhole.reconstructors.base import Reconstructor, unpack
+from keyhole.reconstructors.base import Reconstructor, flat, unpack
 from keyhole.run import Run
 from keyhole.signals import Signals
 
@@ -40,7 +40,7 @@ class Ridge(Reconstructor):
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
         """Fit on ``train``; leave-one-out needs no validation."""
         self.channels, self.grid = train.channels, train.grid
-        self.strength, self.offset, self.weights = _fit(_flat(train.readings(sites)), _flat(train.packed()))
+        self.strength, self.offset, self.weights = _fit(flat(train.readings(sites)), flat(train.packed()))
         return self
 
     def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
@@ -49,7 +49,7 @@ class Ridge(Reconstructor):
 
     def rebuild_packed(self, readings: NDArray[Any]) -> NDArray[np.float32]:
         """Rebuild the inside cells alone, ``(N, channels, cells)``."""
-        packed = self.offset + _flat(readings).astype(np.float32, copy=False) @ self.weights
+        packed = self.offset + flat(readings).astype(np.float32, copy=False) @ self.weights
         return packed.reshape(len(readings), self.channels, -1)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -120,8 +120,8 @@ def nested_errors(
 
     ``scale`` brings each channel back to its unit before errors are added up.
     """
-    readings, targets = _flat(train.readings(sites)).astype(np.float64), _scaled(train, scale)
-    others, truths = _flat(judge.readings(sites)).astype(np.float64), _scaled(judge, scale)
+    readings, targets = flat(train.readings(sites)).astype(np.float64), _scaled(train, scale)
+    others, truths = flat(judge.readings(sites)).astype(np.float64), _scaled(judge, scale)
     centre, middle = readings.mean(axis=0), targets.mean(axis=0)
     readings, others = readings - centre, others - centre
     targets, truths = targets - middle, truths - middle
@@ -143,8 +143,4 @@ def _whitened(factor: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArr
 
 def _scaled(part: Signals, scale: NDArray[np.float64] | None) -> NDArray[np.float64]:
     packed = part.packed().astype(np.float64)
-    return _flat(packed if scale is None else packed * scale[:, np.newaxis])
-
-
-def _flat(values: NDArray[Any]) -> NDArray[Any]:
-    return values.reshape(len(values), -1)
+    return flat(packed if scale is None else packed * scale[:, np.newaxis])
