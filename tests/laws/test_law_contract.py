@@ -174,7 +174,7 @@ def test_any_grid(name, data):
     assert sample.values.shape == (draws, *grid)
     assert torch.equal(law.scatter(law.pack(sample.values)), sample.values)
     assert law.index.tolist() == np.flatnonzero(flags).tolist()
-    assert sample.shared(batch).shape == (batch, *grid)
+    assert share(sample.values, batch).shape == (batch, *grid)
     assert 0 < law.count() < law.sites + 1e-4
     sample.values.sum().backward()
 

@@ -64,10 +64,6 @@ class MaskSample:
         """The mean number of sites that these draws open at zero temperature; it has no gradient."""
         return self.opened.to(self.logits.dtype).sum(1).mean()
 
-    def shared(self, batch: int) -> Tensor:
-        """Give masks to `batch` signals, `(batch, *grid)`; see `share`."""
-        return share(self.values, batch)
-
 
 def share(masks: Tensor, batch: int) -> Tensor:
     """Give each of `batch` signals a mask; consecutive signals share one.
