@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,11 +18,16 @@ __all__ = ["Selection", "Selector", "complete"]
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Ranked sites (flat grid indices, best first), and what the selector has to say about them."""
+    """Ranked sites (flat grid indices, best first), and what the selector has to say about them.
+
+    ``rebuild`` is the network that a selector trained while it searched, fixed on the sites it found: scaled signals
+    in, what it makes of their readings out, ``(N, channels, *grid)``, zero outside. None where it trained none.
+    """
 
     sites: NDArray[np.int64]
     history: Sequence[dict[str, float]] = ()
     notes: dict[str, Any] = field(default_factory=dict)
+    rebuild: Callable[[Signals], NDArray[np.float32]] | None = None
 
 
 class Selector(ABC):
