@@ -63,12 +63,12 @@ def test_dual_ascent_ends_with_the_count(name, hard):
     assert law.count() == pytest.approx(12, rel=0.03)
 
 
-def test_soft_masks_leak_and_hard_ones_do_not():
+@pytest.mark.parametrize("hard", [False, True])
+def test_no_mask_shows_sites_that_are_not_counted(hard):
     """With 12 sites the noise of the others cannot be rebuilt, unless half-open masks show it."""
     floor = NOISE**2 * (64 - 12) / 64
-    assert train(make_law("vln", 8, 8), DualAscent(12), low_rank, steps=500, rate=0.02) < floor / 4
     law = make_law("vln", 8, 8)
-    assert train(law, DualAscent(12, hard=True), low_rank, steps=500, rate=0.02) > floor
+    assert train(law, DualAscent(12, hard=hard), low_rank, steps=500, rate=0.02) > floor
 
 
 def test_dual_ascent_price_rises_and_falls():

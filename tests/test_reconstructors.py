@@ -14,7 +14,7 @@ import keyhole as kh
 from keyhole.errors import SettingsError
 from keyhole.pipeline import fit_reconstructor, prepare
 from keyhole.reconstructors import RECONSTRUCTORS, Residual
-from keyhole.reconstructors.conditional import DECODERS
+from keyhole.reconstructors.conditional import DECODERS, make_decoder
 from keyhole.reconstructors.networks import ResNet, width_for
 from keyhole.run import Run
 
@@ -129,7 +129,7 @@ def test_resnet_tells_an_observed_zero_from_nothing_only_with_the_mask(mask_chan
 def test_gaussian_is_the_conditional_mean():
     """With hard masks it is the textbook formula for a Gaussian with the model's covariance."""
     data = parts(n=200)
-    decoder = DECODERS["gaussian"](data.train, k=3)
+    decoder = make_decoder("gaussian", data.train, k=3)
     cells = data.signals.grid.cells
     chosen = np.array([2, 9, 17])
     mask = torch.zeros(data.signals.grid.shape)
@@ -150,7 +150,7 @@ def test_conditional_reconstructors_see_only_what_the_mask_lets_through(name):
     """Changing a cell under a closed mask changes nothing."""
     data = parts()
     torch.manual_seed(0)
-    decoder = DECODERS[name](data.train, k=3).eval()
+    decoder = make_decoder(name, data.train, k=3).eval()
     for parameter in decoder.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
     masks = torch.zeros(2, *data.signals.grid.shape)

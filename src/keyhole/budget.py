@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from keyhole.laws import Law, MaskSample
 
-__all__ = ["BUDGETS", "Budget", "DualAscent", "ExactK", "Penalty"]
+__all__ = ["BUDGETS", "Budget", "CountBudget", "DualAscent", "ExactK", "Penalty"]
 
 
 class Budget(nn.Module, ABC):
@@ -56,7 +56,7 @@ class Penalty(Budget):
         return self.weight * sample.expected_l0 / law.sites
 
 
-class _CountBudget(Budget):
+class CountBudget(Budget):
     """A budget of k sites; `k` may be set between steps and is part of `state_dict`."""
 
     _k: Tensor
@@ -75,7 +75,7 @@ class _CountBudget(Budget):
         self._k.fill_(value)
 
 
-class DualAscent(_CountBudget):
+class DualAscent(CountBudget):
     r"""Hold the zero-temperature count at k by a price that is learned.
 
     .. math:: \text{loss} = (p + \rho\, e)\,\frac{c - k}{k}, \qquad
@@ -92,8 +92,9 @@ class DualAscent(_CountBudget):
     surrogate alone can be emptied while the law goes on opening sites.
 
     Soft masks let a law cheat: a logit held just below zero is not counted, yet the mask shows part of the
-    site, which a reconstructor scales back. `Law.interior_modes` tells; lower the temperature, or ask for
-    `hard` masks.
+    site, which a reconstructor scales back. So what is priced with them is the paper's expected L0, which
+    counts every site that shows at all, and the price moves until the *count* is k; a law that is paid is
+    paid for the count. `Law.interior_modes` tells whether it still leaks; `hard` masks cannot.
 
     Parameters
     ----------
@@ -141,8 +142,7 @@ class DualAscent(_CountBudget):
         """Return price times violation."""
         law.check_k(self.k)
         price = self.multiplier + self.stiffness * self._error(sample)
-        drawn = torch.sigmoid(sample.logits / law.temperature).sum(1).mean()
-        path = (sample.soft_count + drawn) / 2
+        path = sample.expected_l0 if price > 0 and not self.hard else self._drawn_count(law, sample)
         return price * (self._count(sample) + (path - path.detach()) - self.k) / self.k
 
     @torch.no_grad()
@@ -150,6 +150,10 @@ class DualAscent(_CountBudget):
         """Raise the price where the count is above k, lower it where it is below."""
         self.gap.lerp_((sample.sampled_count - sample.soft_count).to(self.gap), 1 - self.smoothing)
         self.multiplier.add_(self.rate * self._error(sample).to(self.multiplier))
+
+    def _drawn_count(self, law: Law, sample: MaskSample) -> Tensor:
+        drawn = torch.sigmoid(sample.logits / law.temperature).sum(1).mean()
+        return (sample.soft_count + drawn) / 2
 
     def _count(self, sample: MaskSample) -> Tensor:
         return sample.soft_count.detach() + self.gap
@@ -159,7 +163,7 @@ class DualAscent(_CountBudget):
         return (count - self.k) / count.clamp_min(self.k)
 
 
-class ExactK(_CountBudget):
+class ExactK(CountBudget):
     r"""Masks that open exactly k sites: those with the k largest logits of the draw.
 
     .. math:: \text{mask} = 1[u \ge u_{(k)}] \text{, with the gradient of } \mathrm{sigmoid}((u - \tau) / \lambda)

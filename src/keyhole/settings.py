@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from keyhole.errors import SettingsError
 
-__all__ = ["DenseSettings", "GreedySettings", "LearnedSettings", "ResNetSettings", "Settings", "TrainSettings", "parse"]
+__all__ = ["CAESettings", "DenseSettings", "GreedySettings", "LearnedSettings", "ResNetSettings", "Settings", "TrainSettings", "parse"]
 
 
 Temperature = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -58,6 +58,19 @@ class GreedySettings(Settings):
     components: int | None = Field(None, ge=1)  # that stand for the data; None: four for each site, at least 200
 
 
+class CAESettings(Settings):
+    """Concrete autoencoder (Abid, Balin & Zou, 2019): rows and decoder, trained together."""
+
+    decoder: Literal["dense", "dcgan"] = "dense"
+    width: int = Field(320, ge=1)  # of both hidden layers of the dense decoder; theirs
+    dropout: float = Field(0.1, ge=0, lt=1)  # in the dense decoder; theirs
+    temperature: tuple[Temperature, Temperature] = (10.0, 0.01)  # annealed geometrically; theirs
+    row_rate: float | None = Field(None, gt=0)
+    distinct: bool = False  # no site twice: a penalty while it learns, an assignment at the end
+    overlap: float = Field(1.0, ge=0)  # weight of that penalty
+    train: TrainSettings | None = None  # None: by the number of samples
+
+
 class LearnedSettings(Settings):
     """Law and reconstructor, trained together."""
 
@@ -65,7 +78,13 @@ class LearnedSettings(Settings):
     latent: int = Field(16, ge=1)  # dimension of z, the paper's
     budget: Literal["exact", "dual", "penalty"] = "exact"  # exact K needs no weight and concentrates best
     penalty: float = Field(0.1, ge=0)  # weight on the expected L0; for the penalty budget alone
+    masks: Literal["hard", "soft"] = (
+        "hard"  # what is seen under dual ascent; soft ones leak, as the paper's do
+    )
+    objective: Literal["squared", "gan"] = "squared"  # squared error, or pix2pix's: GAN + L1 with a patch discriminator
+    l1_weight: float = Field(100.0, ge=0)  # of L1 beside the GAN; pix2pix's
     decoder: Literal["auto", "gaussian", "dense", "resnet"] = "auto"
+    mask_channel: bool = True  # whether the resnet sees the mask too; the paper's does not
     warm_start: Literal["none", "greedy", "qr"] = "greedy"  # the search starts where classical selection ends
     temperature: tuple[Temperature, Temperature] = (
         1.0,

@@ -188,6 +188,9 @@ class Law(nn.Module, ABC):
         """Add `delta` to the logits of all sites."""
         self._move(self._filled(delta))
 
+    def polarise(self) -> None:
+        """Remove interior modes, where the law has a closed form for that; locations stay."""
+
     @torch.no_grad()
     def warm_start(self, chosen: Chosen, *, inside: float = 0.8, count: float | None = None) -> None:
         """Start from sites chosen by another method.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import ClassVar, Unpack
 
@@ -15,6 +16,7 @@ from keyhole.laws.normal import normal_above, quantile, row_norm
 __all__ = ["ILN", "INITIAL_ATOM", "VLN", "LogitNormalLaw"]
 
 INITIAL_ATOM = 0.2  # the paper starts with P(S = 0) and P(S = 1) about here
+_FURTHEST = 3.5  # spreads: a marginal of 0.9998
 
 
 class LogitNormalLaw(Law):
@@ -58,6 +60,22 @@ class LogitNormalLaw(Law):
         location, spread = (moment / self.temperature for moment in self.moments())
         return logit_normal_modes(location, spread, self.lower_logit, self.upper_logit)
 
+    @torch.no_grad()
+    def polarise(self) -> None:
+        r"""Widen small spreads: with `sigma >= lam sqrt(2) cosh(t / 2)` no location gives an interior mode.
+
+        `t` is where the stretch clips, so that the turning points of the density lie outside; see `logit_normal_modes`.
+        Nor may a location lie beyond 3.5 spreads from zero: a site would be so sure that no gradient reaches it.
+        """
+        edge = max(-self.lower_logit, self.upper_logit)
+        self._widen(self.temperature * math.sqrt(2) * math.cosh(edge / 2))
+        location, spread = self.moments()
+        self._move(location.clamp(-_FURTHEST * spread, _FURTHEST * spread) - location)
+
+    @abstractmethod
+    def _widen(self, least: float) -> None:
+        """Bring every spread to at least this."""
+
 
 class ILN(LogitNormalLaw):
     r"""Independent logit-normal sites.
@@ -88,6 +106,9 @@ class ILN(LogitNormalLaw):
 
     def _logits(self, draws: int, generator: torch.Generator) -> Tensor:
         return self.mu + self.log_sigma.exp() * self._normal(draws, self.sites, generator=generator)
+
+    def _widen(self, least: float) -> None:
+        self.log_sigma.clamp_(min=math.log(least))
 
     def _move(self, delta: Tensor) -> None:
         self.mu.add_(delta)
@@ -130,6 +151,9 @@ class VLN(LogitNormalLaw):
 
     def _covariance(self) -> Tensor:
         return self.weight @ self.weight.T
+
+    def _widen(self, least: float) -> None:
+        self.weight.mul_((least / row_norm(self.weight)).clamp_min(1).unsqueeze(1))
 
     def _move(self, delta: Tensor) -> None:
         self.bias.add_(delta)

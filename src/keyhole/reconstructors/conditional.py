@@ -13,7 +13,7 @@ from keyhole.laws import share
 from keyhole.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
 from keyhole.signals import Signals
 
-__all__ = ["DECODERS", "ConditionalReconstructor"]
+__all__ = ["DECODERS", "ConditionalReconstructor", "DenseConditional", "ResNetConditional", "make_decoder"]
 
 
 class ConditionalReconstructor(nn.Module, ABC):
@@ -106,13 +106,20 @@ class Gaussian(ConditionalReconstructor):
 
 
 class DenseConditional(ConditionalReconstructor):
-    """Dense network on what the mask lets through and the mask itself."""
+    """Dense network on what the mask lets through and the mask itself.
 
-    def __init__(self, signals: Signals, k: int) -> None:
+    Parameters
+    ----------
+    outputs
+        How many numbers to give; None for the packed cells, another number where something else is to be told from
+        what is seen.
+    """
+
+    def __init__(self, signals: Signals, outputs: int | None = None) -> None:
         super().__init__(signals)
         cells = len(signals.grid.cells)
-        inputs, outputs = cells * (signals.channels + 1), cells * signals.channels
-        self.network = DenseNet(inputs, outputs, width=width_for(len(signals)), dropout=0.0)
+        inputs = cells * (signals.channels + 1)
+        self.network = DenseNet(inputs, outputs or cells * signals.channels, width=width_for(len(signals)), dropout=0.0)
 
     def forward(self, x: Tensor, masks: Tensor) -> Tensor:
         """Rebuild from the packed cells."""
@@ -122,21 +129,40 @@ class DenseConditional(ConditionalReconstructor):
 
 
 class ResNetConditional(ConditionalReconstructor):
-    """The paper's ResNet on the observed grid, with the mask as one more input."""
+    """The paper's ResNet on the observed grid.
 
-    def __init__(self, signals: Signals, k: int) -> None:
+    Parameters
+    ----------
+    mask_channel
+        Whether the mask is one more input; the paper's network sees `S * x` alone.
+    noise
+        Whether one more input is noise, as a conditional GAN's generator takes; it must be given with each call.
+    """
+
+    def __init__(self, signals: Signals, *, mask_channel: bool = True, noise: bool = False) -> None:
         super().__init__(signals)
         check_two_dimensional(signals.grid.shape)
-        self.network = ResNet(signals.channels + 1, signals.channels)
+        self.mask_channel = mask_channel
+        self.network = ResNet(signals.channels + int(mask_channel) + int(noise), signals.channels)
 
     def forward(self, x: Tensor, masks: Tensor) -> Tensor:
         """Rebuild from the grid."""
+        return self.pack(self.on_grid(x, masks), 2).flatten(1)
+
+    def on_grid(self, x: Tensor, masks: Tensor, *more: Tensor) -> Tensor:
+        """Rebuild ``(batch, channels, *grid)``; ``more`` are further inputs of the grid's shape."""
         seen = share(masks, len(x)).unsqueeze(1)
-        return self.pack(self.network(torch.cat([x * seen, seen], dim=1)), 2).flatten(1)
+        inputs = [x * seen, *([seen] if self.mask_channel else []), *more]
+        return self.network(torch.cat(inputs, dim=1))  # type: ignore[no-any-return]
 
 
-DECODERS: dict[str, type[Gaussian] | type[DenseConditional] | type[ResNetConditional]] = {
-    "gaussian": Gaussian,
-    "dense": DenseConditional,
-    "resnet": ResNetConditional,
-}
+DECODERS = ("gaussian", "dense", "resnet")
+
+
+def make_decoder(kind: str, signals: Signals, k: int, *, mask_channel: bool = True) -> ConditionalReconstructor:
+    """Give a reconstructor of packed cells by its name, for masks of about ``k`` sites."""
+    if kind == "gaussian":
+        return Gaussian(signals, k)
+    if kind == "dense":
+        return DenseConditional(signals)
+    return ResNetConditional(signals, mask_channel=mask_channel)

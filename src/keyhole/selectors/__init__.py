@@ -16,16 +16,17 @@ from keyhole.selectors.learned import Learned
 __all__ = ["SELECTORS", "Selection", "Selector"]
 
 
-def _of_law(law: str, /, **settings: Any) -> Learned:
-    """Give the learned selector with one law."""
-    if "law" in settings:
-        raise SettingsError(f"method {law!r} has its law; take method 'learned' to choose another")
-    return Learned(law=law, **settings)
+def _learned(name: str, fixed: dict[str, Any], /, **settings: Any) -> Learned:
+    """Give the learned selector with some settings fixed by its name."""
+    for setting in fixed.keys() & settings.keys():
+        raise SettingsError(f"method {name!r} has its {setting}; take method 'learned' to choose another")
+    return Learned(**fixed, **settings)
 
 
 SELECTORS: dict[str, Callable[..., Selector]] = {
     "auto": Auto,
     "learned": Learned,
-    **{law: partial(_of_law, law) for law in LAWS},
+    **{law: partial(_learned, law, {"law": law}) for law in LAWS},
+    "cgan": partial(_learned, "cgan", {"objective": "gan"}),
     **{kind.name: kind for kind in (Greedy, QR, Variance, Random)},
 }

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.laws import Law
 from keyhole.run import Run
 from keyhole.signals import Signals
 
@@ -22,12 +23,14 @@ class Selection:
 
     ``rebuild`` is the network that a selector trained while it searched, fixed on the sites it found: scaled signals
     in, what it makes of their readings out, ``(N, channels, *grid)``, zero outside. None where it trained none.
+    ``law`` is the law of masks that was collapsed to them, if there was one.
     """
 
     sites: NDArray[np.int64]
     history: Sequence[dict[str, float]] = ()
     notes: dict[str, Any] = field(default_factory=dict)
     rebuild: Callable[[Signals], NDArray[np.float32]] | None = None
+    law: Law | None = None
 
 
 class Selector(ABC):
@@ -43,6 +46,10 @@ class Selector(ABC):
     def decides(self) -> bool:
         """Whether validation samples are needed."""
         return False
+
+    def refusal(self, signals: Signals) -> str | None:
+        """Why these signals are none that it can choose on, or None where they are."""
+        return None
 
     @abstractmethod
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:

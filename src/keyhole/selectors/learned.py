@@ -1,4 +1,4 @@
-"""The learned selector: a law of masks and a reconstructor, trained together."""
+"""The learned selector: a law of masks and the network behind it, trained together."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from keyhole import collapse, training
-from keyhole.budget import Budget, DualAscent, ExactK, Penalty
-from keyhole.laws import LAWS, Law, concentration_of
-from keyhole.objectives import reconstruction
-from keyhole.reconstructors.conditional import DECODERS, ConditionalReconstructor
+from keyhole.budget import Budget, CountBudget, DualAscent, ExactK, Penalty
+from keyhole.laws import LAWS, Law, MaskSample, concentration_of
 from keyhole.run import Run
 from keyhole.selectors.base import Selection, Selector
 from keyhole.selectors.classical import QR, Greedy
-from keyhole.selectors.scoring import RidgeScore
+from keyhole.selectors.goals import Goal, make_goal
+from keyhole.selectors.scoring import Judge, judge_of
 from keyhole.settings import LearnedSettings, TrainSettings, parse
 from keyhole.signals import Signals
 from keyhole.training import After, Task, seeded
@@ -28,45 +27,49 @@ from keyhole.training import After, Task, seeded
 __all__ = ["Learned"]
 
 _WARM: dict[str, type[Greedy] | type[QR]] = {"greedy": Greedy, "qr": QR}
-_ENOUGH_FOR_A_NETWORK = 5000
 _CONCENTRATED = 0.95
 
 
 class Joint(Task):
-    """Law, budget and conditional reconstructor on one loss.
+    """Law, budget and goal on one loss.
 
-    Each batch is seen through a few masks of the law, each shared by several signals; the loss is the error of the
-    reconstruction plus what the budget asks.
+    Each batch is seen through a few masks of the law, each shared by several signals; the loss is what the goal makes
+    of that plus what the budget asks.
     """
 
     def __init__(
-        self, law: Law, budget: Budget, decoder: ConditionalReconstructor, signals: Signals, settings: LearnedSettings,
-        k: int, rate: float,
-    ) -> None:  # fmt: skip
+        self, law: Law, budget: Budget, goal: Goal, signals: Signals, settings: LearnedSettings, k: int, rate: float
+    ) -> None:
         super().__init__()
-        self.law, self.budget, self.decoder = law, budget, decoder
+        self.law, self.budget, self.goal = law, budget, goal
         self.settings, self.k, self.rate = settings, k, rate
-        self.samples = len(signals)
+        self.samples, self.first_count = len(signals), law.count()
         self.register_buffer("signals", torch.from_numpy(signals.values), persistent=False)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
-        """Rebuild a batch through masks of the law."""
+        """See a batch through masks of the law."""
         x = self.get_buffer("signals")[batch]
         sample = self.law.sample(min(self.settings.draws, len(x)), generator)
-        rebuilt = self.decoder(x, self.budget.masks(self.law, sample))
-        loss = reconstruction(rebuilt, self.decoder.pack(x, 2).flatten(1))
-        parts = {"reconstruction": loss, "budget": self.budget.loss(self.law, sample)}
-        return parts, partial(self.budget.update, self.law, sample)
+        parts = self.goal(x, self.budget.masks(self.law, sample), batch, generator)
+        return parts | {"budget": self.budget.loss(self.law, sample)}, partial(self._after, sample)
+
+    def _after(self, sample: MaskSample) -> None:
+        self.budget.update(self.law, sample)
+        if self.settings.masks == "soft":
+            self.law.polarise()
 
     def groups(self) -> list[dict[str, Any]]:
-        """Let the law move faster than the reconstructor, and without decay, which would pull it to a half."""
+        """Let the law move faster than the network, and without decay, which would pull it to a half."""
         law = {"params": list(self.law.parameters()), "lr": self.settings.law_rate, "weight_decay": 0.0}
-        return [{"params": list(self.decoder.parameters()), "lr": self.rate}, law]
+        return [{"params": list(self.goal.parameters()), "lr": self.rate}, law]
 
     def begin(self, progress: float) -> None:
-        """Lower the temperature geometrically."""
+        """Lower the temperature geometrically, and K likewise where it is to fall."""
         first, last = self.settings.temperature
         self.law.temperature = first * (last / first) ** progress
+        if self.settings.fall and isinstance(self.budget, CountBudget):
+            left = max(0.0, 1 - progress / self.settings.fall)
+            self.budget.k = round(self.k * (max(self.first_count, self.k) / self.k) ** left)
 
     def figures(self) -> dict[str, float]:
         """Expected L0, count and concentration of the law."""
@@ -104,13 +107,16 @@ class Learned(Selector):
         """Give all settings."""
         return self._settings.model_dump()
 
+    def refusal(self, signals: Signals) -> str | None:
+        """Tell that convolutions need two axes."""
+        flat = signals.grid.shape if len(signals.grid.shape) != 2 else None
+        convolves = self._settings.objective == "gan" or self._settings.decoder == "resnet"
+        return f"convolutions need a grid of two axes, not of shape {flat}" if convolves and flat else None
+
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Train the law, then collapse it."""
-        task, chosen = self._task(train, k, run)
-        identity = f"{train.fingerprint()} {k} {self._settings} {chosen} {run.seed}"
-        name = f"learn {self._settings.law}"
-        history = training.train(task, chosen, name=name, identity=identity, run=run)
-        law = task.law.cpu()
+        task, history = self.learn(train, k, run)
+        law = task.law
         concentration = law.concentration(k)
         notes = {
             "concentration": concentration,
@@ -118,24 +124,29 @@ class Learned(Selector):
             "count": law.count(),
             "interior_modes": float(law.interior_modes().float().mean()),
         }
-        judge = partial(RidgeScore, train, train if validation is None else validation, run)
+        judge = partial(judge_of, train, train if validation is None else validation, run)
         sites = self._collapse(law, k, judge, run)
-        return Selection(_ranked(train, sites, run), history, notes)
+        if train.target is not None:
+            return Selection(sites, history, notes, law=law)
+        return Selection(_ranked(train, sites, run), history, notes, partial(task.goal.rebuild, sites=sites), law)
+
+    def learn(self, train: Signals, k: int, run: Run) -> tuple[Joint, list[dict[str, float]]]:
+        """Train the law and the network behind it; gives both, on the CPU, and the history."""
+        task, chosen = self._task(train, k, run)
+        identity = f"{train.fingerprint()} {k} {self._settings} {chosen} {run.seed}"
+        history = training.train(task, chosen, name=f"learn {self._settings.law}", identity=identity, run=run)
+        return task.cpu().eval(), history
 
     def _task(self, signals: Signals, k: int, run: Run) -> tuple[Joint, TrainSettings]:
         settings = self._settings
-        generator = torch.Generator().manual_seed(run.seed_of("law"))
-        law = self._law(signals, generator)
-        if settings.warm_start != "none":
+        law = self._law(signals, torch.Generator().manual_seed(run.seed_of("law")))
+        if settings.warm_start != "none" and signals.target is None:
             start = _WARM[settings.warm_start]().select(signals, k, validation=None, run=run)
             law.warm_start(start.sites)
-        kind = settings.decoder
-        if kind == "auto":
-            kind = "dense" if len(signals) >= _ENOUGH_FOR_A_NETWORK else "gaussian"
         with seeded(run.seed_of("decoder")):
-            decoder = DECODERS[kind](signals, k)
+            goal = make_goal(signals, k, settings)
         chosen = settings.train or _train_settings(len(signals))
-        return Joint(law, self._budget(k), decoder, signals, settings, k, chosen.rate), chosen
+        return Joint(law, self._budget(k, goal.unit), goal, signals, settings, k, chosen.rate), chosen
 
     def _law(self, signals: Signals, generator: torch.Generator) -> Law:
         kind = LAWS[self._settings.law]
@@ -143,12 +154,14 @@ class Learned(Selector):
         observable = torch.from_numpy(signals.observable)
         return kind(observable, temperature=self._settings.temperature[0], generator=generator, **latent)
 
-    def _budget(self, k: int) -> Budget:
+    def _budget(self, k: int, unit: float) -> Budget:
         if self._settings.budget == "exact":
             return ExactK(k)
-        return DualAscent(k, hard=True) if self._settings.budget == "dual" else Penalty(self._settings.penalty)
+        if self._settings.budget == "dual":
+            return DualAscent(k, rate=0.02 * unit, stiffness=unit, hard=self._settings.masks == "hard")
+        return Penalty(self._settings.penalty)
 
-    def _collapse(self, law: Law, k: int, judge: Callable[[], RidgeScore], run: Run) -> NDArray[np.int64]:
+    def _collapse(self, law: Law, k: int, judge: Callable[[], Judge], run: Run) -> NDArray[np.int64]:
         generator = torch.Generator().manual_seed(run.seed_of("collapse"))
         if self._settings.collapse == "marginal":
             return collapse.marginal(law, k)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,7 +11,9 @@ from keyhole.reconstructors import Ridge
 from keyhole.run import Run
 from keyhole.signals import Signals
 
-__all__ = ["RidgeScore"]
+__all__ = ["Judge", "RidgeScore", "judge_of"]
+
+Judge = Callable[[NDArray[np.int64]], float]
 
 _MOST_SAMPLES = 10_000
 
@@ -36,3 +40,8 @@ class RidgeScore:
             return part
         chosen = run.generator("samples to score by").choice(len(part), _MOST_SAMPLES, replace=False)
         return part.take(np.sort(chosen))
+
+
+def judge_of(train: Signals, validation: Signals, run: Run) -> Judge:
+    """Give the judge of sites for these signals; lower is better."""
+    return RidgeScore(train, validation, run)

@@ -1,0 +1,209 @@
+"""The concrete autoencoder: K rows that each settle on one site, and a decoder, trained together."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor, nn
+
+from keyhole import training
+from keyhole.objectives import reconstruction
+from keyhole.reconstructors.base import unpack
+from keyhole.run import Run
+from keyhole.selectors.base import Selection, Selector, complete
+from keyhole.settings import CAESettings, TrainSettings, parse
+from keyhole.signals import Signals
+from keyhole.training import Task, seeded
+
+__all__ = ["ConcreteAutoencoder", "ConcreteRows", "DenseDecoder"]
+
+_SETTLED = 0.998
+_CHUNK = 4096
+
+
+class ConcreteRows(nn.Module):
+    r"""K rows of logits `log a` over the sites, each a relaxed choice of one site.
+
+    A sample of row `k` is a point of the simplex, with `G` standard Gumbel noise and `T` the temperature:
+
+    .. math:: M_k = \mathrm{softmax}\!\left(\frac{\log a_k + G_k}{T}\right)
+
+    As `T` falls it tends to one-hot, and which entry is hot follows `p_k = softmax(log a_k)`. Nothing keeps two rows
+    from the same site; what they share is told by ``overlap``.
+
+    Examples
+    --------
+    >>> rows = ConcreteRows(2, 5)
+    >>> rows.sample(torch.Generator().manual_seed(0)).shape
+    torch.Size([2, 5])
+    """
+
+    def __init__(self, rows: int, sites: int, *, temperature: float = 1.0) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.logits = nn.Parameter(nn.init.xavier_normal_(torch.empty(rows, sites)))
+
+    def sample(self, generator: torch.Generator) -> Tensor:
+        """Draw all rows once, ``(rows, sites)``."""
+        exponential = torch.empty(self.logits.shape).exponential_(generator=generator)
+        gumbel = -exponential.clamp_min(torch.finfo(torch.float32).tiny).log()
+        return torch.softmax((self.logits + gumbel.to(self.logits.device)) / self.temperature, dim=1)
+
+    def probabilities(self) -> Tensor:
+        """Probability of each site in each row, ``(rows, sites)``."""
+        return torch.softmax(self.logits, dim=1)
+
+    def certainty(self) -> float:
+        """Mean over the rows of the largest probability."""
+        return float(self.probabilities().detach().amax(dim=1).mean())
+
+    def overlap(self) -> Tensor:
+        r"""What the rows want twice, as a share of them: `sum_j max(0, sum_k p_kj - 1) / K`.
+
+        A site's total probability above one is more than one row can have of it. Zero when all rows are settled on
+        distinct sites, `(K - 1) / K` when all are on the same one.
+        """
+        return torch.relu(self.probabilities().sum(dim=0) - 1).sum() / len(self.logits)
+
+    def favourites(self) -> NDArray[np.int64]:
+        """Most probable site of each row; several rows may have the same."""
+        return self.logits.detach().argmax(dim=1).cpu().numpy()
+
+    def assignment(self) -> NDArray[np.int64]:
+        """One site for each row, all distinct, of the largest joint probability."""
+        scores = torch.log_softmax(self.logits.detach().double(), dim=1).cpu().numpy()
+        return np.asarray(linear_sum_assignment(scores, maximize=True)[1], np.int64)
+
+
+class DenseDecoder(nn.Sequential):
+    """Two hidden layers (leaky ReLU, dropout) and a linear head: the decoder of the concrete autoencoder."""
+
+    def __init__(self, inputs: int, outputs: int, *, width: int = 320, dropout: float = 0.1) -> None:
+        super().__init__(
+            *_hidden(inputs, width, dropout), *_hidden(width, width, dropout), nn.Linear(width, outputs)
+        )  # fmt: skip
+
+
+def _hidden(inputs: int, outputs: int, dropout: float) -> list[nn.Module]:
+    return [nn.Linear(inputs, outputs), nn.LeakyReLU(0.2), nn.Dropout(dropout)]
+
+
+class Autoencoder(Task):
+    """Rows and decoder on one loss: the error of what the decoder makes of the rows' sites.
+
+    All signals of a batch are seen through one sample of the rows, `M x`; a site with several channels gives them all.
+    """
+
+    def __init__(self, rows: ConcreteRows, decoder: nn.Module, signals: Signals, settings: CAESettings) -> None:
+        super().__init__()
+        self.rows, self.decoder, self.settings, self.samples = rows, decoder, settings, len(signals)
+        self.register_buffer("cells", torch.from_numpy(signals.packed()), persistent=False)
+        seen = np.flatnonzero(signals.observable.ravel()[signals.grid.cells])
+        self.register_buffer("seen", torch.from_numpy(seen), persistent=False)
+
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
+        """Rebuild a batch from one draw of the rows."""
+        x = self.get_buffer("cells")[batch]
+        features = torch.einsum("km,ncm->nkc", self.rows.sample(generator), x[:, :, self.get_buffer("seen")])
+        parts = {"reconstruction": reconstruction(self.decoder(features.flatten(1)), x.flatten(1))}
+        if self.settings.distinct:
+            parts["overlap"] = self.settings.overlap * self.rows.overlap()
+        return parts, None
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Let the rows have a step of their own."""
+        rows = {"params": list(self.rows.parameters())}
+        rows |= {} if self.settings.row_rate is None else {"lr": self.settings.row_rate}
+        return [{"params": list(self.decoder.parameters())}, rows]
+
+    def begin(self, progress: float) -> None:
+        """Lower the temperature geometrically."""
+        first, last = self.settings.temperature
+        self.rows.temperature = first * (last / first) ** progress
+
+    def done(self) -> bool:
+        """Whether the rows have made up their mind."""
+        return self.rows.certainty() > _SETTLED
+
+    def figures(self) -> dict[str, float]:
+        """Certainty, distinct favourites and temperature of the rows."""
+        return {
+            "mean_max_probability": self.rows.certainty(),
+            "distinct": float(len(np.unique(self.rows.favourites()))),
+            "temperature": self.rows.temperature,
+        }
+
+
+class ConcreteAutoencoder(Selector):
+    """Concrete autoencoder (Abid, Balin & Zou, 2019): as many relaxed one-hot rows as sites, and a decoder behind them.
+
+    Rows may settle on the same site. Then fewer than K sites are found, the ranking is filled up with the most
+    variable sites left, and the notes say how many there were; ``rebuild`` is the decoder on its own K rows, whatever
+    they hold. With ``distinct`` the loss grows by ``overlap`` times what the rows want twice, and at the end each row
+    gets a site of its own, by the assignment of the largest joint probability.
+
+    Parameters
+    ----------
+    settings
+        Those of `CAESettings`, by name.
+    """
+
+    name: ClassVar[str] = "cae"
+
+    def __init__(self, **settings: Any) -> None:
+        self._settings = parse(CAESettings, settings)
+
+    def settings(self) -> dict[str, Any]:
+        """Give all settings."""
+        return self._settings.model_dump()
+
+    def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
+        """Train rows and decoder, then read the sites off the rows."""
+        task, chosen = self._task(train, k, run)
+        identity = f"{train.fingerprint()} {k} {self._settings} {chosen} {run.seed}"
+        name = "learn cae distinct" if self._settings.distinct else "learn cae"
+        history = training.train(task, chosen, name=name, identity=identity, run=run)
+        return self._selection(task.cpu().eval(), train, history)
+
+    def _task(self, train: Signals, k: int, run: Run) -> tuple[Autoencoder, TrainSettings]:
+        settings = self._settings
+        with seeded(run.seed_of("concrete autoencoder")):
+            rows = ConcreteRows(k, int(train.observable.sum()), temperature=settings.temperature[0])
+            inputs, outputs = k * train.channels, train.channels * len(train.grid.cells)
+            decoder = DenseDecoder(inputs, outputs, width=settings.width, dropout=settings.dropout)
+        return Autoencoder(rows, decoder, train, settings), settings.train or _train_settings(len(train))
+
+    def _selection(self, task: Autoencoder, train: Signals, history: list[dict[str, float]]) -> Selection:
+        rows, candidates = task.rows, np.flatnonzero(train.observable.ravel())
+        favourites = rows.favourites()
+        picked = rows.assignment() if self._settings.distinct else favourites
+        ranked = picked[np.argsort(-rows.log_probability_of(picked), kind="stable")]
+        found = list(dict.fromkeys(ranked.tolist()))
+        notes = {
+            "distinct": len(found),
+            "duplicates": len(picked) - len(found),
+            "mean_max_probability": rows.certainty(),
+        }
+        notes |= {"reassigned": int((picked != favourites).sum())} if self._settings.distinct else {}
+        rebuild = partial(_rebuilt, task.decoder, candidates[picked])
+        return Selection(complete(candidates[found], len(picked), train), history, notes, rebuild)
+
+
+def _rebuilt(decoder: nn.Module, sites: NDArray[np.int64], signals: Signals) -> NDArray[np.float32]:
+    """What the decoder makes of the readings at the rows' sites, in the rows' order."""
+    readings = np.ascontiguousarray(signals.readings(sites), np.float32)
+    with torch.inference_mode():
+        parts = [decoder(part.flatten(1)).numpy() for part in torch.from_numpy(readings).split(_CHUNK)]
+    return unpack(np.concatenate(parts), signals.channels, signals.grid)
+
+
+def _train_settings(samples: int) -> TrainSettings:
+    """Adam as in the paper, and long enough for the rows to settle; no averaging, since they are to be where they end."""
+    batch = int(min(256, max(16, samples // 2)))
+    steps = int(min(4000, max(2000, 10 * samples // batch)))
+    return TrainSettings(steps=steps, batch=batch, rate=1e-3, weight_decay=0.0, average=0.0)

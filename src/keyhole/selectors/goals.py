@@ -1,0 +1,156 @@
+"""Goals: what a law's masks are to be good for, as loss parts of signals seen through them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from keyhole.errors import SettingsError
+from keyhole.laws import share
+from keyhole.objectives import adversarial, prediction, reconstruction
+from keyhole.reconstructors.base import unpack
+from keyhole.reconstructors.conditional import (
+    ConditionalReconstructor,
+    DenseConditional,
+    ResNetConditional,
+    make_decoder,
+)
+from keyhole.reconstructors.patch import PatchDiscriminator
+from keyhole.settings import LearnedSettings
+from keyhole.signals import Signals
+from keyhole.target import Target
+
+__all__ = ["Adversarial", "Goal", "Predict", "Rebuild", "make_goal"]
+
+_ENOUGH_FOR_A_NETWORK = 5000
+_CHUNK = 1024
+
+
+class Goal(nn.Module, ABC):
+    """A network behind the masks, and what its outputs are scored by.
+
+    ``unit`` is the loss of knowing nothing but the mean: what a budget's price is measured in.
+    """
+
+    unit: float
+
+    @abstractmethod
+    def forward(self, x: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """Give the loss parts of signals ``x``, samples ``batch`` of the training part, seen through masks."""
+
+    @abstractmethod
+    def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor | None:
+        """Rebuild packed cells through one mask ``(1, *grid)``; None where the goal is another."""
+
+    def rebuild(self, signals: Signals, sites: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Rebuild scaled signals from what the sites observe."""
+        mask = torch.zeros(1, signals.grid.size)
+        mask[0, torch.from_numpy(sites)] = 1
+        mask, generator = mask.reshape(1, *signals.grid.shape), torch.Generator().manual_seed(0)
+        parts = []
+        with torch.inference_mode():
+            for start in range(0, len(signals), _CHUNK):
+                x = torch.from_numpy(signals.values[start : start + _CHUNK])
+                parts.append(self.through(x, mask, generator).numpy())  # type: ignore[union-attr]
+        return unpack(np.concatenate(parts), signals.channels, signals.grid)
+
+
+class Rebuild(Goal):
+    """The whole signal, by squared error."""
+
+    def __init__(self, decoder: ConditionalReconstructor, signals: Signals) -> None:
+        super().__init__()
+        self.decoder, self.unit = decoder, _variance(signals)
+
+    def forward(self, x: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """Score what is rebuilt."""
+        return {"reconstruction": reconstruction(self.decoder(x, masks), self.decoder.pack(x, 2).flatten(1))}
+
+    def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
+        """Rebuild."""
+        return self.decoder(x, mask)  # type: ignore[no-any-return]
+
+
+class Adversarial(Goal):
+    """A signal that passes for true, as pix2pix: a ResNet that also takes noise, against a patch discriminator."""
+
+    def __init__(self, signals: Signals, *, l1_weight: float, mask_channel: bool) -> None:
+        super().__init__()
+        self.generator = ResNetConditional(signals, mask_channel=mask_channel, noise=True)
+        self.discriminator = PatchDiscriminator(2 * signals.channels, signals.grid.shape)
+        self.l1_weight = l1_weight
+        self.unit = l1_weight * _variance(signals) ** 0.5
+        inside = torch.from_numpy(signals.grid.inside)
+        self.register_buffer("inside", inside.to(torch.float32), persistent=False)
+
+    def forward(self, x: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """Score both players."""
+        rebuilt = self._on_grid(x, masks, generator)
+        observed = x * share(masks, len(x)).unsqueeze(1)
+        return adversarial(self.discriminator, x, rebuilt, observed, l1_weight=self.l1_weight)
+
+    def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
+        """Rebuild with noise of a fixed seed."""
+        return self.generator.pack(self._on_grid(x, mask, generator), 2).flatten(1)
+
+    def _on_grid(self, x: Tensor, masks: Tensor, generator: torch.Generator) -> Tensor:
+        noise = torch.randn(len(x), 1, *x.shape[2:], generator=generator).to(x.device)
+        return self.generator.on_grid(x, masks, noise) * self.get_buffer("inside")
+
+
+class Predict(Goal):
+    """A target, class or number, by cross-entropy or squared error: the paper's `y != x`."""
+
+    def __init__(self, signals: Signals, target: Target) -> None:
+        super().__init__()
+        self.is_class = target.is_class
+        self.decoder = DenseConditional(signals, len(target.classes) or 1)
+        self.register_buffer("target", _target_tensor(target), persistent=False)
+        self.unit = _entropy(target) if target.is_class else 1.0
+
+    def forward(self, x: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """Score what is told."""
+        return {"prediction": prediction(self.decoder(x, masks), self.get_buffer("target")[batch], self.is_class)}
+
+    def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> None:
+        """Rebuild nothing."""
+        return
+
+
+def make_goal(signals: Signals, k: int, settings: LearnedSettings) -> Goal:
+    """Give the goal that the signals and the settings ask for."""
+    if signals.target is not None:
+        if settings.decoder not in ("auto", "dense") or settings.objective != "squared":
+            raise SettingsError("a target is told by the dense decoder; leave decoder and objective as they are")
+        return Predict(signals, signals.target)
+    if settings.objective == "gan":
+        if settings.decoder not in ("auto", "resnet"):
+            raise SettingsError(f"decoder={settings.decoder!r}: the gan objective has the resnet's")
+        return Adversarial(signals, l1_weight=settings.l1_weight, mask_channel=settings.mask_channel)
+    kind = settings.decoder
+    if kind == "auto":
+        kind = "dense" if len(signals) >= _ENOUGH_FOR_A_NETWORK else "gaussian"
+    return Rebuild(make_decoder(kind, signals, k, mask_channel=settings.mask_channel), signals)
+
+
+def _variance(signals: Signals) -> float:
+    """Mean square of the cells about their mean."""
+    return float(signals.packed().var(axis=0, dtype=np.float64).mean())
+
+
+def _target_tensor(target: Target) -> Tensor:
+    if target.is_class:
+        return torch.from_numpy(target.values)
+    spread = target.values.std() or 1.0
+    return torch.from_numpy(((target.values - target.values.mean()) / spread).astype(np.float32))
+
+
+def _entropy(target: Target) -> float:
+    """Cross-entropy of telling classes by how common they are."""
+    share_of = np.bincount(target.values, minlength=len(target.classes)) / len(target.values)
+    known = share_of[share_of > 0]
+    return float(-(known * np.log(known)).sum())
