@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 
 from keyhole.errors import DataError
 from keyhole.grid import Grid
+from keyhole.target import Target
 
-__all__ = ["evaluate", "squared_error_map"]
+__all__ = ["evaluate", "sharpness", "squared_error_map", "target_scores"]
+
+_SMALLEST = 1e-15  # probability, so that one confident mistake does not make the log loss infinite
 
 
 def evaluate(truth: NDArray[Any], rebuilt: NDArray[Any], expected: NDArray[Any], grid: Grid) -> dict[str, float]:
@@ -49,6 +52,49 @@ def evaluate(truth: NDArray[Any], rebuilt: NDArray[Any], expected: NDArray[Any],
     return scores
 
 
+def target_scores(target: Target, scores: NDArray[Any], expected: float | None = None) -> dict[str, float]:
+    """Score what was told of a target.
+
+    Parameters
+    ----------
+    scores
+        Probabilities ``(N, classes)`` of a class, or numbers ``(N,)`` in the user's units.
+    expected
+        What is known of a number without sensors, the mean of the training part; None for the mean of ``target``.
+
+    Returns
+    -------
+    dict
+        Of a class, ``error``, the share of samples whose likeliest class is another, and ``log_loss``, the mean of
+        `-log p` of the true class. Of a number, ``mse``, ``rmse`` and ``fvu``.
+
+    Examples
+    --------
+    >>> target = Target.of(["rain", "sun", "sun"])
+    >>> target_scores(target, np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]))["error"]
+    0.3333333333333333
+    """
+    if target.is_class:
+        return _class_scores(target, scores)
+    _check_told(target, scores, (len(target),))
+    error = np.square(scores - target.values)
+    spread = np.square(target.values - (target.values.mean() if expected is None else expected))
+    mse = float(error.mean())
+    return {"mse": mse, "rmse": mse**0.5, "fvu": _ratio(error.sum(), spread.sum())}
+
+
+def _class_scores(target: Target, probabilities: NDArray[Any]) -> dict[str, float]:
+    _check_told(target, probabilities, (len(target), len(target.classes)))
+    wrong = probabilities.argmax(axis=1) != target.values
+    own = probabilities[np.arange(len(target)), target.values.astype(np.int64)]
+    return {"error": float(wrong.mean()), "log_loss": float(-np.log(np.maximum(own, _SMALLEST)).mean())}
+
+
+def _check_told(target: Target, scores: NDArray[Any], shape: tuple[int, ...]) -> None:
+    if scores.shape != shape:
+        raise DataError(f"target {target.name!r}: what was told has shape {scores.shape}, and {shape} is needed")
+
+
 def squared_error_map(truth: NDArray[Any], rebuilt: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
     """Mean squared error of each cell over samples and channels, NaN outside."""
     if truth.shape != rebuilt.shape:
@@ -61,3 +107,12 @@ def squared_error_map(truth: NDArray[Any], rebuilt: NDArray[Any], grid: Grid) ->
 
 def _ratio(part: np.float64, whole: np.float64) -> float:
     return float(part / whole) if whole > 0 else float("nan")
+
+
+def sharpness(truth: NDArray[Any], rebuilt: NDArray[Any]) -> float:
+    """Mean absolute step between neighbouring cells of what was rebuilt, over that of the truth; 1 is as sharp.
+
+    A blurred reconstruction is below 1. Over all axes of the grid, ``(N, channels, *grid)``.
+    """
+    steps = [[float(np.abs(np.diff(x, axis=axis)).mean()) for axis in range(2, x.ndim)] for x in (truth, rebuilt)]
+    return sum(steps[1]) / max(sum(steps[0]), np.finfo(float).tiny)

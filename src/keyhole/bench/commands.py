@@ -1,0 +1,167 @@
+"""Commands of `keyhole bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from keyhole.bench.runner import Job
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="The paper's tables and figures, and ours: one case, one JSON line.")
+
+Results = Annotated[Path, typer.Option(help="Folder of the JSON lines.")]
+Scale = Annotated[str, typer.Option(help="paper: its own scale, for a GPU; small: for two cores.")]
+Names = Annotated[str, typer.Option(help="Comma-separated; all that the table has by default.")]
+Ks = Annotated[str, typer.Option("--k", "-k", help="Comma-separated; the paper's by default.")]
+Seeds = Annotated[str, typer.Option(help="Comma-separated.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+_RESULTS = Path("benchmarks/results")
+_PRIVATE = Path("benchmarks/private")
+
+
+@app.command()
+def table1(
+    data: Names = "mnist,ipsl,ncep,celeba",
+    methods: Names = "",
+    k: Ks = "",
+    seeds: Seeds = "0,1,2",
+    protocol: Scale = "small",
+    results: Results = _RESULTS,
+    device: Device = "auto",
+) -> None:
+    """Reconstruction error of the paper's five systems, and of QR and greedy with the same networks."""
+    from keyhole.bench import table1 as bench
+    from keyhole.datasets import DATASETS
+
+    chosen = _names(methods) or bench.METHODS
+    _check("methods", chosen, bench.METHODS)
+    _check("data", _names(data), tuple(DATASETS))
+    _run("table1", bench.jobs(protocol, _names(data), chosen, _numbers(k), _numbers(seeds)), results, device)
+
+
+@app.command()
+def table2(
+    methods: Names = "",
+    k: Ks = "",
+    protocol: Scale = "small",
+    results: Results = _RESULTS,
+    device: Device = "auto",
+) -> None:
+    """Error of telling MNIST digits from the pixels that Table 1's methods chose: least and mean of 5 trainings."""
+    from keyhole.bench import table2 as bench
+    from keyhole.bench.records import Store
+
+    chosen = _names(methods) or bench.METHODS
+    _check("methods", chosen, bench.METHODS)
+    _run("table1", bench.prerequisites(protocol, chosen, _numbers(k)), results, device)
+    _run("table2", bench.jobs(protocol, chosen, _numbers(k), Store(results, "table1")), results, device)
+
+
+@app.command()
+def cgan(
+    data: Names = "mnist,celeba",
+    methods: Names = "",
+    k: Ks = "",
+    seeds: Seeds = "0",
+    protocol: Scale = "small",
+    results: Results = _RESULTS,
+    device: Device = "auto",
+) -> None:
+    """Sites and generator trained as a conditional GAN, beside squared error."""
+    from keyhole.bench import cgan as bench
+
+    chosen = _names(methods) or bench.METHODS
+    _check("methods", chosen, bench.METHODS)
+    _check("data", _names(data), tuple(bench.KS))
+    _run("cgan", bench.jobs(protocol, _names(data), chosen, _numbers(k), _numbers(seeds)), results, device)
+
+
+@app.command()
+def weights(
+    data: Annotated[str, typer.Option(help="A data set.")] = "mnist",
+    methods: Names = "vln",
+    seeds: Seeds = "0",
+    protocol: Scale = "small",
+    results: Results = _RESULTS,
+    device: Device = "auto",
+) -> None:
+    """Sweep the weight of the penalty, as the paper does, and round the number of sites to tens."""
+    from keyhole.bench import weights as bench
+    from keyhole.laws import LAWS
+
+    _check("methods", _names(methods), tuple(LAWS))
+    _run("weights", bench.jobs(protocol, data, _names(methods), (), _numbers(seeds)), results, device)
+
+
+@app.command()
+def l1() -> None:
+    """Show that an l1 penalty on masks can be had for nothing, and the expected L0 cannot."""
+    from keyhole.bench.ill_posed import halve
+
+    typer.echo("halved  error     l1        shown sites")
+    for row in halve():
+        typer.echo(f"{row.times:>6}  {row.error:.6f}  {row.l1:.6f}  {row.shown:.6f}")
+
+
+@app.command()
+def figures(
+    protocol: Scale = "small",
+    results: Results = _RESULTS,
+    out: Annotated[Path, typer.Option(help="Folder for the pictures, PNG and SVG.")] = Path("docs/images/paper"),
+    private: Annotated[Path, typer.Option(help="Folder for pictures that may not be published (CelebA).")] = _PRIVATE,
+    device: Device = "auto",
+) -> None:
+    """Draw the paper's figures, training first what they show and is not there yet."""
+    from keyhole.bench import figures as bench
+    from keyhole.bench.drawing import draw_all
+
+    for name, jobs in bench.prerequisites(protocol, results):
+        _run(name, jobs, results, device, to_draw=True)
+    for path in draw_all(results, out, private):
+        typer.echo(path)
+
+
+@app.command()
+def show(
+    results: Results = _RESULTS,
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/results.md"),
+    readme: Annotated[Path | None, typer.Option(help="A README whose table is to be renewed.")] = None,
+) -> None:
+    """Write the results page, Markdown and SVG, from the JSON lines alone."""
+    from keyhole.bench.page import write_page
+
+    for path in write_page(results, out, readme):
+        typer.echo(path)
+
+
+def _run(bench: str, jobs: Iterable[Job], results: Path, device: str, *, to_draw: bool = False) -> None:
+    from keyhole.bench.records import Store
+    from keyhole.bench.runner import run_jobs
+
+    store = Store(results, bench)
+    added = run_jobs(jobs, store, device=device, say=typer.echo, to_draw=to_draw)
+    typer.echo(f"{added} lines added to {store.path}" if added else f"{store.path} holds every case already")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(name) for name in _names(text))
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r}: whole numbers, separated by commas, are needed") from error
+
+
+def _check(option: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in known:
+            raise typer.BadParameter(f"{name!r}: there are {', '.join(known)}", param_hint=f"--{option}")

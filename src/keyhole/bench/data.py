@@ -1,0 +1,83 @@
+"""The data of a benchmark, cut down to a protocol's size and split once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole import datasets, metrics
+from keyhole.pipeline import Prepared, prepare
+from keyhole.scaling import Scaling
+from keyhole.signals import Signals
+from keyhole.split import Split, given
+
+__all__ = ["Data", "load"]
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """One data set, prepared twice: ``plain`` as the paper feeds its networks, ``scaled`` as Keyhole does.
+
+    Plain images keep their values in [0, 1]; plain fields are anomalies from the climatology, as they are scaled.
+    """
+
+    name: str
+    plain: Prepared
+    scaled: Prepared
+
+    @property
+    def samples(self) -> int:
+        """How many samples choose sites: all but test."""
+        return len(self.plain.development)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The grid's."""
+        return self.plain.signals.grid.shape
+
+    def split(self) -> dict[str, Any]:
+        """Sizes of the parts, for the record."""
+        parts = self.plain.split
+        return {name: len(getattr(parts, name)) for name in ("train", "validation", "test")} | {"kind": parts.kind}
+
+    def score(self, prepared: Prepared, rebuilt: NDArray[np.float32]) -> dict[str, float]:
+        """Errors on test of what was rebuilt from it, still scaled as ``prepared`` is."""
+        test = prepared.test
+        whole = prepared.scaling.undo(rebuilt, test.time)
+        return metrics.evaluate(test.values, whole, self.scaled.scaling.expected(test), test.grid)
+
+    def test(self, prepared: Prepared) -> Signals:
+        """Give the test part, scaled as ``prepared`` is."""
+        return prepared.scaling.apply(prepared.test)
+
+
+@lru_cache(maxsize=2)
+def load(name: str, samples: int | None) -> Data:
+    """Load a data set with at most ``samples`` to train and validate on, drawn once and for all."""
+    signals = datasets.load(name)
+    split = _fewer(signals, samples)
+    scaled = prepare(signals, split, seed=0)
+    return Data(name, _plain(scaled), scaled)
+
+
+def _fewer(signals: Signals, samples: int | None) -> Split | None:
+    if signals.split is None or samples is None or len(signals.split.development) <= samples:
+        return signals.split
+    chosen = np.random.default_rng(0).choice(signals.split.development, samples, replace=False)
+    return given(chosen, signals.split.test)
+
+
+def _plain(scaled: Prepared) -> Prepared:
+    """Leave images as they are; a field's anomalies already are what the paper feeds."""
+    signals = scaled.signals
+    if signals.cycle is not None:
+        return scaled
+    nothing = Scaling(np.zeros_like(scaled.scaling.baseline), np.ones(signals.channels))
+    whole = nothing.apply(signals.take(scaled.split.development))
+    cut = len(scaled.split.train)
+    train, validation = whole.take(np.arange(cut)), whole.take(np.arange(cut, len(whole)))
+    return Prepared(signals, scaled.split, nothing, train, validation, whole, scaled.test)

@@ -1,0 +1,95 @@
+"""All figures that can be drawn from what the benchmarks kept, as files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+
+from keyhole.bench.drawing.charts import charted, table1_chart
+from keyhole.bench.drawing.densities import densities
+from keyhole.bench.drawing.kept import Kept, Line, kept
+from keyhole.bench.drawing.laws import averages, covariance
+from keyhole.bench.drawing.look import DATA, save
+from keyhole.bench.drawing.samples import gan_against_squared, samples
+from keyhole.bench.records import Store
+
+__all__ = ["PRIVATE", "draw_all", "draw_chart"]
+
+PRIVATE = frozenset({"celeba"})  # whose terms forbid to publish faces
+_LAWS = ("iln", "sct", "vln", "hnet")
+_PAPER_K = 30  # of the paper's figures of laws
+
+
+class _Picture(NamedTuple):
+    """A figure, what its files are called, and whether they must not be published."""
+
+    name: str
+    private: bool
+    figure: Figure
+
+
+def draw_all(store_folder: Path, out: Path, private: Path) -> list[Path]:
+    """Draw what the lines and arrays in a folder allow; gives the files written, PNG and SVG of each figure.
+
+    Whatever shows a data set of `PRIVATE` goes to ``private``, all else to ``out``. What is not there is not drawn.
+    """
+    table, gan = Store(store_folder, "table1"), Store(store_folder, "cgan")
+    paths = save(densities(), out, "densities")
+    paths += draw_chart(table.lines(), out)
+    for pictures in (_whole_chart(table), _laws(table), _samples(table), _gans(gan)):
+        for picture in pictures:
+            paths += save(picture.figure, private if picture.private else out, picture.name)
+    return paths
+
+
+def draw_chart(lines: Iterable[Line], out: Path) -> list[Path]:
+    """Draw Table 1 from its lines alone, without the data sets of `PRIVATE`; gives the files written."""
+    public = [line for line in charted(lines) if line["data"] not in PRIVATE]
+    return save(table1_chart(public), out, "table1") if public else []
+
+
+def _whole_chart(store: Store) -> Iterator[_Picture]:
+    """Give the chart with all data sets, where some are private."""
+    lines = charted(store.lines())
+    if any(line["data"] in PRIVATE for line in lines):
+        yield _Picture("table1", True, table1_chart(lines))
+
+
+def _laws(store: Store) -> Iterator[_Picture]:
+    """Average masks and covariance on MNIST, at the paper's K if that was run."""
+    rows = [row for row in kept(store, "average", "sites") if row.data == "mnist" and row.method in _LAWS]
+    at: dict[int, list[Kept]] = defaultdict(list)
+    for row in rows:
+        at[row.k].append(row)
+    for k in sorted(at, key=lambda k: (len(at[k]) < len(_LAWS), k != _PAPER_K, k))[:1]:
+        yield _Picture("averages", False, averages(sorted(at[k], key=lambda row: _LAWS.index(row.method))))
+    correlated = [row for row in rows if row.method == "vln" and _covers_the_grid(row)]
+    for row in sorted(correlated, key=lambda row: (row.k != _PAPER_K, row.k))[:1]:
+        yield _Picture("covariance", False, covariance(row.arrays))
+
+
+def _covers_the_grid(row: Kept) -> bool:
+    return "covariance" in row.arrays and len(row.arrays["covariance"]) == row.arrays["average"].size
+
+
+def _samples(store: Store) -> Iterator[_Picture]:
+    rows = sorted(kept(store, "truth", "rebuilt", "sites"), key=lambda row: (row.data, row.k))
+    for (data, k), group in groupby(rows, key=lambda row: (row.data, row.k)):
+        title = f"{DATA.get(data, data)}, K = {k}"
+        yield _Picture(f"samples-{data}-{k}", data in PRIVATE, samples(list(group), title))
+
+
+def _gans(store: Store) -> Iterator[_Picture]:
+    """One figure a data set, at the first K at which both objectives were run."""
+    by_data: dict[str, dict[tuple[str, int], Kept]] = defaultdict(dict)
+    for row in kept(store, "truth", "rebuilt", "sites"):
+        by_data[row.data][row.method, row.k] = row
+    for data, rows in by_data.items():
+        both = [k for method, k in sorted(rows) if method == "cgan" and ("vln", k) in rows]
+        for k in both[:1]:
+            yield _Picture(f"cgan-{data}", data in PRIVATE, gan_against_squared(rows["cgan", k], rows["vln", k]))

@@ -1,0 +1,52 @@
+"""Records, filtered and grouped for whoever renders them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+__all__ = ["Lines"]
+
+
+class Lines:
+    """Some records of one benchmark.
+
+    Examples
+    --------
+    >>> lines = Lines([{"k": 20, "metrics": {"mse": 0.5}}, {"k": 30, "metrics": {"mse": 0.25}}])
+    >>> lines.where(k=30).metric("mse")
+    [0.25]
+    """
+
+    def __init__(self, records: Sequence[Mapping[str, Any]]) -> None:
+        self.records = records
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        return iter(self.records)
+
+    def where(self, **words: Any) -> Lines:
+        """Keep the records that have these words."""
+        return Lines([one for one in self.records if all(one[name] == word for name, word in words.items())])
+
+    def each(self, word: str) -> list[Any]:
+        """Give the distinct values of a word, in the order in which they first come."""
+        return list(dict.fromkeys(one[word] for one in self.records))
+
+    def metric(self, name: str, times: float = 1.0) -> list[float]:
+        """Give one metric of each record."""
+        return [times * one["metrics"][name] for one in self.records if one["metrics"].get(name) is not None]
+
+    def note(self, name: str) -> list[float]:
+        """Give one note of each record that has it."""
+        return [one["notes"][name] for one in self.records if name in one["notes"]]
+
+    def provenance(self) -> str:
+        """Say when, with how many threads and from which commits the records come."""
+        commits = ", ".join(sorted({str(one["commit"])[:7] + (" + changes" if one["dirty"] else "") for one in self}))
+        dates, threads = sorted(self.each("date")), ", ".join(map(str, sorted(self.each("threads"))))
+        when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+        hours = sum(one["seconds"] for one in self) / 3600
+        return f"{len(self)} lines, {when}, {hours:.1f} hours of {threads} thread(s); commits {commits}."

@@ -1,0 +1,64 @@
+"""The results page: what was asked, what came out, what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from keyhole.bench import words
+from keyhole.bench.lines import Lines
+from keyhole.bench.records import Store
+from keyhole.bench.sections import answers, cgan, l1, selectors, short_table, table1, table2, weights
+from keyhole.errors import DataError
+from keyhole.storage import replacing
+
+__all__ = ["write_page"]
+
+_BENCHES = ("selectors", "table1", "table2", "weights", "cgan")
+
+
+def write_page(results: Path, out: Path, readme: Path | None) -> list[Path]:
+    """Write the page, its chart and the README's table from the lines in ``results``; gives what was written."""
+    from keyhole.bench.drawing import draw_chart
+
+    found = {bench: Lines(Store(results, bench).lines()) for bench in _BENCHES}
+    if not any(map(len, found.values())):
+        raise DataError(f"{results}: no lines; run keyhole bench table1 first")
+    reading = results.parent / "reading.md"
+    written = draw_chart(found["table1"].records, out.parent / "images" / "paper")
+    _write(out, "\n".join(_page(found, reading.read_text() if reading.exists() else "")) + "\n")
+    if readme is not None:
+        _renew(readme, short_table(found["selectors"]))
+    return [out, *written, *([] if readme is None else [readme])]
+
+
+def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
+    yield words.HEAD
+    yield reading
+    yield from _section("Answers", words.ANSWERS, answers, found["table1"])
+    yield from _section("Table 1: reconstruction error", words.TABLE1, table1, found["table1"])
+    yield from _section("Table 2: telling digits from the chosen pixels", words.TABLE2, table2, found["table2"])
+    yield from _section("The penalty weight", words.WEIGHTS, weights, found["weights"])
+    yield from _section("Conditional GAN", words.CGAN, cgan, found["cgan"])
+    yield from ("## Why not l1", "", words.L1, "", *l1())
+    yield from _section("Selectors with the same reconstructor", words.SELECTORS, selectors, found["selectors"])
+
+
+def _section(title: str, text: str, render: Callable[[Lines], Iterable[str]], lines: Lines) -> Iterator[str]:
+    if len(lines):
+        yield from (f"## {title}", "", text, "", *render(lines), "", lines.provenance(), "")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def _renew(readme: Path, table: list[str]) -> None:
+    """Replace what stands between the README's markers."""
+    before, _, rest = readme.read_text().partition("<!-- results -->")
+    _, found, after = rest.partition("<!-- /results -->")
+    if not found:
+        raise DataError(f"{readme}: no place for the table between <!-- results --> and <!-- /results -->")
+    _write(readme, f"{before}<!-- results -->\n" + "\n".join(table).rstrip() + f"\n<!-- /results -->{after}")

@@ -1,0 +1,116 @@
+"""Protocols: at which scale the paper's systems are trained, and what a smaller scale leaves out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from keyhole.errors import SettingsError
+
+__all__ = ["PROTOCOLS", "Protocol", "protocol_of"]
+
+_TEMPERATURE = {"sct": 2 / 3}  # of the concrete law; the logit-normal ones have 0.3
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How much data and how many steps, the same for all methods of a benchmark.
+
+    Parameters
+    ----------
+    samples
+        Most samples for training and validation together; None for all.
+    epochs, steps
+        Passes over the training samples, or optimiser steps where ``steps`` is not None.
+    batch, rate, law_rate
+        Of the network; the law's parameters have a step of their own.
+    fall
+        Share of the run over which K falls from the law's first count to what is asked.
+    cycle
+        Whether the step rises and falls over a run; else it is constant.
+    cae_steps, cae_rate
+        Of the concrete autoencoder, whose steps are cheap.
+    precision
+        As lightning-fabric takes it; the paper trains in mixed precision.
+    """
+
+    name: str
+    samples: int | None
+    batch: int
+    rate: float
+    law_rate: float
+    cycle: bool
+    cae_rate: float
+    fall: float = 0.5
+    epochs: int = 0
+    cae_epochs: int = 0
+    steps: int | None = None
+    cae_steps: int | None = None
+    precision: str = "bf16-mixed"
+
+    def law(self, law: str, samples: int) -> dict[str, Any]:
+        """Settings of the learned selector as the paper trains it: soft masks, no warm start, no mask channel."""
+        lam = _TEMPERATURE.get(law, 0.3)
+        return {
+            "budget": "dual",
+            "fall": self.fall,
+            "masks": "soft",
+            "decoder": "resnet",
+            "mask_channel": False,
+            "warm_start": "none",
+            "temperature": [lam, lam],
+            "law_rate": self.law_rate,
+            "draws": self.batch,
+            "train": self._train(self.rate, self._count(self.steps, self.epochs, samples)),
+        }
+
+    def cae(self, decoder: str, samples: int) -> dict[str, Any]:
+        """Settings of the concrete autoencoder."""
+        steps = self._count(self.cae_steps, self.cae_epochs, samples)
+        return {"decoder": decoder, "train": self._train(self.cae_rate, steps)}
+
+    def resnet(self, samples: int) -> dict[str, Any]:
+        """Settings of the paper's network on fixed sites: as many steps as with a law."""
+        train = self._train(self.rate, self._count(self.steps, self.epochs, samples)) | {"patience": 1000}
+        return {"mask_channel": False, "train": train}
+
+    def classifier(self, samples: int) -> dict[str, Any]:
+        """Settings of the classifier's training: Table 2."""
+        return self._train(self.rate, self._count(self.steps, self.epochs, samples))
+
+    def words(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def _count(self, steps: int | None, epochs: int, samples: int) -> int:
+        return steps if steps is not None else max(1, epochs * samples // self.batch)
+
+    def _train(self, rate: float, steps: int) -> dict[str, Any]:
+        return {
+            "steps": steps,
+            "batch": self.batch,
+            "rate": rate,
+            "weight_decay": 0.0,
+            "average": 0.0,
+            "clip": 1e6,
+            "schedule": "cycle" if self.cycle else "constant",
+        }
+
+
+_PAPER = Protocol("paper", None, 256, 2e-4, 2e-4, cycle=False, cae_rate=1e-3, epochs=550, cae_epochs=1400)
+_PAPER_128 = Protocol("paper", None, 128, 2e-4, 2e-4, cycle=False, cae_rate=1e-3, epochs=550, cae_epochs=1400)
+_PAPER_FACES = Protocol("paper", None, 128, 2e-4, 2e-4, cycle=False, cae_rate=1e-3, epochs=140, cae_epochs=400)
+_SMALL = Protocol("small", 10_000, 128, 2e-3, 0.1, cycle=True, cae_rate=1e-3, steps=1000, cae_steps=4000)
+_SMALL_WIDE = Protocol("small", 10_000, 32, 2e-3, 0.1, cycle=True, cae_rate=1e-3, steps=600, cae_steps=2000)
+
+PROTOCOLS: dict[str, dict[str, Protocol]] = {
+    "paper": {"mnist": _PAPER, "celeba": _PAPER_FACES, "": _PAPER_128},
+    "small": {"celeba": _SMALL_WIDE, "ncep": _SMALL_WIDE, "": _SMALL},
+}
+
+
+def protocol_of(name: str, data: str) -> Protocol:
+    """Give the protocol for a data set."""
+    if name not in PROTOCOLS:
+        raise SettingsError(f"protocol {name!r} is not known; there are {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[name].get(data, PROTOCOLS[name][""])

@@ -1,0 +1,9 @@
+"""Sections of the results page, each made from the lines of one benchmark."""
+
+from __future__ import annotations
+
+from keyhole.bench.sections.others import cgan, l1, table2, weights
+from keyhole.bench.sections.selectors import selectors, short_table
+from keyhole.bench.sections.table1 import answers, table1
+
+__all__ = ["answers", "cgan", "l1", "selectors", "short_table", "table1", "table2", "weights"]

@@ -1,0 +1,133 @@
+"""Table 1 of the paper: reconstruction error of its five systems, beside classical sites with the same networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.bench.data import Data, load
+from keyhole.bench.pictures import law_arrays
+from keyhole.bench.protocols import Protocol, protocol_of
+from keyhole.bench.published import METHODS as PAPER
+from keyhole.bench.published import published_mse
+from keyhole.bench.records import Case
+from keyhole.bench.runner import Job, Outcome
+from keyhole.errors import SettingsError
+from keyhole.laws import LAWS
+from keyhole.pipeline import make_selector
+from keyhole.reconstructors import RECONSTRUCTORS
+from keyhole.run import Run
+from keyhole.selectors import Selection
+
+__all__ = ["CLASSICAL", "KS", "METHODS", "jobs"]
+
+KS = {"mnist": (20, 30, 50), "ipsl": (20, 50, 100), "ncep": (100, 200, 300), "celeba": (100, 200, 300)}
+CLASSICAL = ("qr", "greedy")
+METHODS = (*PAPER, *CLASSICAL)
+_SHOWN = 8
+OWN = "own"  # the network that was trained with the sites, not refitted
+REFIT = "residual"
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One method at one K with one seed."""
+
+    data: str
+    protocol: Protocol
+    method: str
+    k: int
+    seed: int
+
+    @property
+    def reconstructors(self) -> tuple[str, ...]:
+        """The paper's systems are judged by their own network, then by our refit; classical sites by both networks."""
+        return ("resnet", REFIT) if self.method in CLASSICAL else (OWN, REFIT)
+
+    def cases(self, data: Data) -> list[Case]:
+        settings = {"selector": self.selector(data), "protocol": self.protocol.words()}
+        return [
+            Case("table1", self.data, self.protocol.name, self.method, name, self.k, self.seed, settings)
+            for name in self.reconstructors
+        ]
+
+    def selector(self, data: Data) -> dict[str, Any]:
+        """Settings of the method under the protocol."""
+        if self.method in LAWS:
+            return self.protocol.law(self.method, data.samples)
+        if self.method == "cae":  # a dense decoder for digits, DCGAN for the others, as in the paper
+            return self.protocol.cae("dense" if self.data == "mnist" else "dcgan", data.samples)
+        return {}
+
+
+def jobs(
+    protocol: str, data: Sequence[str], methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]
+) -> Iterator[Job]:
+    """Give the work, one K after the other, so that a bench that is stopped has all seeds of some K; no K: the paper's.
+
+    Classical sites are found once: no chance is in them.
+    """
+    for name in data:
+        scale = protocol_of(protocol, name)
+        loaded = load(name, scale.samples)
+        for k, seed, method in product(ks or _ks(name), seeds, methods):
+            row = _Row(name, scale, method, k, seed)
+            if method not in CLASSICAL or seed == seeds[0]:
+                yield Job(row.cases(loaded), loaded.split(), scale.precision, partial(_work, row, loaded))
+
+
+def _ks(data: str) -> tuple[int, ...]:
+    if data not in KS:
+        raise SettingsError(f"--k is needed for {data}: the paper has no such row; it has {', '.join(KS)}")
+    return KS[data]
+
+
+def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
+    prepared = data.scaled if row.method in CLASSICAL else data.plain
+    selector = make_selector(row.method, row.selector(data))
+    selection = selector.select(prepared.development, row.k, validation=None, run=run)
+    published = published_mse(row.data, row.k, row.method)
+    for name in row.reconstructors:
+        metrics = _judge(name, row, data, selection, run)
+        first = name != REFIT
+        yield Outcome(
+            metrics,
+            int(selection.notes.get("distinct", row.k)),
+            selection.notes | {"sites": selection.sites.tolist()},
+            published if first else None,
+            comparable=first and published is not None and row.data == "mnist",
+            arrays=_arrays(data, selection) if first and row.seed == 0 else {},
+        )
+
+
+def _judge(name: str, row: _Row, data: Data, selection: Selection, run: Run) -> dict[str, float]:
+    if name == OWN and selection.rebuild is not None:
+        return data.score(data.plain, selection.rebuild(data.test(data.plain)))
+    if name == "resnet":
+        return _refit(name, row.protocol.resnet(data.samples), data, selection.sites, run, plain=True)
+    return _refit(name, {}, data, selection.sites, run, plain=False)
+
+
+def _refit(
+    name: str, settings: dict[str, Any], data: Data, sites: NDArray[np.int64], run: Run, *, plain: bool
+) -> dict[str, float]:
+    prepared = data.plain if plain else data.scaled
+    fitted = RECONSTRUCTORS[name](**settings).fit(prepared.train, sites, validation=prepared.validation, run=run)
+    return data.score(prepared, fitted.rebuild(data.test(prepared).readings(sites)))
+
+
+def _arrays(data: Data, selection: Selection) -> dict[str, NDArray[Any]]:
+    """What the figures show: some test samples, what was rebuilt of them, masks and the law's covariance."""
+    some = data.test(data.plain).take(np.arange(_SHOWN))
+    arrays: dict[str, NDArray[Any]] = {"truth": some.values, "sites": selection.sites}
+    if selection.rebuild is not None:
+        arrays["rebuilt"] = selection.rebuild(some)
+    if selection.law is not None:
+        arrays |= law_arrays(selection.law)
+    return arrays

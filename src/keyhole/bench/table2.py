@@ -1,0 +1,114 @@
+"""Table 2 of the paper: how well digits are told apart from the chosen pixels alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from keyhole import datasets
+from keyhole.bench import table1
+from keyhole.bench.data import Data, load
+from keyhole.bench.protocols import protocol_of
+from keyhole.bench.published import CLASSIFICATION
+from keyhole.bench.published import METHODS as PAPER
+from keyhole.bench.records import Case, Store
+from keyhole.bench.runner import Job, Outcome
+from keyhole.errors import DataError
+from keyhole.metrics import target_scores
+from keyhole.objectives import prediction
+from keyhole.pipeline import Prepared
+from keyhole.reconstructors.dcgan import DCGANClassifier
+from keyhole.run import Run, digest
+from keyhole.settings import TrainSettings
+from keyhole.signals import Signals
+from keyhole.target import Target
+from keyhole.training import Task, seeded, train
+
+__all__ = ["KS", "METHODS", "jobs"]
+
+KS = (20, 30, 50)
+METHODS = (*PAPER, "qr")
+_TRAININGS = 5
+_CHUNK = 2048
+
+
+def jobs(protocol: str, methods: Sequence[str], ks: Sequence[int], sites: Store) -> Iterator[Job]:
+    """Give one job for each mask of Table 1's first seed, whose lines ``sites`` holds."""
+    scale = protocol_of(protocol, "mnist")
+    data, masks = load("mnist", scale.samples), _masks(sites, protocol)
+    for k in ks or KS:
+        for method in methods:
+            if (method, k) not in masks:
+                raise DataError(f"no sites of {method} at K = {k} in {sites.path}; run keyhole bench table1 first")
+            settings = {"protocol": scale.words(), "sites": masks[method, k], "train": scale.classifier(data.samples)}
+            case = Case("table2", "mnist", scale.name, method, "dcgan classifier", k, 0, settings)
+            yield Job([case], data.split(), scale.precision, partial(_work, case, data))
+
+
+def _masks(sites: Store, protocol: str) -> dict[tuple[str, int], list[int]]:
+    lines = [one for one in sites.lines() if (one["data"], one["protocol"], one["seed"]) == ("mnist", protocol, 0)]
+    return {(one["method"], one["k"]): sorted(one["notes"]["sites"]) for one in lines if "sites" in one["notes"]}
+
+
+def _work(case: Case, data: Data, run: Run) -> Iterator[Outcome]:
+    sites = np.array(case.settings["sites"])
+    settings = TrainSettings(**case.settings["train"])
+    errors = [_error(data, sites, settings, run, attempt) for attempt in range(_TRAININGS)]
+    least = _published(case)
+    metrics = {"least_error": min(errors), "mean_error": float(np.mean(errors)), "trainings": float(_TRAININGS)}
+    yield Outcome(metrics, len(sites), {"errors": errors}, least, comparable=least is not None)
+
+
+def _published(case: Case) -> float | None:
+    if case.method not in PAPER:
+        return None
+    return CLASSIFICATION[case.k][PAPER.index(case.method)][0] / 100
+
+
+def _error(data: Data, sites: NDArray[np.int64], settings: TrainSettings, run: Run, attempt: int) -> float:
+    """Share of the test digits that one training takes for another."""
+    labels, plain = datasets.labels(data.name), data.plain
+    task = _Classify(plain, labels, sites, run.seed_of(f"classifier {attempt}"))
+    identity = f"{digest(plain.development.values, sites)} {settings} {run.seed} {attempt}"
+    train(task, settings, name=f"classifier {attempt}", identity=identity, run=run)
+    scores = task.cpu().probabilities(data.test(plain))
+    return target_scores(labels.take(plain.split.test), scores)["error"]
+
+
+class _Classify(Task):
+    """Tell classes from what the sites show of an image, by a DCGAN classifier on the observed grid."""
+
+    def __init__(self, prepared: Prepared, labels: Target, sites: NDArray[np.int64], seed: int) -> None:
+        super().__init__()
+        part = prepared.development
+        with seeded(seed):
+            self.network: nn.Module = DCGANClassifier(part.channels, len(labels.classes), part.grid.shape)
+        self.samples = len(part)
+        mask = torch.zeros(part.grid.size)
+        mask[torch.from_numpy(sites)] = 1
+        codes = torch.from_numpy(labels.take(prepared.split.development).values)
+        tensors = {"mask": mask.reshape(part.grid.shape), "images": torch.from_numpy(part.values), "codes": codes}
+        for name, tensor in tensors.items():
+            self.register_buffer(name, tensor, persistent=False)
+
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
+        seen = self.get_buffer("images")[batch] * self.get_buffer("mask")
+        return {"prediction": prediction(self.network(seen), self.get_buffer("codes")[batch], True)}, None
+
+    @torch.inference_mode()
+    def probabilities(self, signals: Signals) -> NDArray[np.float64]:
+        """Probability of each class for each signal."""
+        self.eval()
+        images, mask = torch.from_numpy(signals.values), self.get_buffer("mask")
+        outputs = [self.network(images[start : start + _CHUNK] * mask) for start in range(0, len(images), _CHUNK)]
+        return torch.softmax(torch.cat(outputs).double(), dim=1).numpy()
+
+
+def prerequisites(protocol: str, methods: Sequence[str], ks: Sequence[int]) -> Iterator[Job]:
+    """Give the jobs of Table 1 that choose the masks."""
+    return table1.jobs(protocol, ("mnist",), methods, ks or KS, (0,))

@@ -1,0 +1,48 @@
+"""Words of the results page."""
+
+from __future__ import annotations
+
+__all__ = ["ANSWERS", "CGAN", "HEAD", "L1", "SELECTORS", "TABLE1", "TABLE2", "WEIGHTS"]
+
+HEAD = """# Results
+
+Made by `keyhole bench show` from the JSON lines in `benchmarks/results/`, one for each case, with its settings,
+seed, commit, versions, time and memory. Every number can be had again by the command named with it; a case that has
+its line is skipped. All choices are made without the test part. Lower is better. Mean over seeds, with the range.
+
+| data | what | parts |
+|---|---|---|
+| MNIST | digits, 28 x 28, in [0, 1] | the usual 60000 and 10000; `small` trains on 10000 |
+| IPSL | CMIP6 IPSL-CM6A-LR, near-surface air temperature anomalies, 20 x 20 | one historical run, tested on another |
+| NCEP | reanalysis, surface air temperature anomalies, 73 x 144 | first 80 % of the months, tested on the rest |
+| CelebA | faces, grey, 64 x 64, in [0, 1] | first 8000, tested on the next 2000 |
+| SST | NOAA OI SST anomalies, 5 degrees, embedded | first 80 % of the months, tested on the rest |
+"""
+ANSWERS = """Each row is the ratio of two methods' mean squared errors at equal data, K, seed and network, over all
+pairs of runs in Table 1: the mean (geometric), the range, and in how many pairs the first is lower. Ratios within 2
+% of one are called no difference. "As in the paper" is the network trained with the masks; beside it QR and greedy
+have the same ResNet, trained as long on their fixed sites. "Our refit" is ridge + a dense network on the fixed
+sites."""
+TABLE1 = """`keyhole bench table1 --protocol small`. "As in the paper": its ResNet (2 blocks, 16 filters, no mask
+channel) trained with soft masks at its temperature (0.3; 2/3 for SCT), no warm start, no refit; CAE with a dense
+decoder on MNIST and DCGAN elsewhere. What `small` cuts: at most 10000 images; 1000 steps of 128 samples (NCEP and
+CelebA: 600 of 32) in place of 550 epochs; the network's step is 2e-3, the law's 1e-1, both rising and falling, in
+place of 2e-4; K is held by dual ascent (the price of the expected L0 moves until the count is K, which falls from
+half of the sites to K over the first half of the run) in place of a grid of weights. `--protocol paper` cuts
+nothing but the grid of weights.
+
+"Concentration" is the share of the law's count that its K likeliest sites hold; † marks methods that ended below
+0.95 in some seed: there the sites at the end of the ranking are nearly a draw. "Distinct" counts CAE's distinct
+features. The paper's climate and CelebA rows are of other data and an unknown scale."""
+TABLE2 = """`keyhole bench table2 --protocol small`. A DCGAN classifier sees the pixels that Table 1's seed 0 chose
+and nothing else; the least and the mean of five trainings on each mask."""
+WEIGHTS = """`keyhole bench weights`. The paper's own way: train with each weight of the expected L0, take what
+comes out, and round the count down and up to tens."""
+CGAN = """`keyhole bench cgan`. The same law, budget and generator, once against a patch discriminator (GAN + L1),
+once by squared error. Sharpness is the mean absolute step between neighbouring pixels over that of the truth."""
+L1 = """`keyhole bench l1`. Halve a law's masks and let the network double its input: the reconstruction is the
+same, an l1 penalty on the masks halves, and the number of sites that show, whose mean is our expected L0, stays. So
+an l1 penalty has no minimum to find."""
+SELECTORS = """`keyhole bench selectors`. Every method chooses on the same samples (everything but test), gets the
+same reconstructor, and is judged on the same test samples. `ridge` is linear, with its strength by leave-one-out;
+`residual` is ridge + a dense network, stopped on validation."""

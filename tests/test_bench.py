@@ -1,0 +1,219 @@
+"""The benchmarks' records, protocols, runs and page, on data that ship."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keyhole.bench import table1
+from keyhole.bench.data import load
+from keyhole.bench.ill_posed import halve
+from keyhole.bench.lines import Lines
+from keyhole.bench.page import write_page
+from keyhole.bench.protocols import PROTOCOLS, Protocol, protocol_of
+from keyhole.bench.published import RECONSTRUCTION, published_mse
+from keyhole.bench.records import Case, Store, record
+from keyhole.bench.runner import Job, Outcome, run_jobs
+from keyhole.bench.sections import answers
+from keyhole.errors import SettingsError
+
+TINY = Protocol(
+    "tiny", 200, 16, 2e-3, 5e-2, cycle=True, cae_rate=1e-3, steps=6, cae_steps=6, precision="32-true"
+)  # fmt: skip
+
+
+def case(**words):
+    return replace(Case("table1", "digits", "tiny", "vln", "own", 5, 0, {}), **words)
+
+
+def line(error=0.5, **words):
+    costs = {"seconds": 1.0, "cpu_seconds": 1.0, "peak_mib": 1}
+    metrics = {"mse": error, "rmse": error**0.5, "fvu": error}
+    return record(case(**words), metrics=metrics, costs=costs, k_distinct=5, split={}, notes={}, published=None)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A protocol of six steps."""
+    monkeypatch.setitem(PROTOCOLS, "tiny", {"": TINY})
+
+
+def test_a_case_is_known_by_all_its_words():
+    """Every word changes the id, and the same words give the same id in another process."""
+    others = [case(k=6), case(seed=1), case(method="iln"), case(settings={"rate": 1}), case(data="sst")]
+    ids = {one.case_id for one in (case(), *others)}
+    assert len(ids) == 6
+    assert case().case_id == "a51bd6a942312a86"
+
+
+def test_lines_survive_a_torn_end(tmp_path):
+    """What a crash left half-written is skipped, and does not spoil the line that follows it."""
+    store = Store(tmp_path, "table1")
+    store.append([line()])
+    with store.path.open("a") as file:
+        file.write('{"case_id": "to')
+    assert len(store.lines()) == 1
+    store.append([line(seed=1)])
+    assert [one["seed"] for one in store.lines()] == [0, 1]
+
+
+def test_the_last_line_of_a_case_counts(tmp_path):
+    """A case that was run again is there once, as it came out last."""
+    store = Store(tmp_path, "table1")
+    store.append([line(0.5), line(0.25)])
+    assert [one["metrics"]["mse"] for one in store.lines()] == [0.25]
+
+
+def test_lines_are_json_that_every_reader_takes(tmp_path):
+    """Numbers that are not finite become null, numpy's become plain."""
+    store = Store(tmp_path, "table1")
+    store.append([line(float("nan")) | {"k_distinct": np.int64(3)}])
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    found = json.loads(store.path.read_text(), parse_constant=refuse)
+    assert found["metrics"]["mse"] is None
+    assert found["k_distinct"] == 3
+
+
+def test_a_job_that_has_its_lines_is_skipped(tmp_path):
+    """Work that is done is not done again; work that failed is."""
+    store, calls = Store(tmp_path, "table1"), []
+
+    def work(run):
+        calls.append(run.seed)
+        yield Outcome({"mse": 0.5}, 5)
+
+    job = Job([case()], {}, "32-true", work)
+    assert run_jobs([job], store, device="cpu", say=str) == 1
+    assert run_jobs([job], store, device="cpu", say=str) == 0
+    failed = store.lines()[0] | {"status": "failed"}
+    store.append([failed])
+    assert run_jobs([job], store, device="cpu", say=str) == 1
+    assert calls == [0, 0]
+
+
+def test_a_job_without_its_arrays_is_run_again_to_draw(tmp_path):
+    """Lines come with a clone, arrays do not: what is to be drawn is trained again."""
+    store = Store(tmp_path, "table1")
+    job = Job([case()], {}, "32-true", lambda run: [Outcome({"mse": 0.5}, 5, arrays={"sites": np.arange(3)})])
+    run_jobs([job], store, device="cpu", say=str)
+    kept = store.arrays(case().case_id)
+    assert kept is not None
+    assert kept["sites"].tolist() == [0, 1, 2]
+    (tmp_path / "arrays" / f"{case().case_id}.npz").unlink()
+    assert run_jobs([job], store, device="cpu", say=str) == 0
+    assert run_jobs([job], store, device="cpu", say=str, to_draw=True) == 1
+
+
+def test_the_small_protocol_keeps_its_promises():
+    """At most 10000 samples, a law step of at least 1e-2; the paper's has the paper's numbers."""
+    for data in ("mnist", "ipsl", "ncep", "celeba"):
+        small, paper = protocol_of("small", data), protocol_of("paper", data)
+        assert small.samples == 10_000
+        assert small.law_rate >= 1e-2
+        assert paper.samples is None
+        assert (paper.rate, paper.law_rate) == (2e-4, 2e-4)
+    assert protocol_of("paper", "mnist").law("sct", 60000)["temperature"] == [2 / 3, 2 / 3]
+    assert protocol_of("paper", "mnist").law("vln", 60000)["train"]["steps"] == 550 * 60000 // 256
+    with pytest.raises(SettingsError, match="small"):
+        protocol_of("smal", "mnist")
+
+
+def test_published_values_are_those_of_the_paper():
+    """Spot checks of the transcription, in units of the data."""
+    assert published_mse("mnist", 20, "hnet") == pytest.approx(0.0215)
+    assert published_mse("ncep", 300, "vln") == pytest.approx(0.0079)
+    assert published_mse("mnist", 20, "qr") is None
+    assert published_mse("mnist", 25, "vln") is None
+    assert all(len(row) == 5 for rows in RECONSTRUCTION.values() for row in rows.values())
+
+
+@pytest.mark.parametrize("method", table1.METHODS)
+def test_every_method_of_table_1_runs(tiny, tmp_path, method):
+    """Each gives its own network's error and the refit's, with K sites and honest notes."""
+    store = Store(tmp_path, "table1")
+    jobs = list(table1.jobs("tiny", ["digits"], [method], [5], [0]))
+    assert run_jobs(jobs, store, device="cpu", say=str) == 2
+    first, refit = store.lines()
+    assert refit["reconstructor"] == "residual"
+    assert len(set(first["notes"]["sites"])) == 5
+    assert np.isfinite(first["metrics"]["mse"])
+    assert refit["metrics"]["fvu"] < 1
+    assert {"commit", "dirty", "versions", "peak_mib", "cpu_seconds", "threads"} <= set(first)
+
+
+def test_plain_images_are_as_they_are(tiny):
+    """The paper's networks get pixels in [0, 1]; what they rebuild is judged like all else."""
+    data = load("digits", 200)
+    assert data.plain.development.values.min() == 0
+    assert data.plain.development.values.max() == 1
+    assert data.samples == 200
+    exact = data.score(data.plain, data.test(data.plain).values)
+    assert exact["mse"] == 0
+    mean = data.score(data.scaled, np.zeros_like(data.scaled.test.values, dtype=np.float32))
+    assert mean["fvu"] == pytest.approx(1)
+
+
+def test_answers_compare_equal_places():
+    """A ratio is of the same data, K, seed and network; classical sites have one seed for all."""
+    lines = [line(0.2, method="vln", seed=s) for s in (0, 1)] + [line(0.4, method="iln", seed=s) for s in (0, 1)]
+    lines += [line(0.1, method="qr", reconstructor="resnet"), line(0.3, method="greedy", reconstructor="resnet")]
+    lines += [line(9.0, method="iln", seed=0, k=7)]
+    text = "\n".join(answers(Lines(lines)))
+    assert "VLN / ILN | as in the paper | 0.50 (0.50 to 0.50) | 2 of 2 | better" in text
+    assert "VLN / better of QR and greedy | as in the paper | 2.00 (2.00 to 2.00) | 0 of 2 | worse" in text
+
+
+def test_the_page_is_made_from_the_lines_alone(tmp_path):
+    """Published values, means, ranges and ratios stand in it, and the README's table between its markers."""
+    store = Store(tmp_path / "results", "table1")
+    published = [
+        line(error, data="mnist", k=20, seed=seed) | {"published": 0.0322, "comparable": True}
+        for seed, error in enumerate((0.03, 0.04, 0.05))
+    ]
+    store.append([*published, *(line(0.02, data="mnist", k=20, seed=s, reconstructor="residual") for s in range(3))])
+    readme = tmp_path / "README.md"
+    readme.write_text("before <!-- results -->old<!-- /results --> after")
+    Store(tmp_path / "results", "selectors").append([line(0.25, bench="selectors", method="qr", reconstructor="ridge")])
+    write_page(tmp_path / "results", tmp_path / "docs" / "results.md", readme)
+    page = (tmp_path / "docs" / "results.md").read_text()
+    assert "| VLN | 3.22 | 4.000 (3.000 to 5.000) | 1.24 | 2.000 (2.000 to 2.000) |" in page
+    assert "old" not in readme.read_text()
+    assert "0.250" in readme.read_text()
+
+
+def test_halving_the_mask_lowers_l1_and_not_the_sites_that_show():
+    """The supplement's remark: same reconstruction, l1 halved each time, as many sites."""
+    rows = halve(3)
+    for first, second in pairwise(rows):
+        assert second.error == pytest.approx(first.error, rel=1e-5)
+        assert second.l1 == pytest.approx(first.l1 / 2, rel=1e-6)
+        assert second.shown == first.shown
+
+
+def test_bench_commands_refuse_what_they_do_not_know(command, tmp_path):
+    """A method, data set, protocol or number that is not there: exit 2 and the choices."""
+    for wrong in ("--methods vnl", "--data minst", "--k many", "--protocol huge --data digits", "--data digits"):
+        outcome = command("bench", "table1", *wrong.split(), "--results", tmp_path)
+        assert outcome.code == 2, outcome
+        assert outcome.err
+
+
+def test_the_bench_runs_from_the_command_line(tiny, command, tmp_path):
+    """Lines come from one command, and the page from another."""
+    words = ["--data", "digits", "--methods", "qr", "--k", "5", "--seeds", "0", "--protocol", "tiny"]
+    first = command("bench", "table1", *words, "--results", tmp_path)
+    assert first.code == 0, first.err
+    again = command("bench", "table1", *words, "--results", tmp_path)
+    assert "holds every case already" in again.out
+    shown = command("bench", "show", "--results", tmp_path, "--out", tmp_path / "results.md")
+    assert shown.code == 0, shown.err
+    assert Path(tmp_path / "results.md").exists()
+    assert command("bench", "l1").out.count("\n") == 7
