@@ -13,15 +13,25 @@ ROOT = Path(keyhole.__file__).parent
 
 # From the top: each may use those above it. The same order stands in docs/architecture.md.
 ROOMS = [
-    "errors", "grid", "split", "settings", "signals", "scaling", "metrics", "storage", "run", "progress", "interrupts",
-    "readers", "datasets", "components", "checkpoint", "training", "laws", "budget", "objectives", "collapse",
-    "reconstructors", "selectors", "readings", "export", "plan", "pipeline", "comparison", "files", "report",
-    "tables", "cli",
+    "errors", "grid", "split", "settings", "target", "signals", "scaling", "metrics", "storage", "run", "progress",
+    "interrupts", "readers", "datasets", "components", "checkpoint", "training", "laws", "budget", "objectives",
+    "collapse", "reconstructors", "predictors", "selectors", "readings", "export", "plan", "pipeline", "comparison",
+    "files", "report", "tables", "cli",
 ]  # fmt: skip
 
 # Heavy dependencies and the rooms that may import them at the top of a module.
 HEAVY = {
-    "torch": {"laws", "budget", "collapse", "checkpoint", "training", "objectives", "reconstructors", "selectors"},
+    "torch": {
+        "budget",
+        "checkpoint",
+        "collapse",
+        "laws",
+        "objectives",
+        "predictors",
+        "reconstructors",
+        "selectors",
+        "training",
+    },
     "matplotlib": {"report"},
     "jinja2": {"report"},
     "xarray": set(),

@@ -17,8 +17,12 @@ QUICK = {"train": {"steps": 20, "batch": 16, "average": 0.0}, "draws": 4}
 LEARNED = ["auto", "learned", "iln", "vln", "hnet", "sct", "simplex", "cgan"]
 
 
+CONCRETE = ["cae", "cae_distinct"]
+
+
 def selector(name, **settings):
-    return make_selector(name, (QUICK | settings) if name in LEARNED else settings)
+    quick = QUICK if name in LEARNED else {"train": QUICK["train"]} if name in CONCRETE else {}
+    return make_selector(name, quick | settings)
 
 
 def prepared(shape=(4, 5), n=60, seed=0, channels=1, land=True):

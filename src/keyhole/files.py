@@ -1,23 +1,26 @@
-"""Readings in, rebuilt signals out: the files of the command line."""
+"""Readings in, rebuilt signals and predictions out: the files of the command line."""
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keyhole.errors import DataError, PlanError, StorageError
+from keyhole.errors import DataError, StorageError
 from keyhole.export import as_array, as_field, as_frame
 from keyhole.plan import Plan
 from keyhole.readers.arrays import load_npy
+from keyhole.readers.tables import TIME, load_csv
 from keyhole.readings import in_rank_order
 from keyhole.storage import replacing
 
-__all__ = ["check_writable", "make_folder", "read_readings", "write_rebuilt"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["check_writable", "make_folder", "predictions", "read_readings", "write_predictions", "write_rebuilt"]
 
 
 def read_readings(path: Path) -> Any:
@@ -27,7 +30,10 @@ def read_readings(path: Path) -> Any:
     if path.suffix == ".npy":
         return load_npy(path)
     if path.suffix == ".csv":
-        return _read_csv(path)
+        frame = load_csv(path)
+        if frame.empty:
+            raise DataError(f"{path}: holds no readings, only a header")
+        return frame
     raise DataError(f"{path}: readings are .csv or .npy, not {path.suffix or 'without a suffix'}")
 
 
@@ -53,6 +59,28 @@ def write_rebuilt(plan: Plan, readings: Any, path: Path, when: Sequence[str] | N
     return array.shape if field is None else field.shape
 
 
+def predictions(plan: Plan, readings: Any, when: Sequence[str] | None = None) -> pd.DataFrame:
+    """Tell a plan's target as a table: the time if known, the target, and the probability of a class."""
+    import pandas as pd
+
+    predictor = plan.need_predictor()
+    values, time = in_rank_order(readings, plan.names, len(plan.scaling.scale), when)
+    scores = plan.tell(values, time)
+    columns: dict[str, Any] = {} if time is None else {TIME: time}
+    columns[predictor.target] = predictor.answer(scores)
+    if predictor.is_class:
+        columns[f"{predictor.target} probability"] = scores.max(axis=1)
+    return pd.DataFrame(columns)
+
+
+def write_predictions(told: pd.DataFrame, path: Path) -> None:
+    """Write predictions as CSV."""
+    if path.suffix != ".csv":
+        raise DataError(f"{path}: predictions go to .csv, not {path.suffix or 'without a suffix'}")
+    with replacing(path) as file:
+        file.write(told.to_csv(index=False).encode())
+
+
 def check_writable(path: Path) -> None:
     """Raise a StorageError unless a file can be made at ``path``."""
     folder = path.parent
@@ -72,27 +100,6 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{folder}: cannot be made: {error.strerror or error}") from error
-
-
-def _read_csv(path: Path) -> Any:
-    import pandas as pd
-
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            header = next(csv.reader(file), [])
-        repeated = sorted({name for name in header if header.count(name) > 1})
-        if repeated:  # pandas would rename them
-            raise PlanError(f"{path}: column {repeated[0]!r} stands more than once")
-        frame = pd.read_csv(path, encoding="utf-8-sig")
-    except (ValueError, OSError, csv.Error) as error:
-        if isinstance(error, PlanError):
-            raise
-        raise DataError(f"{path}: cannot be read as CSV ({error})") from error
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas would take the first column for the rows' labels
-        raise DataError(f"{path}: rows have more values than the header has names")
-    if frame.empty:
-        raise DataError(f"{path}: holds no readings, only a header")
-    return frame
 
 
 def _attribute(value: Any) -> Any:

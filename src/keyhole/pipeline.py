@@ -20,6 +20,8 @@ from keyhole import split as splits
 from keyhole.checkpoint import clear_states
 from keyhole.errors import BudgetError, DataError, SettingsError
 from keyhole.plan import Plan
+from keyhole.predictors import Predictor, check_predictor, fit_predictor
+from keyhole.predictors import nested_errors as nested_target_errors
 from keyhole.progress import progress
 from keyhole.readers import read
 from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor, Residual, Ridge, nested_errors
@@ -54,8 +56,10 @@ def select(
     signals: Any,
     k: int,
     *,
+    target: str | None = None,
     method: str = "auto",
     reconstructor: str = "auto",
+    predictor: str = "auto",
     settings: Mapping[str, Any] | None = None,
     split: Split | None = None,
     time_limit: float | None = None,
@@ -75,12 +79,18 @@ def select(
         Signals, or anything that `read` takes.
     k
         How many sites; exactly so many distinct observable ones come out.
+    target
+        Column of a frame or CSV file to tell from the sites, a class or a number, instead of rebuilding all the others;
+        signals may also carry one (`Signals.with_target`).
     method
         A selector: ``"auto"`` tries several and keeps the best on validation; ``"learned"``, ``"vln"``, ``"hnet"``,
         ``"iln"``, ``"sct"``, ``"simplex"``, ``"greedy"``, ``"qr"``, ``"variance"``, ``"random"``.
     reconstructor
         ``"ridge"``, ``"dense"``, ``"resnet"``, ``"residual"``, or ``"auto"``: ridge, unless a network on top of it is
-        clearly better on validation.
+        clearly better on validation; always ridge where there is a target.
+    predictor
+        What tells the target: ``"linear"``, ``"network"``, or ``"auto"``: the network, unless the linear one is better
+        on validation.
     settings
         Settings of the selector, by name, where its defaults do not fit.
     split
@@ -117,16 +127,18 @@ def select(
         save_seconds=save_every,
     )
     selector = make_selector(method, settings or {})
-    prepared = prepare(read(signals), split, seed)
+    prepared = prepare(read(signals, target=target), split, seed)
     k = check_k(k, prepared.signals)
     check_reconstructor(reconstructor)
+    check_predictor_for(predictor, prepared)
     if run.folder is not None and not resume:
         clear_states(run.folder)
     with progress(callback) as tell:
         run = replace(run, callback=tell)
         selection = choose_sites(selector, prepared, k, run)
         fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
-    plan = make_plan(prepared, selection, fitted, selector, run, method=method)
+        told = fit_target(predictor, prepared, selection.sites, run)
+    plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=told)
     return replace(plan, made={**plan.made, "seconds": round(clock.monotonic() - started, 2)})
 
 
@@ -149,6 +161,7 @@ def prepare(signals: Signals, split: Split | None, seed: int) -> Prepared:
     whole = scaling.apply(development)
     cut = len(parts.train)
     _check_varies(signals.take(parts.train))
+    _check_target_varies(signals.take(parts.train))
     if not np.isfinite(whole.values).all() or not whole.values.any():
         raise DataError("the values are too large or too small for single precision once scaled; change their unit")
     train, validation = whole.take(np.arange(cut)), whole.take(np.arange(cut, len(whole)))
@@ -171,6 +184,13 @@ def check_reconstructor(name: str) -> None:
         raise SettingsError(f"reconstructor {name!r} is not known; there are auto, {', '.join(RECONSTRUCTORS)}")
 
 
+def check_predictor_for(name: str, prepared: Prepared) -> None:
+    """Raise a SettingsError unless there is such a predictor, and a target where one is asked for."""
+    check_predictor(name)
+    if name != "auto" and prepared.signals.target is None:
+        raise SettingsError(f"predictor {name!r} has no meaning without a target; give one, or leave it out")
+
+
 def choose_sites(selector: Selector, prepared: Prepared, k: int, run: Run) -> Selection:
     """Let the selector choose, on everything but test; one that decides on validation gets that part apart."""
     left = run.seconds_left()
@@ -185,6 +205,8 @@ def fit_reconstructor(name: str, prepared: Prepared, sites: NDArray[np.int64], r
     """Fit the reconstructor named, or choose between ridge and ridge + network on validation."""
     check_reconstructor(name)
     train, validation = prepared.train, prepared.validation
+    if name == "auto" and prepared.signals.target is not None:
+        name = "ridge"  # time goes to what was asked for
     if name != "auto":
         return RECONSTRUCTORS[name]().fit(train, sites, validation=validation, run=run)
     network = Residual().fit(train, sites, validation=validation, run=run)
@@ -193,15 +215,24 @@ def fit_reconstructor(name: str, prepared: Prepared, sites: NDArray[np.int64], r
     return Ridge().fit(train, sites, validation=validation, run=run)
 
 
+def fit_target(name: str, prepared: Prepared, sites: NDArray[np.int64], run: Run) -> Predictor | None:
+    """Fit the predictor named, or the best on validation; None where the signals have no target."""
+    if prepared.signals.target is None:
+        return None
+    return fit_predictor(name, prepared.train, sites, validation=prepared.validation, run=run)
+
+
 def make_plan(
-    prepared: Prepared, selection: Selection, fitted: Reconstructor, selector: Selector, run: Run, *, method: str
-) -> Plan:
+    prepared: Prepared, selection: Selection, fitted: Reconstructor, selector: Selector, run: Run,
+    *, method: str, predictor: Predictor | None = None,
+) -> Plan:  # fmt: skip
     """Put the plan together, judge it on validation, fit a closed form on all but test, and judge it there once."""
     signals = prepared.signals
     made = {
         "method": method,
         "settings": selector.settings(),
         "reconstructor": fitted.name,
+        **_told_by(predictor),
         "seed": run.seed,
         "split": {"kind": prepared.split.kind} | {p: len(getattr(prepared.split, p)) for p in _PARTS},
         "notes": selection.notes,
@@ -211,33 +242,64 @@ def make_plan(
     }
     history: list[dict[str, Any]] = [{"stage": "select", **row} for row in selection.history]
     history += [{"stage": "refit", **row} for row in fitted.history]
+    history += [{"stage": "predict", **row} for row in (predictor.history if predictor else [])]
     plan = Plan(
         signals.grid, selection.sites, gains(prepared, selection.sites), prepared.scaling, fitted, signals.origin,
-        made, {}, history,
+        made, {}, history, predictor,
     )  # fmt: skip
     validation = score(plan, signals.take(prepared.split.validation))
-    if fitted.closed_form:
-        final = type(fitted)().fit(prepared.development, selection.sites, validation=prepared.validation, run=run)
-        plan = replace(plan, reconstructor=final)
+    plan = _fit_on_all_but_test(plan, prepared, run)
     return replace(plan, metrics={"validation": validation, "test": score(plan, prepared.test)})
 
 
 def score(plan: Plan, part: Signals) -> dict[str, float]:
     """Errors of a plan on raw signals."""
-    rebuilt = plan.rebuild(part.readings(plan.indices), part.time)
-    return metrics.evaluate(part.values, rebuilt, plan.scaling.expected(part), plan.grid)
+    readings = part.readings(plan.indices)
+    rebuilt = plan.rebuild(readings, part.time)
+    scores = metrics.evaluate(part.values, rebuilt, plan.scaling.expected(part), plan.grid)
+    if plan.predictor is None or part.target is None:
+        return scores
+    told = metrics.target_scores(part.target, plan.tell(readings, part.time), plan.predictor.expected)
+    return scores | {f"target_{name}": value for name, value in told.items()}
 
 
 def gains(prepared: Prepared, sites: NDArray[np.int64]) -> NDArray[np.float64]:
     """Drop of the validation error (fraction of variance, ridge) as each site joins those before it."""
-    strength = Ridge().fit(prepared.train, sites, validation=prepared.validation, run=Run()).strength
-    errors = nested_errors(prepared.train, prepared.validation, sites, strength)
+    errors = _nested_errors(prepared, sites)
     return np.asarray(-np.diff(errors) / max(float(errors[0]), 1e-300))
+
+
+def _nested_errors(prepared: Prepared, sites: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Validation error with the first 0, 1, ... K sites: of the target where there is one, else of the signals."""
+    train, validation = prepared.train, prepared.validation
+    if prepared.signals.target is not None:
+        return nested_target_errors(train, validation, sites)
+    strength = Ridge().fit(train, sites, validation=validation, run=Run()).strength
+    return nested_errors(train, validation, sites, strength)
 
 
 _PARTS = ("train", "validation", "test")
 _DEVICES = ("auto", "cpu", "cuda", "gpu", "mps")
 _PRECISIONS = ("32-true", "bf16-mixed")
+
+
+def _told_by(predictor: Predictor | None) -> dict[str, Any]:
+    """What a plan's record says of its target."""
+    if predictor is None:
+        return {}
+    kind = "class" if predictor.is_class else "number"
+    return {"predictor": predictor.name, "target": {"name": predictor.target, "kind": kind}}
+
+
+def _fit_on_all_but_test(plan: Plan, prepared: Prepared, run: Run) -> Plan:
+    """Fit what has a closed form once more, now that all choices are made."""
+    parts, predictor = (prepared.development, plan.indices), plan.predictor
+    if plan.reconstructor.closed_form:
+        fitted = type(plan.reconstructor)().fit(*parts, validation=prepared.validation, run=run)
+        plan = replace(plan, reconstructor=fitted)
+    if predictor is not None and predictor.closed_form:
+        plan = replace(plan, predictor=type(predictor)().fit(*parts, validation=prepared.validation, run=run))
+    return plan
 
 
 def _default_split(signals: Signals, seed: int) -> Split:
@@ -250,6 +312,12 @@ def _check_varies(train: Signals) -> None:
     cells = train.packed()
     if not (cells != cells[:1]).any():
         raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
+
+
+def _check_target_varies(train: Signals) -> None:
+    target = train.target
+    if target is not None and not (target.values != target.values[0]).any():
+        raise DataError(f"target {target.name!r}: it never varies in the training part, so nothing can be learned")
 
 
 def _check_run(device: str, precision: str, save_every: float) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from keyhole.errors import PlanError
 from keyhole.export import as_read
 from keyhole.grid import Grid
+from keyhole.predictors import PREDICTORS, Predictor
 from keyhole.readings import in_rank_order
 from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor
 from keyhole.scaling import Scaling
@@ -27,20 +28,23 @@ __all__ = ["Plan", "load"]
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """K ranked sites and the reconstructor fitted to them.
+    """K ranked sites, the reconstructor fitted to them, and the predictor where there is a target.
 
     Parameters
     ----------
     indices
         Flat grid index (C order) of each site, best first.
     gain
-        Drop of the validation error, as a fraction of variance, when each site joins those before it (by ridge).
+        Drop of the validation error, as a fraction of variance, when each site joins those before it (by ridge); of the
+        target's variance where there is one.
     made
         How the plan was made: method, settings, seed, versions, fingerprint of the data.
     metrics
-        Errors by part: ``{"validation": {...}, "test": {...}}``.
+        Errors by part: ``{"validation": {...}, "test": {...}}``; those of the target begin with ``target_``.
     history
         Figures of the training, if there was any.
+    predictor
+        What tells the target from the readings; None where the plan has no target.
     """
 
     grid: Grid
@@ -52,6 +56,7 @@ class Plan:
     made: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = ()
+    predictor: Predictor | None = None
 
     @property
     def k(self) -> int:
@@ -62,6 +67,11 @@ class Plan:
     def names(self) -> list[str]:
         """Names of the sites in rank order."""
         return [self.grid.name(int(index)) for index in self.indices]
+
+    @property
+    def target(self) -> str | None:
+        """Name of the target, if there is one."""
+        return None if self.predictor is None else self.predictor.target
 
     @property
     def sites(self) -> pd.DataFrame:
@@ -96,6 +106,28 @@ class Plan:
         """Rebuild ``(N, channels, *grid)`` in the user's units from readings ``(N, K, channels)``."""
         scaled = self.scaling.scale_readings(readings, self.indices, time)
         return self.scaling.undo(self.reconstructor.rebuild(scaled), time)
+
+    def predict(self, readings: Any, *, time: Any = None) -> NDArray[Any]:
+        """Tell the target from readings, which are given as to `reconstruct`.
+
+        Returns
+        -------
+        array
+            ``(N,)``: names of classes, or numbers in the target's units.
+        """
+        predictor = self.need_predictor()
+        values, when = in_rank_order(readings, self.names, len(self.scaling.scale), time)
+        return predictor.answer(self.tell(values, when))
+
+    def tell(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.float64]:
+        """Tell probabilities ``(N, classes)``, or numbers ``(N,)``, from readings ``(N, K, channels)``."""
+        return self.need_predictor().predict(self.scaling.scale_readings(readings, self.indices, time))
+
+    def need_predictor(self) -> Predictor:
+        """Give the predictor, or say that the plan has none."""
+        if self.predictor is None:
+            raise PlanError("this plan has no target to predict; make one with select(..., target=...) or --target")
+        return self.predictor
 
     def save(self, path: str | Path) -> None:
         """Write the plan to one file: JSON, arrays and a SHA-256 of both; nothing in it is code."""
@@ -139,6 +171,10 @@ def _pack(plan: Plan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     }
     arrays |= {f"coordinates.{dim}": _numbers(axis) for dim, axis in axes.items() if axis.dtype.kind != "U"}
     arrays |= {f"reconstructor.{name}": array for name, array in learned.items()}
+    if plan.predictor is not None:
+        chosen, told = plan.predictor.state()
+        header["predictor"] = {"name": plan.predictor.name, "settings": chosen}
+        arrays |= {f"predictor.{name}": array for name, array in told.items()}
     return header, arrays
 
 
@@ -150,13 +186,25 @@ def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Pl
     }
     grid = Grid(shape, dims, coordinates, arrays["grid.inside"], None if names is None else tuple(names))
     kind = RECONSTRUCTORS[header["reconstructor"]["name"]]
-    learned = {n.removeprefix("reconstructor."): a for n, a in arrays.items() if n.startswith("reconstructor.")}
+    learned = _under("reconstructor.", arrays)
     reconstructor = kind.restore(header["reconstructor"]["settings"], learned, grid, arrays["sites.index"])
     scaling = Scaling(arrays["scaling.baseline"], arrays["scaling.scale"], header["scaling"]["cycle"])
     return Plan(
         grid, arrays["sites.index"], arrays["sites.gain"], scaling, reconstructor, Origin(**header["origin"]),
-        dict(header["made"]), dict(header["metrics"]), list(header["history"]),
+        dict(header["made"]), dict(header["metrics"]), list(header["history"]), _predictor(header, arrays),
     )  # fmt: skip
+
+
+def _predictor(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Predictor | None:
+    """Give the predictor of a plan with a target; files older than targets have none."""
+    found = header.get("predictor")
+    if found is None:
+        return None
+    return PREDICTORS[found["name"]].restore(found["settings"], _under("predictor.", arrays))
+
+
+def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _numbers(coordinate: NDArray[Any]) -> NDArray[Any]:

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.errors import PlanError
+from keyhole.readers.tables import TIME, parse_dates
 
-__all__ = ["TIME", "in_rank_order"]
-
-TIME = "time"
+__all__ = ["in_rank_order"]
 
 
 def in_rank_order(
@@ -110,14 +109,8 @@ def _takes(k: int, channels: int) -> str:
 
 
 def _times(time: Any, n: int) -> NDArray[np.datetime64]:
-    import pandas as pd
-
-    values = np.asarray(time)
-    if values.ndim > 1 or values.dtype.kind in "biufc":  # pandas would take numbers as nanoseconds since 1970
-        raise PlanError(f"time: not dates but {values.dtype} of shape {values.shape}; write them as 2023-02-01")
     try:
-        dates = pd.to_datetime(np.atleast_1d(values), format="ISO8601", utc=True).tz_localize(None)
-        when: NDArray[np.datetime64] = dates.to_numpy("datetime64[ns]")
+        when = parse_dates(time)
     except (ValueError, TypeError) as error:
         raise PlanError(f"time: not dates ({error}); write them as 2023-02-01") from error
     if len(when) != n:

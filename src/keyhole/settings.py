@@ -8,7 +8,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from keyhole.errors import SettingsError
 
-__all__ = ["CAESettings", "DenseSettings", "GreedySettings", "LearnedSettings", "ResNetSettings", "Settings", "TrainSettings", "parse"]
+__all__ = [
+    "CAESettings",
+    "DCGANSettings",
+    "DenseSettings",
+    "GreedySettings",
+    "LearnedSettings",
+    "ResNetSettings",
+    "Settings",
+    "TrainSettings",
+    "parse",
+]
 
 
 Temperature = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -27,6 +37,7 @@ class TrainSettings(Settings):
     batch: int = Field(256, ge=1)
     rate: float = Field(2e-3, gt=0)  # AdamW's; 2e-3 with a one-cycle was the best of those tried on MNIST
     weight_decay: float = Field(0.02, ge=0)  # networks here see few samples for their size
+    schedule: Literal["cycle", "constant"] = "cycle"  # of the rate: up and down over the run, or as it is
     warmup: float = Field(0.1, ge=0, le=1)  # share of the steps over which the rate rises
     average: float = Field(0.999, ge=0, lt=1)  # of the weights; smooths the noise of the masks and of small batches
     clip: float = Field(1.0, gt=0)  # of the gradient's norm: a rare mask can give a huge one
@@ -52,6 +63,13 @@ class ResNetSettings(Settings):
     train: TrainSettings | None = None
 
 
+class DCGANSettings(Settings):
+    """Decoder of DCGAN from the readings to the grid."""
+
+    filters: int = Field(32, ge=1)  # of the last but one layer; each before it has twice as many
+    train: TrainSettings | None = None
+
+
 class GreedySettings(Settings):
     """Greedy column subset selection."""
 
@@ -65,7 +83,7 @@ class CAESettings(Settings):
     width: int = Field(320, ge=1)  # of both hidden layers of the dense decoder; theirs
     dropout: float = Field(0.1, ge=0, lt=1)  # in the dense decoder; theirs
     temperature: tuple[Temperature, Temperature] = (10.0, 0.01)  # annealed geometrically; theirs
-    row_rate: float | None = Field(None, gt=0)
+    row_rate: float = Field(0.1, gt=0)  # of the rows; theirs is the decoder's 1e-3, which settles none in 2000 steps
     distinct: bool = False  # no site twice: a penalty while it learns, an assignment at the end
     overlap: float = Field(1.0, ge=0)  # weight of that penalty
     train: TrainSettings | None = None  # None: by the number of samples
@@ -78,6 +96,7 @@ class LearnedSettings(Settings):
     latent: int = Field(16, ge=1)  # dimension of z, the paper's
     budget: Literal["exact", "dual", "penalty"] = "exact"  # exact K needs no weight and concentrates best
     penalty: float = Field(0.1, ge=0)  # weight on the expected L0; for the penalty budget alone
+    fall: float = Field(0.0, ge=0, lt=1)  # share of the run over which K falls from the law's first count
     masks: Literal["hard", "soft"] = (
         "hard"  # what is seen under dual ascent; soft ones leak, as the paper's do
     )

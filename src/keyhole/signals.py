@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from keyhole.errors import DataError, SettingsError
 from keyhole.grid import Grid
 from keyhole.split import Indices, Split
+from keyhole.target import Target
 
 __all__ = ["Origin", "Signals"]
 
@@ -60,6 +61,8 @@ class Signals:
         None to work on deviations from the mean.
     split
         The parts fixed by the data set, if any.
+    target
+        What is to be told from the sites instead of the signals themselves, if anything.
     """
 
     values: NDArray[np.floating[Any]]
@@ -69,6 +72,7 @@ class Signals:
     cycle: Cycle | None = None
     split: Split | None = None
     origin: Origin = field(default_factory=Origin)
+    target: Target | None = None
 
     @classmethod
     def build(
@@ -103,7 +107,14 @@ class Signals:
     def take(self, indices: Indices) -> Signals:
         """Give some of the samples."""
         time = None if self.time is None else self.time[indices]
-        return replace(self, values=self.values[indices], time=time, split=None)
+        target = None if self.target is None else self.target.take(indices)
+        return replace(self, values=self.values[indices], time=time, split=None, target=target)
+
+    def with_target(self, target: Target | None) -> Signals:
+        """Choose sites to tell ``target`` by; None to rebuild the signals themselves."""
+        if target is not None and len(target) != len(self):
+            raise DataError(f"target {target.name!r}: {len(target)} values for {len(self)} samples")
+        return replace(self, target=target)
 
     def anomalies(self, cycle: Cycle | None = "month") -> Signals:
         """Work on anomalies from a climatology (``"month"``), or on deviations from the mean (None)."""
@@ -121,10 +132,13 @@ class Signals:
         return flat[:, :, sites].transpose(0, 2, 1)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the values, shape, inside and observable cells."""
+        """SHA-256 of the values, shape, inside and observable cells, and the target."""
         digest = hashlib.sha256(repr((self.values.shape, str(self.values.dtype), self.cycle)).encode())
         for array in (self.values, self.grid.inside, self.observable):
             digest.update(np.ascontiguousarray(array).data)
+        if self.target is not None:
+            digest.update(repr((self.target.name, self.target.classes)).encode())
+            digest.update(np.ascontiguousarray(self.target.values).data)
         return digest.hexdigest()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -19,24 +20,24 @@ _MOST_SITES = 30
 def comparison_table(comparison: Comparison) -> RenderableType:
     """One row for each method, the best first."""
     first = comparison.entries[0].plan
-    units = f" {first.origin.units}" if first.origin.units else ""
-    split = comparison.prepared.split
-    title = f"{first.k} sites of {first.origin.name}; judged on {len(split.test)} samples that no method saw"
-    table = Table(title=title, title_justify="left")
+    title = f"{_sites(first)}; judged on {len(comparison.prepared.split.test)} samples that no method saw"
+    table = Table(title=Text(title), title_justify="left")
+    figures = _figures(first)
     table.add_column("method")
-    for name in (f"test RMSE{units}", "variance left", "against best", "choice, s"):
-        table.add_column(name, justify="right")
-    best = first.metrics["test"]["rmse"]
+    for heading in (*(figure.heading for figure in figures), "against best", "choice, s"):
+        table.add_column(Text(heading), justify="right")
+    best = first.metrics["test"][figures[0].name]
     for entry in comparison.entries:
         scores = entry.plan.metrics["test"]
-        ratio = f"{scores['rmse'] / best:.3f}" if best > 0 else "-"
-        table.add_row(entry.method, f"{scores['rmse']:.4g}", f"{scores['fvu']:.1%}", ratio, f"{entry.seconds:.1f}")
+        ratio = f"{scores[figures[0].name] / best:.3f}" if best > 0 else "-"
+        shown = [f"{scores[figure.name]:{figure.form}}" for figure in figures]
+        table.add_row(entry.method, *shown, ratio, f"{entry.seconds:.1f}")
     return table
 
 
 def plan_table(plan: Plan) -> RenderableType:
     """The sites in rank order, then the errors and how the plan was made."""
-    table = Table(title=f"{plan.k} sites of {plan.origin.name}", title_justify="left")
+    table = Table(title=Text(_sites(plan)), title_justify="left")
     table.add_column("rank", justify="right")
     table.add_column("site")
     table.add_column("gain", justify="right")
@@ -50,15 +51,61 @@ def plan_table(plan: Plan) -> RenderableType:
 def plan_summary(plan: Plan) -> dict[str, Any]:
     """Everything about a plan but its weights, as JSON can hold it."""
     sites = plan.sites.to_dict(orient="records")
-    return {"k": plan.k, "sites": sites, "metrics": plan.metrics, "made": plan.made}
+    told = {} if plan.predictor is None else {"target": {"name": plan.target, "classes": plan.predictor.classes}}
+    return {"k": plan.k, "sites": sites, **told, "metrics": plan.metrics, "made": plan.made}
+
+
+class _Figure(NamedTuple):
+    """A score in a column of its own: its heading, its name among the metrics, and how it is written."""
+
+    heading: str
+    name: str
+    form: str
+
+
+def _figures(plan: Plan) -> list[_Figure]:
+    """Give what is shown of a plan's errors, what it is judged by first."""
+    units = f" {plan.origin.units}" if plan.origin.units else ""
+    if plan.predictor is None:
+        return [_Figure(f"test RMSE{units}", "rmse", ".4g"), _Figure("variance left", "fvu", ".1%")]
+    left = _Figure("signals: variance left", "fvu", ".1%")
+    if plan.predictor.is_class:
+        return [
+            _Figure(f"{plan.target} wrong", "target_error", ".1%"),
+            _Figure("log loss", "target_log_loss", ".3f"),
+            left,
+        ]
+    own = _Figure(f"{plan.target}: variance left", "target_fvu", ".1%")
+    return [_Figure(f"test RMSE of {plan.target}", "target_rmse", ".4g"), own, left]
+
+
+def _sites(plan: Plan) -> str:
+    told = "" if plan.target is None else f" that tell {plan.target}"
+    return f"{plan.k} sites of {plan.origin.name}{told}"
 
 
 def _account(plan: Plan) -> str:
-    units = f" {plan.origin.units}" if plan.origin.units else ""
-    lines = [
-        f"{part}: RMSE {scores['rmse']:.4g}{units}, {scores['fvu']:.1%} of the variance left"
-        for part, scores in plan.metrics.items()
-    ]
+    lines = [f"{part}: {_told(plan, scores)}{_rebuilt(plan, scores)}" for part, scores in plan.metrics.items()]
     made = plan.made
+    if plan.predictor is not None:
+        kind = f"one of {len(plan.predictor.classes)} classes" if plan.predictor.is_class else "a number"
+        lines.append(f"target {plan.target}, {kind}, told by {plan.predictor.name}")
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
+
+
+def _told(plan: Plan, scores: Mapping[str, float]) -> str:
+    """What is told of the target, ahead of what is rebuilt."""
+    if plan.predictor is None:
+        return ""
+    if plan.predictor.is_class:
+        return (
+            f"{scores['target_error']:.1%} of {plan.target} wrong, log loss {scores['target_log_loss']:.3f}; signals: "
+        )
+    left = f"{scores['target_fvu']:.1%} of its variance left"
+    return f"RMSE of {plan.target} {scores['target_rmse']:.4g}, {left}; signals: "
+
+
+def _rebuilt(plan: Plan, scores: Mapping[str, float]) -> str:
+    units = f" {plan.origin.units}" if plan.origin.units else ""
+    return f"RMSE {scores['rmse']:.4g}{units}, {scores['fvu']:.1%} of the variance left"

@@ -50,6 +50,10 @@ class Task(nn.Module, ABC):
         """Error on validation samples; None where there is nothing to choose by."""
         return None
 
+    def done(self) -> bool:
+        """Whether there is nothing left to learn, asked at each look: training ends before its steps."""
+        return False
+
     def figures(self) -> dict[str, float]:
         """Figures to show and keep beside the loss."""
         return {}
@@ -125,10 +129,13 @@ class _Loop:
             self.step()
             if self.state.step % self.every == 0 or self.progress() >= 1:
                 self.look()
-                self.state.finished = self.progress() >= 1 or self.state.stale >= self.settings.patience
+                self.state.finished = self.over()
             self.state.save_if_due(self.state.finished)
             if pending.signum is not None:
                 self.stop(pending.signum)
+
+    def over(self) -> bool:
+        return self.progress() >= 1 or self.state.stale >= self.settings.patience or self.task.done()
 
     def progress(self) -> float:
         """Share of the run that is over, by steps or by the deadline, whichever is further."""
@@ -141,8 +148,9 @@ class _Loop:
 
     def step(self) -> None:
         progress = self.progress()
+        factor = 1.0 if self.settings.schedule == "constant" else one_cycle(progress, self.settings.warmup)
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
-            group["lr"] = rate * one_cycle(progress, self.settings.warmup)
+            group["lr"] = rate * factor
         self.task.train()
         self.task.begin(progress)
         batch = self.state.next_batch(self.settings.batch, self.task.samples)

@@ -12,7 +12,7 @@ import numpy as np
 from keyhole.errors import DataError, StorageError
 from keyhole.readers.arrays import read_array, read_npy, read_npz
 from keyhole.readers.fields import read_dataarray, read_dataset, read_netcdf
-from keyhole.readers.tables import read_frame
+from keyhole.readers.tables import read_csv, read_frame
 from keyhole.signals import Signals
 
 __all__ = ["FILES", "read"]
@@ -23,21 +23,27 @@ FILES: dict[str, tuple[Callable[..., Signals], tuple[str, ...]]] = {
     ".npz": (read_npz, ("variable", "channels")),
     ".nc": (read_netcdf, ("variable",)),
     ".nc4": (read_netcdf, ("variable",)),
+    ".csv": (read_csv, ("target",)),
 }
 
 
-def read(source: Any, *, variable: str | None = None, channels: int | None = None) -> Signals:
+def read(
+    source: Any, *, variable: str | None = None, channels: int | None = None, target: str | None = None
+) -> Signals:
     """Read signals.
 
     Parameters
     ----------
     source
-        An array ``(N, *grid)``, an xarray DataArray or Dataset, a pandas frame, or the path of a .npy, .npz or NetCDF
-        file. Cells that are NaN, or masked, in every sample are outside (land).
+        An array ``(N, *grid)``, an xarray DataArray or Dataset, a pandas frame, or the path of a .npy, .npz, NetCDF or
+        CSV file. Cells that are NaN, or masked, in every sample are outside (land).
     variable
         Which variable or array of a file or Dataset that holds several.
     channels
         The axis of an array that holds channels; None means that there is one channel and no axis for it.
+    target
+        The column of a frame or CSV file that is to be told from the others instead of being one of them. Other signals
+        get theirs by `Signals.with_target`.
 
     Examples
     --------
@@ -46,22 +52,23 @@ def read(source: Any, *, variable: str | None = None, channels: int | None = Non
     (4, 1, (2, 3))
     """
     if isinstance(source, Signals):
+        _refuse("signals that were read before", variable=variable, channels=channels, target=target)
         _check_observable(source)
         return source
     if isinstance(source, str | Path):
-        return _read_file(Path(source), variable=variable, channels=channels)
+        return _read_file(Path(source), variable=variable, channels=channels, target=target)
     if isinstance(source, np.ndarray | list | tuple):
-        _refuse("an array", variable=variable)
+        _refuse("an array", variable=variable, target=target)
         return read_array(source, channels=channels)
     if _is_a(source, "xarray", "Dataset"):
-        _refuse("a Dataset", channels=channels)
+        _refuse("a Dataset", channels=channels, target=target)
         return read_dataset(source, variable=variable)
     if _is_a(source, "xarray", "DataArray"):
-        _refuse("a DataArray", variable=variable, channels=channels)
+        _refuse("a DataArray", variable=variable, channels=channels, target=target)
         return read_dataarray(source)
     if _is_a(source, "pandas", "DataFrame"):
         _refuse("a frame", variable=variable, channels=channels)
-        return read_frame(source)
+        return read_frame(source, target=target)
     raise DataError(f"cannot read a {type(source).__name__}; give an array, a DataArray, a frame or a path")
 
 
@@ -98,4 +105,5 @@ def _is_a(source: Any, module: str, name: str) -> bool:
 def _refuse(what: str, **options: Any) -> None:
     spare = [name for name, value in options.items() if value is not None]
     if spare:
-        raise DataError(f"{', '.join(spare)} has no meaning for {what}")
+        remedy = "; it is a column of a frame or CSV, all else takes Signals.with_target" if "target" in spare else ""
+        raise DataError(f"{', '.join(spare)} has no meaning for {what}{remedy}")

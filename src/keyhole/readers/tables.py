@@ -1,28 +1,88 @@
-"""Tables: pandas frames, one sample a row, one site a column."""
+"""Tables: pandas frames and CSV files, one sample a row, one site a column; one column may be the target."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from keyhole.errors import DataError
+from keyhole.errors import DataError, StorageError
 from keyhole.grid import Grid
 from keyhole.signals import Origin, Signals
+from keyhole.target import Target
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["read_frame"]
+__all__ = ["TIME", "load_csv", "parse_dates", "read_csv", "read_frame"]
+
+TIME = "time"
+_SHOWN = 5
 
 
-def read_frame(frame: pd.DataFrame) -> Signals:
-    """Take a frame of numbers; a DatetimeIndex gives the samples' times."""
+def read_frame(frame: pd.DataFrame, *, target: str | None = None, name: str = "table") -> Signals:
+    """Take a frame of numbers; a DatetimeIndex gives the samples' times, and a column of any kind the target."""
+    if target is None:
+        return _signals(frame, name)
+    place = _place(frame, target)
+    told = Target.of(frame.iloc[:, place], name=target)
+    return _signals(frame.drop(columns=frame.columns[place]), name).with_target(told)
+
+
+def read_csv(path: Path, *, target: str | None = None) -> Signals:
+    """Read a CSV file whose first row names the columns; a column called ``time`` gives the samples' times."""
+    import pandas as pd
+
+    frame = load_csv(path)
+    if any(column.startswith("Unnamed: ") for column in frame.columns):  # row numbers would be a site like any other
+        raise DataError("a column has no name; name it or leave it out (pandas: to_csv(index=False))")
+    if TIME in frame.columns:
+        try:
+            frame.index = pd.DatetimeIndex(parse_dates(frame.pop(TIME)))
+        except (ValueError, TypeError) as error:
+            raise DataError(f"time: not dates ({error}); write them as 2023-02-01, or rename the column") from error
+    return read_frame(frame, target=target, name=path.stem)
+
+
+def load_csv(path: Path) -> pd.DataFrame:
+    """Load a CSV file whose first row names the columns."""
+    import pandas as pd
+
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            header = next(csv.reader(file), [])
+        frame = pd.read_csv(path, encoding="utf-8-sig")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read as CSV ({error})") from error
+    repeated = sorted({name for name in header if header.count(name) > 1})
+    if repeated:  # pandas has renamed them
+        raise DataError(f"{path}: column {repeated[0]!r} stands more than once")
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas took the first column for the rows' labels
+        raise DataError(f"{path}: rows have more values than the header has names")
+    return frame
+
+
+def parse_dates(values: Any) -> NDArray[np.datetime64]:
+    """Turn ISO 8601 dates into UTC without a zone; a ValueError or TypeError where they are none."""
+    import pandas as pd
+
+    column = np.atleast_1d(np.asarray(values))
+    if column.ndim > 1 or column.dtype.kind in "biufc":  # pandas would take numbers as nanoseconds since 1970
+        raise TypeError(f"{column.dtype} of shape {column.shape}")
+    return pd.to_datetime(column, format="ISO8601", utc=True).tz_localize(None).to_numpy("datetime64[ns]")
+
+
+def _signals(frame: pd.DataFrame, name: str) -> Signals:
     import pandas as pd
 
     words = [str(column) for column, kind in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
     if words:
-        raise DataError(f"columns that are not numbers: {', '.join(words[:5])}; leave them out or encode them")
+        raise DataError(f"columns that are not numbers: {', '.join(words[:_SHOWN])}; leave them out or encode them")
     names = tuple(str(column) for column in frame.columns)
     if len(set(names)) < len(names):
         raise DataError("two columns have the same name; a site's name must be its own")
@@ -31,4 +91,15 @@ def read_frame(frame: pd.DataFrame) -> Signals:
     values = frame.to_numpy()
     if values.dtype == object:  # kinds of numbers that numpy does not join
         values = frame.to_numpy(float, na_value=np.nan)
-    return Signals.build(values[:, np.newaxis], grid, time=time, origin=Origin("table", name="table"))
+    return Signals.build(values[:, np.newaxis], grid, time=time, origin=Origin("table", name=name))
+
+
+def _place(frame: pd.DataFrame, target: str) -> int:
+    """Position of the target's column."""
+    names = [str(column) for column in frame.columns]
+    if names.count(target) == 1:
+        return names.index(target)
+    if target in names:
+        raise DataError(f"target: {names.count(target)} columns are called {target!r}")
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    raise DataError(f"target: no column {target!r}; there are {shown or 'none'}")

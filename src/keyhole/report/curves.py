@@ -30,7 +30,7 @@ from keyhole.report.words import number, with_units
 
 __all__ = ["comparison_figure", "curve_figure", "training_figure"]
 
-_STAGES = {"select": "choice of sites", "refit": "reconstructor"}
+_STAGES = {"select": "choice of sites", "refit": "reconstructor", "predict": "predictor"}
 _FIRST = ("loss", "validation")
 _NOT_FIGURES = ("stage", "step")
 # A figure whose values span more than this factor is drawn on a logarithmic axis.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from keyhole.comparison import Comparison, Entry
+from keyhole.plan import Plan
 from keyhole.report.findings import Findings
 from keyhole.report.words import number, percent, plain, quantity, shorten
 from keyhole.signals import Signals
@@ -24,7 +25,7 @@ def result(findings: Findings) -> str:
     plan, scores = findings.plan, findings.plan.metrics["test"]
     count = f"{plan.k} site{'s' * (plan.k != 1)} rebuild{'s' * (plan.k == 1)}"
     error = quantity(scores["rmse"], findings.units)
-    return f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(scores['fvu'])}."
+    return f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(scores['fvu'])}.{_told_of(plan)}"
 
 
 def methods(comparison: Comparison) -> list[dict[str, Any]]:
@@ -113,6 +114,17 @@ def _explained(fvu: float) -> str:
     if fvu > 1:
         return "they explain no variance: guessing the baseline would have a smaller error"
     return f"{percent(fvu)} of the variance is left unexplained, {percent(1 - fvu)} explained"
+
+
+def _told_of(plan: Plan) -> str:
+    """Say how well the target is told, if there is one."""
+    if plan.predictor is None:
+        return ""
+    scores, who = plan.metrics["test"], "They tell" if plan.k != 1 else "It tells"
+    if plan.predictor.is_class:
+        return f" {who} {plan.target} wrongly in {percent(scores['target_error'])} of the test samples."
+    left = f"{percent(scores['target_fvu'])} of its variance left"
+    return f" {who} {plan.target} with a test RMSE of {number(scores['target_rmse'])}, {left}."
 
 
 def _seconds(seconds: float) -> str:

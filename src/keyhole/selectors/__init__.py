@@ -11,6 +11,7 @@ from keyhole.laws import LAWS
 from keyhole.selectors.auto import Auto
 from keyhole.selectors.base import Selection, Selector
 from keyhole.selectors.classical import QR, Greedy, Random, Variance
+from keyhole.selectors.concrete_autoencoder import ConcreteAutoencoder
 from keyhole.selectors.learned import Learned
 
 __all__ = ["SELECTORS", "Selection", "Selector"]
@@ -23,10 +24,19 @@ def _learned(name: str, fixed: dict[str, Any], /, **settings: Any) -> Learned:
     return Learned(**fixed, **settings)
 
 
+def _distinct_cae(**settings: Any) -> ConcreteAutoencoder:
+    """Give the concrete autoencoder whose rows hold distinct sites."""
+    if "distinct" in settings:
+        raise SettingsError("method 'cae_distinct' has its distinct; take method 'cae' to choose")
+    return ConcreteAutoencoder(distinct=True, **settings)
+
+
 SELECTORS: dict[str, Callable[..., Selector]] = {
     "auto": Auto,
     "learned": Learned,
     **{law: partial(_learned, law, {"law": law}) for law in LAWS},
     "cgan": partial(_learned, "cgan", {"objective": "gan"}),
+    "cae": ConcreteAutoencoder,
+    "cae_distinct": _distinct_cae,
     **{kind.name: kind for kind in (Greedy, QR, Variance, Random)},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,13 +15,15 @@ from torch import Tensor, nn
 from keyhole import training
 from keyhole.objectives import reconstruction
 from keyhole.reconstructors.base import unpack
+from keyhole.reconstructors.dcgan import DCGANDecoder
+from keyhole.reconstructors.networks import check_two_dimensional
 from keyhole.run import Run
 from keyhole.selectors.base import Selection, Selector, complete
 from keyhole.settings import CAESettings, TrainSettings, parse
 from keyhole.signals import Signals
 from keyhole.training import Task, seeded
 
-__all__ = ["ConcreteAutoencoder", "ConcreteRows", "DenseDecoder"]
+__all__ = ["Autoencoder", "ConcreteAutoencoder", "ConcreteRows", "collapsed", "make_decoder"]
 
 _SETTLED = 0.998
 _CHUNK = 4096
@@ -62,6 +65,10 @@ class ConcreteRows(nn.Module):
         """Mean over the rows of the largest probability."""
         return float(self.probabilities().detach().amax(dim=1).mean())
 
+    def log_probability_of(self, sites: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Log probability of one site in each row, to double precision: settled rows differ in the last digits."""
+        return np.asarray(self._log_probabilities()[np.arange(len(sites)), sites])
+
     def overlap(self) -> Tensor:
         r"""What the rows want twice, as a share of them: `sum_j max(0, sum_k p_kj - 1) / K`.
 
@@ -76,17 +83,38 @@ class ConcreteRows(nn.Module):
 
     def assignment(self) -> NDArray[np.int64]:
         """One site for each row, all distinct, of the largest joint probability."""
-        scores = torch.log_softmax(self.logits.detach().double(), dim=1).cpu().numpy()
-        return np.asarray(linear_sum_assignment(scores, maximize=True)[1], np.int64)
+        return np.asarray(linear_sum_assignment(self._log_probabilities(), maximize=True)[1], np.int64)
+
+    def _log_probabilities(self) -> NDArray[np.float64]:
+        return torch.log_softmax(self.logits.detach().double(), dim=1).cpu().numpy()
 
 
 class DenseDecoder(nn.Sequential):
     """Two hidden layers (leaky ReLU, dropout) and a linear head: the decoder of the concrete autoencoder."""
 
     def __init__(self, inputs: int, outputs: int, *, width: int = 320, dropout: float = 0.1) -> None:
-        super().__init__(
-            *_hidden(inputs, width, dropout), *_hidden(width, width, dropout), nn.Linear(width, outputs)
-        )  # fmt: skip
+        hidden = [*_hidden(inputs, width, dropout), *_hidden(width, width, dropout)]
+        super().__init__(*hidden, nn.Linear(width, outputs))
+
+
+class ConvolutionalDecoder(DCGANDecoder):
+    """The decoder of DCGAN, of whose grid the inside cells are kept, packed."""
+
+    def __init__(self, inputs: int, signals: Signals) -> None:
+        super().__init__(inputs, signals.channels, check_two_dimensional(signals.grid.shape, "dcgan"))
+        self.register_buffer("cells", torch.from_numpy(signals.grid.cells), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(N, inputs)`` to ``(N, channels * cells)``."""
+        return super().forward(x).flatten(2)[:, :, self.get_buffer("cells")].flatten(1)
+
+
+def make_decoder(k: int, signals: Signals, settings: CAESettings) -> nn.Module:
+    """Give the decoder that the settings name, from ``k`` readings to packed cells."""
+    inputs, outputs = k * signals.channels, signals.channels * len(signals.grid.cells)
+    if settings.decoder == "dcgan":
+        return ConvolutionalDecoder(inputs, signals)
+    return DenseDecoder(inputs, outputs, width=settings.width, dropout=settings.dropout)
 
 
 def _hidden(inputs: int, outputs: int, dropout: float) -> list[nn.Module]:
@@ -116,9 +144,8 @@ class Autoencoder(Task):
         return parts, None
 
     def groups(self) -> list[dict[str, Any]]:
-        """Let the rows have a step of their own."""
-        rows = {"params": list(self.rows.parameters())}
-        rows |= {} if self.settings.row_rate is None else {"lr": self.settings.row_rate}
+        """Let the rows move faster than the decoder."""
+        rows = {"params": list(self.rows.parameters()), "lr": self.settings.row_rate, "weight_decay": 0.0}
         return [{"params": list(self.decoder.parameters())}, rows]
 
     def begin(self, progress: float) -> None:
@@ -127,8 +154,8 @@ class Autoencoder(Task):
         self.rows.temperature = first * (last / first) ** progress
 
     def done(self) -> bool:
-        """Whether the rows have made up their mind."""
-        return self.rows.certainty() > _SETTLED
+        """Whether the rows have made up their mind; above temperature 1 a sample is a blend, however sure they are."""
+        return self.rows.temperature <= 1 and self.rows.certainty() > _SETTLED
 
     def figures(self) -> dict[str, float]:
         """Certainty, distinct favourites and temperature of the rows."""
@@ -162,48 +189,56 @@ class ConcreteAutoencoder(Selector):
         """Give all settings."""
         return self._settings.model_dump()
 
+    def refusal(self, signals: Signals) -> str | None:
+        """Tell that convolutions need two axes."""
+        shape = signals.grid.shape
+        if self._settings.decoder == "dense" or len(shape) == 2:
+            return None
+        return f"convolutions need a grid of two axes, not of shape {shape}"
+
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Train rows and decoder, then read the sites off the rows."""
-        task, chosen = self._task(train, k, run)
-        identity = f"{train.fingerprint()} {k} {self._settings} {chosen} {run.seed}"
-        name = "learn cae distinct" if self._settings.distinct else "learn cae"
-        history = training.train(task, chosen, name=name, identity=identity, run=run)
-        return self._selection(task.cpu().eval(), train, history)
+        task, history = self.learn(train, k, run)
+        return collapsed(task, train, history)
 
-    def _task(self, train: Signals, k: int, run: Run) -> tuple[Autoencoder, TrainSettings]:
-        settings = self._settings
+    def learn(self, train: Signals, k: int, run: Run) -> tuple[Autoencoder, list[dict[str, float]]]:
+        """Train rows and decoder; gives both, on the CPU, and the history."""
+        settings, chosen = self._settings, self._settings.train or _train_settings(len(train))
         with seeded(run.seed_of("concrete autoencoder")):
             rows = ConcreteRows(k, int(train.observable.sum()), temperature=settings.temperature[0])
-            inputs, outputs = k * train.channels, train.channels * len(train.grid.cells)
-            decoder = DenseDecoder(inputs, outputs, width=settings.width, dropout=settings.dropout)
-        return Autoencoder(rows, decoder, train, settings), settings.train or _train_settings(len(train))
+            task = Autoencoder(rows, make_decoder(k, train, settings), train, settings)
+        name = "learn cae distinct" if settings.distinct else "learn cae"
+        identity = f"{train.fingerprint()} {k} {settings} {chosen} {run.seed}"
+        history = training.train(task, chosen, name=name, identity=identity, run=run)
+        return task.cpu().eval(), history
 
-    def _selection(self, task: Autoencoder, train: Signals, history: list[dict[str, float]]) -> Selection:
-        rows, candidates = task.rows, np.flatnonzero(train.observable.ravel())
-        favourites = rows.favourites()
-        picked = rows.assignment() if self._settings.distinct else favourites
-        ranked = picked[np.argsort(-rows.log_probability_of(picked), kind="stable")]
-        found = list(dict.fromkeys(ranked.tolist()))
-        notes = {
-            "distinct": len(found),
-            "duplicates": len(picked) - len(found),
-            "mean_max_probability": rows.certainty(),
-        }
-        notes |= {"reassigned": int((picked != favourites).sum())} if self._settings.distinct else {}
-        rebuild = partial(_rebuilt, task.decoder, candidates[picked])
-        return Selection(complete(candidates[found], len(picked), train), history, notes, rebuild)
+
+def collapsed(task: Autoencoder, train: Signals, history: Sequence[dict[str, float]] = ()) -> Selection:
+    """Read the sites off trained rows, the surest row's first, and fill up what duplicates leave open."""
+    rows, candidates = task.rows, np.flatnonzero(train.observable.ravel())
+    picked = rows.assignment() if task.settings.distinct else rows.favourites()
+    ranked = picked[np.argsort(-rows.log_probability_of(picked), kind="stable")]
+    found = list(dict.fromkeys(ranked.tolist()))
+    notes = {
+        "distinct": len(found),
+        "duplicates": len(picked) - len(found),
+        "mean_max_probability": rows.certainty(),
+    }
+    notes |= {"reassigned": int((picked != rows.favourites()).sum())} if task.settings.distinct else {}
+    rebuild = partial(_rebuilt, task.decoder, candidates[picked])
+    return Selection(complete(candidates[found], len(picked), train), history, notes, rebuild)
 
 
 def _rebuilt(decoder: nn.Module, sites: NDArray[np.int64], signals: Signals) -> NDArray[np.float32]:
     """What the decoder makes of the readings at the rows' sites, in the rows' order."""
     readings = np.ascontiguousarray(signals.readings(sites), np.float32)
     with torch.inference_mode():
-        parts = [decoder(part.flatten(1)).numpy() for part in torch.from_numpy(readings).split(_CHUNK)]
+        parts = [decoder(part.flatten(1)).numpy() for part in torch.split(torch.from_numpy(readings), _CHUNK)]
     return unpack(np.concatenate(parts), signals.channels, signals.grid)
 
 
 def _train_settings(samples: int) -> TrainSettings:
-    """Adam as in the paper, and long enough for the rows to settle; no averaging, since they are to be where they end."""
+    """Adam's step of the paper, and long enough for the rows to settle; no averaging: they are to be where they end."""
     batch = int(min(256, max(16, samples // 2)))
-    steps = int(min(4000, max(2000, 10 * samples // batch)))
+    steps = int(min(4000, max(2000, 20 * samples // batch)))
     return TrainSettings(steps=steps, batch=batch, rate=1e-3, weight_decay=0.0, average=0.0)

@@ -1,0 +1,202 @@
+"""Commands that choose sites: demo, select, compare."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from keyhole.cli.options import (
+    Anomalies,
+    Channels,
+    Device,
+    Json,
+    K,
+    Method,
+    Predictor,
+    Seed,
+    SetOption,
+    Source,
+    TargetOption,
+    TimeLimit,
+    Variable,
+)
+from keyhole.cli.output import say, show_comparison, show_plan
+from keyhole.cli.source import read_source
+from keyhole.errors import StorageError
+
+if TYPE_CHECKING:
+    from keyhole.comparison import Comparison
+    from keyhole.plan import Plan
+    from keyhole.signals import Signals
+
+__all__ = ["compare", "demo", "select"]
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report and the plan.")] = Path("demo"),
+    k: K = 25,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Place 25 buoys on sea-surface temperature: learned, greedy, QR and random, with a report."""
+    from keyhole import datasets
+    from keyhole.comparison import compare
+    from keyhole.report import write_report
+
+    _make_folder(out)
+    with _stoppable():
+        comparison = compare(datasets.sst(), k, ["learned", "greedy", "qr", "random"], seed=seed)
+    comparison.choice.plan.save(out / "buoys.keyhole")
+    write_report(comparison, out / "report.html")
+    show_comparison(comparison, as_json)
+    say(f"plan   {out / 'buoys.keyhole'} ({comparison.choice.method}, the best on validation)")
+    say(f"report {out / 'report.html'}")
+
+
+def select(
+    source: Source,
+    k: K,
+    out: Annotated[Path, typer.Option(help="Plan file to write.")] = Path("plan.keyhole"),
+    method: Method = "auto",
+    reconstructor: Annotated[str, typer.Option(help="auto, ridge, dense, resnet, residual.")] = "auto",
+    setting: SetOption = None,
+    target: TargetOption = None,
+    predictor: Predictor = "auto",
+    variable: Variable = None,
+    channels: Channels = None,
+    anomalies: Anomalies = None,
+    time_limit: TimeLimit = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    precision: Annotated[str, typer.Option(help="32-true, or bf16-mixed.")] = "32-true",
+    report: Annotated[Path | None, typer.Option(help="HTML page to write.")] = None,
+    resume: Annotated[
+        bool | None,
+        typer.Option("--resume/--anew", help="Go on with the unfinished run of this plan file, or replace it."),
+    ] = None,
+    save_every: Annotated[float, typer.Option(help="Seconds between saves of unfinished training.")] = 15.0,
+    as_json: Json = False,
+) -> None:
+    """Choose K sites of a field, of images, of an array or of a table, and save the plan."""
+    from keyhole import pipeline
+    from keyhole.checkpoint import clear_states
+
+    signals = read_source(source, variable, channels, anomalies, target)
+    _check_writable(out, report)
+    folder = out.with_name(out.name + ".checkpoint")
+    if resume is None and folder.exists():
+        raise StorageError(f"{folder}: holds an unfinished run; --resume goes on with it, --anew replaces it")
+    with _stoppable():
+        plan = pipeline.select(
+            signals, k, method=method, reconstructor=reconstructor, predictor=predictor,
+            settings=_settings(setting or []), time_limit=time_limit, seed=seed, device=device, precision=precision,
+            checkpoint=folder, resume=bool(resume), save_every=save_every,
+        )  # fmt: skip
+    plan.save(out)
+    clear_states(folder)
+    if report is not None:
+        _report(plan, signals, seed, report)
+    show_plan(plan, as_json)
+    say(f"plan   {out}" + (f"\nreport {report}" if report else ""))
+
+
+def compare(
+    source: Source,
+    k: K,
+    methods: Annotated[
+        str, typer.Option(help="Methods, with commas between; 'all' for every one.")
+    ] = "learned,greedy,qr,variance,random",
+    reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
+    target: TargetOption = None,
+    predictor: Predictor = "auto",
+    variable: Variable = None,
+    channels: Channels = None,
+    anomalies: Anomalies = None,
+    time_limit: TimeLimit = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    figure: Annotated[Path | None, typer.Option(help="Figure to write, .png or .svg.")] = None,
+    report: Annotated[Path | None, typer.Option(help="HTML page to write.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare methods at the same K with the same reconstructor: one table, one figure."""
+    from keyhole.comparison import compare as run_comparison
+    from keyhole.selectors import SELECTORS
+
+    signals = read_source(source, variable, channels, anomalies, target)
+    _check_writable(figure, report)
+    if figure is not None and figure.suffix not in (".png", ".svg"):
+        raise typer.BadParameter(f"{figure}: a .png or .svg is needed", param_hint="--figure")
+    names = list(SELECTORS) if methods == "all" else [name.strip() for name in methods.split(",")]
+    with _stoppable():
+        comparison = run_comparison(
+            signals, k, names, reconstructor=reconstructor, predictor=predictor, time_limit=time_limit, seed=seed,
+            device=device,
+        )  # fmt: skip
+    _draw(comparison, figure, report)
+    show_comparison(comparison, as_json)
+
+
+def _settings(pairs: list[str]) -> dict[str, Any]:
+    """Turn name=value pairs into settings; values are JSON where they can be, text where not."""
+    settings = {}
+    for pair in pairs:
+        name, found, value = pair.partition("=")
+        if not found:
+            raise typer.BadParameter(f"{pair!r}: name=value is needed", param_hint="--set")
+        try:
+            settings[name] = json.loads(value)
+        except json.JSONDecodeError:
+            settings[name] = value
+    return settings
+
+
+def _check_writable(*paths: Path | None) -> None:
+    """Fail before the work, not after it, where a result cannot be written."""
+    from keyhole.files import check_writable
+
+    for path in paths:
+        if path is not None:
+            check_writable(path)
+
+
+def _make_folder(folder: Path) -> None:
+    from keyhole.files import make_folder
+
+    make_folder(folder)
+
+
+def _report(plan: Plan, signals: Signals, seed: int, path: Path) -> None:
+    from keyhole.comparison import single
+    from keyhole.pipeline import prepare
+    from keyhole.report import write_report
+
+    write_report(single(plan, prepare(signals, None, seed)), path)
+
+
+def _draw(comparison: Comparison, figure: Path | None, report: Path | None) -> None:
+    if figure is not None:
+        from keyhole.report import comparison_figure, save_figure
+
+        save_figure(comparison_figure(comparison), figure)
+    if report is not None:
+        from keyhole.report import write_report
+
+        write_report(comparison, report)
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let a run that is stopped say what it kept, and exit with 130 or 143."""
+    from keyhole.interrupts import Interrupted
+
+    try:
+        yield
+    except Interrupted as stop:
+        say(f"keyhole: {stop}")
+        raise typer.Exit(128 + stop.signum) from stop

@@ -1,0 +1,59 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "Anomalies",
+    "Channels",
+    "Device",
+    "Json",
+    "K",
+    "Method",
+    "PlanFile",
+    "Predictor",
+    "Readings",
+    "Seed",
+    "SetOption",
+    "Source",
+    "TargetOption",
+    "Time",
+    "TimeLimit",
+    "Variable",
+]
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="A .npy, .npz, NetCDF or .csv file, or a data set: sst, digits, mnist, celeba, ipsl, ncep, isolet, "
+        "coil20, madelon."
+    ),
+]
+PlanFile = Annotated[Path, typer.Argument(help="Plan file.")]
+Readings = Annotated[Path, typer.Argument(help="CSV (an optional time column, then site names) or .npy in rank order.")]
+K = Annotated[int, typer.Option("-k", "--sites", help="How many sites to choose.")]
+Variable = Annotated[str | None, typer.Option(help="Variable of the file, where it holds several.")]
+Channels = Annotated[int | None, typer.Option(help="Axis of the array that holds channels, if one does.")]
+Anomalies = Annotated[
+    str | None, typer.Option(help="'month': work on anomalies from the monthly climatology; 'none': from the mean.")
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--target", help="Column of a .csv file to tell from the sites, a class or a number; 'labels' of a data set."
+    ),
+]
+Predictor = Annotated[str, typer.Option(help="What tells the target: auto, linear, network.")]
+Method = Annotated[str, typer.Option(help="auto, learned, vln, hnet, iln, sct, simplex, greedy, qr, variance, random.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="Setting of the method, name=value; may be repeated.")
+]
+Time = Annotated[list[str] | None, typer.Option(help="Time of a reading, once for each, where the file holds none.")]
+TimeLimit = Annotated[float | None, typer.Option(help="Seconds that learning may take.")]
+Seed = Annotated[int, typer.Option(min=0, help="Same seed, same machine and threads: same result.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]

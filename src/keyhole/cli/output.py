@@ -1,0 +1,68 @@
+"""What commands print: results to standard output, all else to standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from keyhole.comparison import Comparison
+    from keyhole.plan import Plan
+
+__all__ = ["fail", "print_json", "say", "show_comparison", "show_plan"]
+
+
+def show_comparison(comparison: Comparison, as_json: bool) -> None:
+    """Print one row for each method."""
+    from keyhole.tables import comparison_table
+
+    if as_json:
+        print_json(comparison.rows())
+    else:
+        _print(comparison_table(comparison))
+
+
+def show_plan(plan: Plan, as_json: bool) -> None:
+    """Print the sites of a plan and how it was made."""
+    from keyhole.tables import plan_summary, plan_table
+
+    if as_json:
+        print_json(plan_summary(plan))
+    else:
+        _print(plan_table(plan))
+
+
+def print_json(value: Any) -> None:
+    """Print JSON that every reader takes."""
+    typer.echo(json.dumps(_strict(value), indent=2, default=str, allow_nan=False))
+
+
+def say(message: str) -> None:
+    """Tell a person something that is not the result."""
+    typer.echo(message, err=True)
+
+
+def fail(message: str, code: int) -> None:
+    """Say what is wrong and exit."""
+    say(f"keyhole: {message}")
+    sys.exit(code)
+
+
+def _print(renderable: Any) -> None:
+    from rich.console import Console
+
+    Console().print(renderable)
+
+
+def _strict(value: Any) -> Any:
+    """Put null for numbers that JSON does not know: NaN and the infinities."""
+    if isinstance(value, Mapping):
+        return {key: _strict(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,53 @@
+"""What a command works on: signals from a file or a named data set, with their target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from keyhole.cli.output import say
+
+if TYPE_CHECKING:
+    from keyhole.signals import Signals
+
+__all__ = ["read_source"]
+
+
+def read_source(
+    source: str, variable: str | None, channels: int | None, anomalies: str | None, target: str | None
+) -> Signals:
+    """Read signals as the options say, with a hint where the seasonal cycle may have been forgotten."""
+    from keyhole import datasets
+    from keyhole.readers import read
+
+    if anomalies not in (None, "month", "none"):
+        raise typer.BadParameter(f"{anomalies!r}: month or none", param_hint="--anomalies")
+    if source in datasets.DATASETS:
+        _check_named(source, variable, channels, target)
+        signals = datasets.load(source).with_target(None if target is None else datasets.labels(source))
+    else:
+        signals = read(source, variable=variable, channels=channels, target=target)
+    if anomalies is not None:
+        return signals.anomalies("month" if anomalies == "month" else None)
+    if signals.cycle is None and _is_monthly(signals):
+        say("the samples are months: --anomalies month would take their seasonal cycle as known")
+    return signals
+
+
+def _check_named(source: str, variable: str | None, channels: int | None, target: str | None) -> None:
+    for option, value in (("--variable", variable), ("--channels", channels)):
+        if value is not None:
+            raise typer.BadParameter(f"has no meaning for the data set {source}", param_hint=option)
+    if target not in (None, "labels"):
+        raise typer.BadParameter(f"{target!r}: the target of a data set is 'labels'", param_hint="--target")
+
+
+def _is_monthly(signals: Signals) -> bool:
+    """Whether samples are a month apart, for three years or more."""
+    import numpy as np
+
+    if signals.time is None or len(signals) < 36:
+        return False
+    days = np.diff(signals.time) / np.timedelta64(1, "D")
+    return bool(27 <= np.median(days) <= 32)

@@ -1,0 +1,59 @@
+"""Commands that use a plan: reconstruct, predict, info."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from keyhole.cli.options import Json, PlanFile, Readings, Time
+from keyhole.cli.output import print_json, say, show_plan
+
+__all__ = ["info", "predict", "reconstruct"]
+
+
+def reconstruct(
+    plan: PlanFile,
+    readings: Readings,
+    out: Annotated[Path, typer.Option(help="File to write: .nc, .npy or .csv.")],
+    time: Time = None,
+    as_json: Json = False,
+) -> None:
+    """Rebuild whole signals from readings at the sites of a plan."""
+    from keyhole.files import read_readings, write_rebuilt
+    from keyhole.plan import load
+
+    rebuilt = write_rebuilt(load(plan), read_readings(readings), out, time or None)
+    if as_json:
+        print_json({"out": str(out), "shape": list(rebuilt)})
+    else:
+        say(f"{rebuilt[0]} rebuilt, shape {rebuilt}: {out}")
+
+
+def predict(
+    plan: PlanFile,
+    readings: Readings,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write; a table on standard output without it.")] = None,
+    time: Time = None,
+    as_json: Json = False,
+) -> None:
+    """Tell the target of a plan from readings at its sites."""
+    from keyhole.files import predictions, read_readings, write_predictions
+    from keyhole.plan import load
+
+    told = predictions(load(plan), read_readings(readings), time or None)
+    if out is not None:
+        write_predictions(told, out)
+        say(f"{len(told)} predicted: {out}")
+    if as_json:
+        print_json(told.to_dict(orient="records"))
+    elif out is None:
+        typer.echo(told.to_string(index=False))
+
+
+def info(plan: PlanFile, as_json: Json = False) -> None:
+    """Show the sites of a plan and how it was made."""
+    from keyhole.plan import load
+
+    show_plan(load(plan), as_json)

@@ -1,0 +1,444 @@
+"""Predictors: the contract, what each is good at, and plans with a target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import keyhole as kh
+from keyhole import DataError, Plan, PlanError, SettingsError
+from keyhole.comparison import compare
+from keyhole.metrics import target_scores
+from keyhole.pipeline import Prepared, prepare
+from keyhole.predictors import PREDICTORS, Linear, Network, fit_predictor, nested_errors
+from keyhole.predictors.base import Standard
+from keyhole.report.facts import result
+from keyhole.report.findings import Findings
+from keyhole.run import Run
+from keyhole.split import given
+from keyhole.storage import read_container, write_container
+from keyhole.target import Target
+from samples import smooth
+
+SITES = np.array([3, 0, 5])
+BRIEF = {"linear": Linear, "network": lambda: Network(width=16, train={"steps": 60, "batch": 16, "average": 0.9})}
+
+
+def told(values: np.ndarray) -> np.ndarray:
+    """A number that three of the sites tell."""
+    return 100 + 5 * (values[:, 3] - 2 * values[:, 0] + 0.5 * values[:, 5])
+
+
+def prepared(kind: str, n: int = 120, channels: bool = False) -> Prepared:
+    """Noise on six sites, and a target that three of them tell."""
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(n, 6, 2) if channels else (n, 6))
+    number = told(values[..., 0] if channels else values)
+    words = np.array(["low", "mid", "high"])[np.digitize(number, (95, 105))]
+    signals = kh.read(values, channels=-1 if channels else None)
+    return prepare(signals.with_target(Target.of(number if kind == "number" else words, name="y")), None, 0)
+
+
+def fitted(name: str, parts: Prepared, seed: int = 0):
+    run = Run(seed=seed, device="cpu")
+    return BRIEF[name]().fit(parts.train, SITES, validation=parts.validation, run=run)
+
+
+def scores(predictor, parts: Prepared) -> dict[str, float]:
+    test = parts.scaling.apply(parts.test)
+    return target_scores(test.target, predictor.predict(test.readings(SITES)), predictor.expected)
+
+
+# The contract -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["class", "number"])
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_what_is_told_has_its_form_and_beats_knowing_nothing(name, kind):
+    """Probabilities of the classes, or numbers in their own unit."""
+    parts = prepared(kind)
+    predictor = fitted(name, parts)
+    values = predictor.predict(parts.validation.readings(SITES))
+    if kind == "class":
+        assert values.shape == (len(parts.validation), 3)
+        assert predictor.classes == ("high", "low", "mid")
+        np.testing.assert_allclose(values.sum(axis=1), 1)
+        assert (values >= 0).all()
+        assert scores(predictor, parts)["error"] < 0.35
+    else:
+        assert values.shape == (len(parts.validation),)
+        assert 90 < values.mean() < 110
+        assert scores(predictor, parts)["fvu"] < 0.3
+
+
+@pytest.mark.parametrize("kind", ["class", "number"])
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_state_makes_the_same_predictor(name, kind):
+    """To the last bit, for several channels too."""
+    parts = prepared(kind, channels=True)
+    predictor = fitted(name, parts)
+    again = PREDICTORS[name].restore(*predictor.state())
+    readings = parts.validation.readings(SITES)
+    assert again.predict(readings).tobytes() == predictor.predict(readings).tobytes()
+    assert (again.target, again.classes, again.expected) == (predictor.target, predictor.classes, predictor.expected)
+
+
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_the_same_seed_gives_the_same_predictor(name):
+    """And where the seed matters, another gives another."""
+    parts = prepared("class")
+    readings = parts.validation.readings(SITES)
+    first, again, other = (fitted(name, parts, seed).predict(readings) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert PREDICTORS[name].closed_form == np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_the_unit_of_a_column_does_not_matter(name):
+    """A column in millionths and one in millions tell what they told before."""
+    parts = prepared("number")
+    factors = np.array([1e6, 1, 1, 1e-6, 1, 1], np.float32)
+    other = replace(
+        parts,
+        train=replace(parts.train, values=parts.train.values * factors),
+        validation=replace(parts.validation, values=parts.validation.values * factors),
+    )
+    one = fitted(name, parts).predict(parts.validation.readings(SITES))
+    two = fitted(name, other).predict(other.validation.readings(SITES))
+    np.testing.assert_allclose(two, one, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_a_constant_site_does_no_harm(name):
+    """Not even when it reads something else later."""
+    parts = prepared("number")
+    for part in (parts.train, parts.validation):
+        part.values[:, :, 0] = 0.1
+    readings = parts.validation.readings(SITES)
+    predictor = fitted(name, parts)
+    before = predictor.predict(readings)
+    readings[:, 1] += 1e-3
+    np.testing.assert_allclose(predictor.predict(readings), before, atol=0.1)
+
+
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_a_class_that_no_training_sample_has_is_scored_all_the_same(name):
+    """It is never told, and the log loss stays finite."""
+    parts = prepared("class")
+    parts.train.target.values[parts.train.target.values == 1] = 2
+    found = scores(fitted(name, parts), parts)
+    assert np.isfinite(found["log_loss"])
+    assert found["error"] > 0.1
+
+
+def test_without_a_target_there_is_nothing_to_tell():
+    """The error says where one comes from."""
+    parts = prepare(kh.read(smooth(20, 6)), None, 0)
+    with pytest.raises(DataError, match=r"no target to tell; give one by Signals.with_target"):
+        fitted("linear", parts)
+
+
+# Linear -------------------------------------------------------------------------------------------------------------
+
+
+def test_linear_tells_what_is_linear():
+    """Almost without error, since there is no noise."""
+    assert scores(fitted("linear", prepared("number")), prepared("number"))["fvu"] < 1e-6
+
+
+def test_the_strength_is_the_best_by_leaving_one_out():
+    """Found by refitting without each sample, for strengths around the one chosen."""
+    parts = prepared("number", n=40)
+    noise = np.random.default_rng(0).normal(scale=20, size=len(parts.train))
+    target = Target("y", parts.train.target.values + noise)
+    train = parts.train.with_target(target)
+    linear = Linear().fit(train, SITES, validation=parts.validation, run=Run())
+    examples = linear.examples(train, SITES)
+
+    def left_out(strength: float) -> float:
+        total = 0.0
+        for i in range(len(train)):
+            kept = np.arange(len(train)) != i
+            inputs, wanted = examples.inputs[kept].astype(float), examples.wanted[kept].astype(float)
+            centre, middle = inputs.mean(axis=0), wanted.mean()
+            gram = (inputs - centre).T @ (inputs - centre) + strength * np.eye(3)
+            weights = np.linalg.solve(gram, (inputs - centre).T @ (wanted - middle))
+            total += (examples.wanted[i] - middle - (examples.inputs[i] - centre) @ weights) ** 2
+        return total
+
+    best = left_out(linear.strength)
+    # Leaving one out shifts the mean a little, which the closed form counts in the leverage.
+    assert all(best <= left_out(linear.strength * factor) * (1 + 1e-6) for factor in (0.1, 0.5, 2.0, 10.0))
+
+
+def test_probabilities_are_as_sharp_as_they_should_be():
+    """Neither sharper nor flatter ones have a smaller log loss, by much."""
+    parts = prepared("class", n=400)
+    found = fitted("linear", parts).predict(parts.validation.readings(SITES))
+
+    def log_loss(power: float) -> float:
+        other = found**power / (found**power).sum(axis=1, keepdims=True)
+        return target_scores(parts.validation.target, other)["log_loss"]
+
+    assert log_loss(1.0) < min(log_loss(0.5), log_loss(2.0))
+
+
+@pytest.mark.parametrize("channels", [False, True])
+@pytest.mark.parametrize("kind", ["class", "number"])
+def test_nested_errors_are_those_of_refits(kind, channels):
+    """With the first 0, 1, 2, 3 sites, by the normal equations."""
+    parts = prepared(kind, channels=channels)
+    errors = nested_errors(parts.train, parts.validation, SITES)
+    linear = Linear().fit(parts.train, SITES, validation=parts.validation, run=Run())
+    wide = 2 if channels else 1
+    seen, asked = linear.examples(parts.train, SITES), linear.examples(parts.validation, SITES)
+    eye = np.eye(3)
+    wanted, truths = ((e.wanted[:, None] if kind == "number" else eye[e.wanted]).astype(float) for e in (seen, asked))
+    middle = wanted.mean(axis=0)
+    for count in range(4):
+        inputs, others = seen.inputs[:, : count * wide].astype(float), asked.inputs[:, : count * wide].astype(float)
+        gram = inputs.T @ inputs + linear.strength * np.eye(inputs.shape[1])
+        weights = np.linalg.solve(gram, inputs.T @ (wanted - middle))
+        assert errors[count] == pytest.approx(np.square(truths - middle - others @ weights).sum(), rel=1e-5)
+
+
+# The choice ---------------------------------------------------------------------------------------------------------
+
+
+def crossed(n: int = 300) -> Prepared:
+    """Two classes by the sign of a product, of which no single site tells anything."""
+    values = np.random.default_rng(2).normal(size=(n, 6))
+    return prepare(kh.read(values).with_target(Target.of(values[:, 3] * values[:, 0] > 0)), None, 0)
+
+
+def test_a_network_tells_what_no_line_does():
+    """The choice takes it."""
+    parts = crossed()
+    chosen = fit_predictor("auto", parts.train, SITES, validation=parts.validation, run=Run(device="cpu"))
+    assert chosen.name == "network"
+    assert scores(chosen, parts)["error"] < 0.2
+    assert scores(fitted("linear", parts), parts)["error"] > 0.3
+    assert chosen.history[-1]["validation"] < chosen.history[0]["validation"]
+
+
+def test_linear_is_chosen_where_it_is_better(monkeypatch):
+    """A network that has learned nothing is no match."""
+    monkeypatch.setattr("keyhole.predictors.network.train_settings_for", lambda _: Network(train={}).settings.train)
+    parts = prepared("number")
+    run = Run(device="cpu", deadline=0.0)
+    assert fit_predictor("auto", parts.train, SITES, validation=parts.validation, run=run).name == "linear"
+
+
+# Scores -------------------------------------------------------------------------------------------------------------
+
+
+def test_scores_of_a_class():
+    """The share told wrongly, and the mean log probability of the truth; a certain mistake is finite."""
+    target = Target("y", np.array([0, 1, 1, 1]), ("a", "b"))
+    found = target_scores(target, np.array([[0.5, 0.5], [0.75, 0.25], [0, 1], [1, 0]]))
+    assert found["error"] == 0.5
+    expected = -(np.log(0.5) + np.log(0.25) + np.log(1) + np.log(1e-15)) / 4
+    assert found["log_loss"] == pytest.approx(expected)
+
+
+def test_scores_of_a_number():
+    """Against the mean that was known before, or its own."""
+    target = Target("y", np.array([0.0, 2.0]))
+    assert target_scores(target, np.array([1.0, 2.0])) == {"mse": 0.5, "rmse": 0.5**0.5, "fvu": 0.5}
+    assert target_scores(target, np.array([1.0, 2.0]), expected=4.0)["fvu"] == pytest.approx(1 / 20)
+
+
+@pytest.mark.parametrize(("classes", "shape"), [((), (2, 1)), (("a", "b"), (2,)), (("a", "b"), (2, 3))])
+def test_scores_of_another_shape_are_refused(classes, shape):
+    """They are of another target."""
+    with pytest.raises(DataError, match="what was told has shape"):
+        target_scores(Target("y", np.array([0, 1]), classes), np.ones(shape))
+
+
+def test_standard_goes_there_and_back():
+    """A column that never varies is left in its unit."""
+    values = np.array([[1.0, 7.0], [3.0, 7.0]])
+    standard = Standard.of(values)
+    np.testing.assert_allclose(standard.apply(values), [[-1, 0], [1, 0]])
+    np.testing.assert_allclose(standard.undo(standard.apply(values)), values)
+
+
+# Plans --------------------------------------------------------------------------------------------------------------
+
+
+def table(n: int = 120) -> pd.DataFrame:
+    """Six columns, a number and a word that three of them tell."""
+    values = np.random.default_rng(3).normal(size=(n, 6))
+    words = np.array(["low", "high"])[(told(values) > 100).astype(int)]
+    return pd.DataFrame(values, columns=list("abcdef")).assign(level=told(values), word=words)
+
+
+def plan_of(kind: str, **options) -> Plan:
+    column = {"number": "level", "class": "word"}[kind]
+    other = {"number": "word", "class": "level"}[kind]
+    options = {"method": "variance", "predictor": "linear"} | options
+    return kh.select(table().drop(columns=other), 6, target=column, **options)
+
+
+def test_a_plan_tells_names_or_numbers():
+    """From labelled readings in any order, or bare ones in rank order."""
+    frame = table()
+    for kind, column in (("class", "word"), ("number", "level")):
+        plan = plan_of(kind)
+        told_now = plan.predict(frame[list("fedcba")])
+        assert told_now.shape == (len(frame),)
+        np.testing.assert_array_equal(told_now, plan.predict(frame[plan.names].to_numpy()))
+        if kind == "class":
+            assert (told_now == frame[column]).mean() > 0.9
+        else:
+            np.testing.assert_allclose(told_now, frame[column], atol=0.1)
+        assert plan.target == column
+        assert plan.reconstruct(frame[plan.names]).shape == (len(frame), 6)
+
+
+def test_a_plan_on_anomalies_tells_with_time():
+    """Without it the readings mean nothing."""
+    months = pd.date_range("2000-01-01", periods=60, freq="MS")
+    season = 10 * np.cos(2 * np.pi * np.arange(60) / 12)
+    values = smooth(60, 6)
+    frame = pd.DataFrame(values + season[:, None], index=months, columns=list("abcdef")).assign(y=values[:, 2])
+    signals = kh.read(frame, target="y").anomalies("month")
+    plan = kh.select(signals, 3, method="qr", predictor="linear")
+    readings = frame[plan.names].tail(3)
+    np.testing.assert_allclose(plan.predict(readings), frame["y"].tail(3), atol=0.8)
+    np.testing.assert_array_equal(plan.predict(readings.to_numpy(), time=months[-3:]), plan.predict(readings))
+    with pytest.raises(PlanError, match="give the time of each reading"):
+        plan.predict(readings.to_numpy())
+
+
+def test_the_scores_of_the_target_stand_beside_those_of_the_signals():
+    """On both parts, and they are those of what the plan tells."""
+    plan, frame = plan_of("number"), table()
+    assert {"mse", "rmse", "fvu", "target_mse", "target_rmse", "target_fvu"} <= set(plan.metrics["test"])
+    assert set(plan.metrics["validation"]) == set(plan.metrics["test"])
+    parts = prepare(kh.read(frame.drop(columns="word"), target="level"), None, 0)
+    test = frame.iloc[parts.split.test]
+    errors = plan.predict(test[plan.names]) - test["level"]
+    assert plan.metrics["test"]["target_mse"] == pytest.approx(float(np.square(errors).mean()), rel=1e-6)
+    spread = np.square(test["level"] - frame["level"].iloc[parts.split.development].mean()).mean()
+    assert plan.metrics["test"]["target_fvu"] == pytest.approx(float(np.square(errors).mean() / spread), rel=1e-6)
+    assert {"target_error", "target_log_loss"} <= set(plan_of("class").metrics["test"])
+
+
+def test_gains_are_those_of_the_target():
+    """Three columns tell the number, the other three nothing, whatever they rebuild."""
+    plan = plan_of("number")
+    gain = dict(zip(plan.names, plan.gain, strict=True))
+    assert sum(gain.values()) == pytest.approx(1, abs=0.01)
+    assert all(abs(gain[name]) < 0.1 for name in "bce")
+    assert gain["a"] > 0.5
+
+
+@pytest.mark.parametrize("kind", ["class", "number"])
+@pytest.mark.parametrize("predictor", PREDICTORS)
+def test_a_loaded_plan_tells_the_very_same(tmp_path, kind, predictor):
+    """And the file is the same when it is saved again."""
+    plan = plan_of(kind, predictor=predictor, time_limit=0.3)
+    plan.save(tmp_path / "a.keyhole")
+    again = kh.load(tmp_path / "a.keyhole")
+    readings = table()[plan.names].head(20)
+    np.testing.assert_array_equal(again.predict(readings), plan.predict(readings))
+    assert (again.target, again.metrics, again.made) == (plan.target, plan.metrics, plan.made)
+    assert again.made["target"] == {"name": plan.target, "kind": kind}
+    assert again.made["predictor"] == predictor
+    again.save(tmp_path / "b.keyhole")
+    assert (tmp_path / "b.keyhole").read_bytes() == (tmp_path / "a.keyhole").read_bytes()
+
+
+def test_a_plan_without_a_target_is_saved_as_before_and_tells_nothing(array_plan, tmp_path):
+    """Files of older versions have no such part either."""
+    array_plan.save(tmp_path / "a.keyhole")
+    header, arrays = read_container(tmp_path / "a.keyhole", "plan")
+    assert "predictor" not in header
+    assert not any(name.startswith("predictor.") for name in arrays)
+    plan = kh.load(tmp_path / "a.keyhole")
+    assert plan.target is None
+    with pytest.raises(PlanError, match=r"no target to predict; make one with select\(..., target=...\) or --target"):
+        plan.predict([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("change", [{"name": "oracle"}, {"settings": {}}, {"settings": 5}])
+def test_a_damaged_predictor_is_refused(tmp_path, change):
+    """With the file's name."""
+    path = tmp_path / "a.keyhole"
+    plan_of("class").save(path)
+    header, arrays = read_container(path, "plan")
+    header["predictor"] |= change
+    write_container(path, header, arrays)
+    with pytest.raises(PlanError, match=r"a.keyhole: not a plan that this Keyhole understands"):
+        kh.load(path)
+
+
+def test_no_time_goes_to_rebuilding_unless_it_is_asked_for():
+    """Ridge by default, another by name."""
+    assert plan_of("class").made["reconstructor"] == "ridge"
+    assert plan_of("class", reconstructor="residual", time_limit=0.3).made["reconstructor"] == "residual"
+
+
+def test_a_closed_form_is_fitted_once_more_on_all_but_test():
+    """The plan's weights are those of train and validation together."""
+    plan = plan_of("number")
+    parts = prepare(kh.read(table().drop(columns="word"), target="level"), None, 0)
+    both = Linear().fit(parts.development, plan.indices, validation=parts.validation, run=Run())
+    np.testing.assert_array_equal(plan.predictor.weights, both.weights)
+
+
+def test_four_samples_are_enough_to_run():
+    """No use, but no crash."""
+    frame = pd.DataFrame(smooth(4, 6)).assign(y=["a", "b", "a", "b"])
+    split = given([0, 1], [3], [2])
+    assert kh.select(frame, 2, target="y", method="qr", split=split, time_limit=0.5).k == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"target": "nope"}, DataError, "no column 'nope'; there are a, b, c, d, e"),
+        ({"target": "level", "predictor": "oracle"}, SettingsError, "'oracle' is not known; there are auto, linear"),
+        ({"predictor": "linear"}, SettingsError, "predictor 'linear' has no meaning without a target"),
+    ],
+)
+def test_wrong_questions_are_refused_before_the_work(options, error, says):
+    """Each by its own name."""
+    frame = table().drop(columns="word")
+    for ask in (lambda: kh.select(frame, 2, method="qr", **options), lambda: compare(frame, 2, ["qr"], **options)):
+        with pytest.raises(error, match=says):
+            ask()
+
+
+def test_a_target_that_the_training_part_does_not_vary_is_refused():
+    """Whatever the other parts do."""
+    frame = pd.DataFrame(smooth(12, 3)).assign(y=["a"] * 8 + ["b"] * 4)
+    with pytest.raises(DataError, match="target 'y': it never varies in the training part"):
+        kh.select(frame, 2, target="y", method="qr", split=given(range(6), [10, 11], [6, 7, 8, 9]))
+
+
+def test_methods_are_ranked_by_what_they_tell_of_the_target():
+    """The most variable columns rebuild best here and tell nothing."""
+    frame = table()[[*"abcdef", "level"]] * ([1, 9, 9, 1, 9, 1, 1])
+    found = compare(frame, 3, ["variance", "random"], target="level", predictor="linear", seed=1)
+    by_name = {entry.method: entry.plan.metrics["test"] for entry in found.entries}
+    assert by_name["variance"]["fvu"] < by_name["random"]["fvu"]
+    assert by_name["variance"]["target_fvu"] > by_name["random"]["target_fvu"]
+    assert [entry.method for entry in found.entries] == ["random", "variance"]
+    assert found.choice.method == "random"
+    assert found.rows()[0]["test_target_rmse"] < found.rows()[1]["test_target_rmse"]
+    assert "validation_target_fvu" in found.rows()[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"), [("class", "They tell word wrongly in "), ("number", "They tell level with a test RMSE of ")]
+)
+def test_the_report_says_how_well_the_target_is_told(kind, says):
+    """In the sentence that gives the result."""
+    column, other = ("word", "level") if kind == "class" else ("level", "word")
+    found = compare(table().drop(columns=other), 3, ["qr"], target=column, predictor="linear")
+    assert says in result(Findings.of(found))

@@ -1,0 +1,149 @@
+"""Targets on the command line: select, predict, compare, info, and what is said of bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import keyhole as kh
+from samples import smooth
+
+QUICK = ("--method", "qr", "--predictor", "linear")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a table whose word and level three modes tell."""
+    monkeypatch.chdir(tmp_path)
+    values = smooth(80, 6)
+    words = np.where(values[:, 1] > 0, "up", "down")
+    frame = pd.DataFrame(values, columns=list("abcdef"))
+    frame.assign(level=50 + values[:, 4]).to_csv("numbers.csv", index=False)
+    frame.assign(word=words).to_csv("words.csv", index=False)
+    frame.assign(word="same").to_csv("same.csv", index=False)
+    np.save("plain.npy", values)
+    return tmp_path
+
+
+def made(command, source: str, column: str) -> kh.Plan:
+    done = command("select", source, "--target", column, "-k", 3, *QUICK)
+    assert done.code == 0, done.err
+    return kh.load("plan.keyhole")
+
+
+@pytest.mark.parametrize(
+    ("source", "column", "says"),
+    [
+        ("words.csv", "word", ["of word wrong, log loss", "target word, one of 2 classes, told by linear"]),
+        ("numbers.csv", "level", ["RMSE of level", "target level, a number, told by linear"]),
+    ],
+)
+def test_select_and_info_show_sites_and_the_error_of_the_target(folder, command, source, column, says):
+    """To people."""
+    done = command("select", source, "--target", column, "-k", 3, *QUICK)
+    assert done.code == 0, done.err
+    for shown in (done.out, command("info", "plan.keyhole").out):
+        text = " ".join(shown.split())
+        assert "test: " in text
+        for words in says:
+            assert words in text
+
+
+def test_select_tells_machines_of_the_target(folder, command):
+    """The same as info does."""
+    done = command("select", "words.csv", "--target", "word", "-k", 3, *QUICK, "--json")
+    told = json.loads(done.out)
+    assert told["target"] == {"name": "word", "classes": ["down", "up"]}
+    assert told["made"]["target"] == {"name": "word", "kind": "class"}
+    assert told["metrics"]["test"]["target_error"] < 0.3
+    assert json.loads(command("info", "plan.keyhole", "--json").out) == told
+
+
+@pytest.mark.parametrize(("source", "column"), [("words.csv", "word"), ("numbers.csv", "level")])
+def test_predict_writes_what_the_plan_tells(folder, command, source, column):
+    """Sites by name in any order; the time is kept where there is one."""
+    plan, frame = made(command, source, column), pd.read_csv(source)
+    readings = frame[plan.names[::-1]].head(4)
+    readings.assign(time="2020-01-01").to_csv("readings.csv", index=False)
+    done = command("predict", "plan.keyhole", "readings.csv", "--out", "out.csv")
+    assert (done.code, done.out) == (0, ""), done.err
+    assert "4 predicted: out.csv" in done.err
+    out = pd.read_csv("out.csv")
+    expected = plan.predict(readings)
+    if column == "word":
+        assert list(out.columns) == ["time", "word", "word probability"]
+        assert list(out["word"]) == list(expected)
+        assert out["word probability"].between(0.5, 1).all()
+    else:
+        assert list(out.columns) == ["time", "level"]
+        np.testing.assert_allclose(out["level"], expected)
+
+
+def test_predict_shows_a_table_or_json(folder, command):
+    """On standard output, where no file is asked for."""
+    plan = made(command, "words.csv", "word")
+    np.save("readings.npy", pd.read_csv("words.csv")[plan.names].head(2).to_numpy())
+    lines = command("predict", "plan.keyhole", "readings.npy").out.splitlines()
+    assert lines[0].split() == ["word", "word", "probability"]
+    assert len(lines) == 3
+    rows = json.loads(command("predict", "plan.keyhole", "readings.npy", "--json").out)
+    assert [row["word"] for row in rows] == [line.split()[0] for line in lines[1:]]
+
+
+def test_compare_is_sorted_by_the_error_of_the_target(folder, command):
+    """With the error in a column of its own."""
+    options = ("-k", 2, "--methods", "random,qr,variance", "--predictor", "linear")
+    rows = json.loads(command("compare", "numbers.csv", "--target", "level", *options, "--json").out)
+    errors = [row["test_target_mse"] for row in rows]
+    assert errors == sorted(errors)
+    assert len(rows) == 3
+    text = command("compare", "words.csv", "--target", "word", *options).out
+    assert "that tell word" in text
+    assert "wrong" in text
+
+
+def test_labels_of_a_data_set(folder, command):
+    """By the word labels."""
+    done = command("select", "digits", "--target", "labels", "-k", 8, *QUICK, "--json")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told["target"]["classes"] == list("0123456789")
+    assert told["metrics"]["test"]["target_error"] < 0.6
+
+
+WRONG = {
+    "no such column": (("select", "words.csv", "--target", "mood", "-k", 2), 1, "no column 'mood'; there are a, b, c"),
+    "constant target": (("select", "same.csv", "--target", "word", "-k", 2), 1, "target 'word': it never varies"),
+    "text that is no target": (("select", "words.csv", "-k", 2), 1, "columns that are not numbers: word"),
+    "target of an array": (("select", "plain.npy", "--target", "a", "-k", 2), 1, "target has no meaning for .npy"),
+    "labels of none": (("select", "sst", "--target", "labels", "-k", 2), 1, "data set 'sst' has no labels"),
+    "another target of a data set": (("select", "digits", "--target", "digit", "-k", 2), 2, "'labels'"),
+    "unknown predictor": (
+        ("select", "words.csv", "--target", "word", "--predictor", "oracle", "-k", 2), 2, "there are auto, linear"),
+    "predictor without target": (("select", "plain.npy", "--predictor", "linear", "-k", 2), 2, "without a target"),
+    "compare no such column": (("compare", "words.csv", "--target", "mood", "-k", 2), 1, "no column 'mood'"),
+    "plan without target": (("predict", "bare.keyhole", "three.npy"), 1, "this plan has no target to predict"),
+    "plan that is missing": (("predict", "none.keyhole", "three.npy"), 1, "none.keyhole: cannot be read"),
+    "readings that do not fit": (("predict", "good.keyhole", "plain.npy"), 1, "takes (3,) or (N, 3)"),
+    "output of a wrong type": (("predict", "good.keyhole", "three.npy", "--out", "o.nc"), 1, "predictions go to .csv"),
+    "output in no folder": (("predict", "good.keyhole", "three.npy", "--out", "no/o.csv"), 1, "no/o.csv: cannot"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "code", "says"), WRONG.values(), ids=WRONG)
+def test_bad_input_is_named_and_writes_nothing(folder, command, array_plan, arguments, code, says):
+    """With the exit code of its kind, and no traceback."""
+    array_plan.save("bare.keyhole")
+    kh.select("words.csv", 3, target="word", method="qr", predictor="linear").save("good.keyhole")
+    np.save("three.npy", np.ones(3))
+    before = sorted(folder.iterdir())
+    done = command(*arguments, *(() if arguments[0] != "select" else ("--method", "qr")))
+    assert done.code == code, done
+    assert says in " ".join(done.err.split())
+    assert "Traceback" not in done.err
+    assert done.out == ""
+    assert sorted(folder.iterdir()) == before
