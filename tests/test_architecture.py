@@ -16,12 +16,13 @@ ROOMS = [
     "errors", "grid", "split", "settings", "target", "signals", "scaling", "metrics", "storage", "run", "progress",
     "interrupts", "readers", "datasets", "components", "checkpoint", "training", "laws", "budget", "objectives",
     "collapse", "reconstructors", "predictors", "selectors", "readings", "export", "plan", "pipeline", "comparison",
-    "files", "report", "tables", "cli",
+    "files", "report", "tables", "bench", "cli",
 ]  # fmt: skip
 
 # Heavy dependencies and the rooms that may import them at the top of a module.
 HEAVY = {
     "torch": {
+        "bench",
         "budget",
         "checkpoint",
         "collapse",
@@ -32,7 +33,7 @@ HEAVY = {
         "selectors",
         "training",
     },
-    "matplotlib": {"report"},
+    "matplotlib": {"bench", "report"},
     "jinja2": {"report"},
     "xarray": set(),
     "pandas": set(),

@@ -152,6 +152,23 @@ def test_rebuild_is_the_decoder_on_the_raw_rows(decoder, channels):
     assert not rebuilt[..., 0].any()
 
 
+@pytest.mark.parametrize("distinct", [False, True])
+def test_settled_rows_are_trained_on_what_rebuild_gives(distinct):
+    """The loss of sure and cold rows is the error of rebuild, and with ``distinct`` what they want twice is added."""
+    parts = prepared(channels=2)
+    task, whole = learned(parts, distinct=distinct, overlap=3.0), parts.development
+    with torch.no_grad():
+        task.rows.logits.copy_(settled([6, 2, 8, 9], 14, sure=60.0))
+        task.begin(1)
+        loss, _ = task(torch.arange(len(whole)), torch.Generator().manual_seed(0))
+        task.rows.logits.copy_(settled([6, 2, 6, 6], 14, sure=60.0))
+        doubled, _ = task(torch.arange(len(whole)), torch.Generator().manual_seed(0))
+        task.rows.logits.copy_(settled([6, 2, 8, 9], 14, sure=60.0))
+    left = (collapsed(task, whole).rebuild(whole) - whole.values)[..., 1:]
+    assert loss["reconstruction"].item() == pytest.approx(np.square(left).mean(), rel=1e-4)
+    assert doubled.get("overlap", torch.zeros(())).item() == pytest.approx(3 * 2 / 4 if distinct else 0)
+
+
 def test_the_overlap_is_what_a_loop_finds():
     """What the rows want of each site beyond one row's worth, as a share of the rows."""
     rows = ConcreteRows(6, 4)
@@ -235,11 +252,12 @@ def test_interrupted_and_resumed_is_as_left_alone(tmp_path, name):
     expected = choose_sites(make_selector(name, QUICK), parts, 4, Run(seed=3))
     with pytest.raises(Interrupted, match="step 23 of 40"):
         choose_sites(make_selector(name, QUICK), parts, 4, replace(run, callback=stop))
-    found = choose_sites(make_selector(name, QUICK), parts, 4, replace(run, resume=True))
-    assert found.sites.tolist() == expected.sites.tolist()
-    assert found.history == expected.history
-    assert found.notes == expected.notes
-    np.testing.assert_array_equal(found.rebuild(parts.validation), expected.rebuild(parts.validation))
+    for _ in ("goes on", "was finished"):
+        found = choose_sites(make_selector(name, QUICK), parts, 4, replace(run, resume=True))
+        assert found.sites.tolist() == expected.sites.tolist()
+        assert found.history == expected.history
+        assert found.notes == expected.notes
+        np.testing.assert_array_equal(found.rebuild(parts.validation), expected.rebuild(parts.validation))
 
 
 def test_convolutions_refuse_a_table():

@@ -15,6 +15,7 @@ from keyhole.metrics import target_scores
 from keyhole.pipeline import Prepared, prepare
 from keyhole.predictors import PREDICTORS, Linear, Network, fit_predictor, nested_errors
 from keyhole.predictors.base import Standard
+from keyhole.predictors.linear import sharpness
 from keyhole.report.facts import result
 from keyhole.report.findings import Findings
 from keyhole.run import Run
@@ -117,6 +118,7 @@ def test_a_constant_site_does_no_harm(name):
     parts = prepared("number")
     for part in (parts.train, parts.validation):
         part.values[:, :, 0] = 0.1
+        part.values[::2, :, 0] = np.nextafter(np.float32(0.1), np.float32(1))  # as scaling may round
     readings = parts.validation.readings(SITES)
     predictor = fitted(name, parts)
     before = predictor.predict(readings)
@@ -150,13 +152,12 @@ def test_linear_tells_what_is_linear():
 
 
 def test_the_strength_is_the_best_by_leaving_one_out():
-    """Found by refitting without each sample, for strengths around the one chosen."""
-    parts = prepared("number", n=40)
+    """Found by refitting without each sample, for strengths of every size."""
+    parts, sites = prepared("number", n=40), np.arange(6)
     noise = np.random.default_rng(0).normal(scale=20, size=len(parts.train))
-    target = Target("y", parts.train.target.values + noise)
-    train = parts.train.with_target(target)
-    linear = Linear().fit(train, SITES, validation=parts.validation, run=Run())
-    examples = linear.examples(train, SITES)
+    train = parts.train.with_target(Target("y", parts.train.target.values + noise))
+    linear = Linear().fit(train, sites, validation=parts.validation, run=Run())
+    examples = linear.examples(train, sites)
 
     def left_out(strength: float) -> float:
         total = 0.0
@@ -164,18 +165,23 @@ def test_the_strength_is_the_best_by_leaving_one_out():
             kept = np.arange(len(train)) != i
             inputs, wanted = examples.inputs[kept].astype(float), examples.wanted[kept].astype(float)
             centre, middle = inputs.mean(axis=0), wanted.mean()
-            gram = (inputs - centre).T @ (inputs - centre) + strength * np.eye(3)
+            gram = (inputs - centre).T @ (inputs - centre) + strength * np.eye(6)
             weights = np.linalg.solve(gram, (inputs - centre).T @ (wanted - middle))
             total += (examples.wanted[i] - middle - (examples.inputs[i] - centre) @ weights) ** 2
         return total
 
-    best = left_out(linear.strength)
-    # Leaving one out shifts the mean a little, which the closed form counts in the leverage.
-    assert all(best <= left_out(linear.strength * factor) * (1 + 1e-6) for factor in (0.1, 0.5, 2.0, 10.0))
+    assert left_out(linear.strength) <= 1.005 * min(left_out(strength) for strength in np.logspace(-4, 4, 25))
+    assert left_out(linear.strength) < 0.99 * left_out(1e-4)
 
 
-def test_probabilities_are_as_sharp_as_they_should_be():
-    """Neither sharper nor flatter ones have a smaller log loss, by much."""
+def test_probabilities_are_as_sharp_as_the_scores_are_right():
+    """Two classes that are told apart by 1, rightly in 8 of 10 cases: odds of 4 to 1."""
+    found = sharpness(np.tile([0.5, -0.5], (10, 1)), np.array([0] * 8 + [1] * 2))
+    assert found == pytest.approx(np.log(4), rel=1e-3)
+
+
+def test_neither_sharper_nor_flatter_probabilities_have_a_smaller_log_loss():
+    """On samples that were not fitted on."""
     parts = prepared("class", n=400)
     found = fitted("linear", parts).predict(parts.validation.readings(SITES))
 
@@ -322,9 +328,11 @@ def test_the_scores_of_the_target_stand_beside_those_of_the_signals():
     parts = prepare(kh.read(frame.drop(columns="word"), target="level"), None, 0)
     test = frame.iloc[parts.split.test]
     errors = plan.predict(test[plan.names]) - test["level"]
-    assert plan.metrics["test"]["target_mse"] == pytest.approx(float(np.square(errors).mean()), rel=1e-6)
+    assert plan.metrics["test"]["target_mse"] == pytest.approx(float(np.square(errors).mean()), rel=1e-6, abs=0)
     spread = np.square(test["level"] - frame["level"].iloc[parts.split.development].mean()).mean()
-    assert plan.metrics["test"]["target_fvu"] == pytest.approx(float(np.square(errors).mean() / spread), rel=1e-6)
+    assert plan.metrics["test"]["target_fvu"] == pytest.approx(
+        float(np.square(errors).mean() / spread), rel=1e-6, abs=0
+    )
     assert {"target_error", "target_log_loss"} <= set(plan_of("class").metrics["test"])
 
 
@@ -377,10 +385,11 @@ def test_a_damaged_predictor_is_refused(tmp_path, change):
         kh.load(path)
 
 
-def test_no_time_goes_to_rebuilding_unless_it_is_asked_for():
-    """Ridge by default, another by name."""
-    assert plan_of("class").made["reconstructor"] == "ridge"
+def test_no_time_goes_to_rebuilding_unless_it_is_asked_for(monkeypatch):
+    """Ridge by default, without a look at a network; another by name."""
     assert plan_of("class", reconstructor="residual", time_limit=0.3).made["reconstructor"] == "residual"
+    monkeypatch.setattr("keyhole.pipeline.Residual", None)
+    assert plan_of("class").made["reconstructor"] == "ridge"
 
 
 def test_a_closed_form_is_fitted_once_more_on_all_but_test():

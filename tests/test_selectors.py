@@ -129,7 +129,7 @@ def test_auto_is_never_worse_than_the_classical_on_validation():
     parts = prepared(shape=(5, 6), n=100)
     selection = choose_sites(selector("auto"), parts, 5, Run())
     judge = RidgeScore(parts.train, parts.validation, Run())
-    scores = selection.notes["validation_fvu"]
+    scores = selection.notes["scores"]
     assert set(scores) == {"greedy", "qr", "learned"}
     assert judge(selection.sites) == pytest.approx(min(scores.values()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import time
 from abc import ABC, abstractmethod
@@ -101,6 +102,7 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
 def _fabric(run: Run) -> Any:
     from lightning_fabric import Fabric
 
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells of every run that it is as asked for
     try:
         return Fabric(accelerator=run.device, devices=1, precision=run.precision)  # type: ignore[arg-type]
     except (RuntimeError, ValueError, ImportError) as error:

@@ -86,8 +86,9 @@ class _Classify(Task):
     def __init__(self, prepared: Prepared, labels: Target, sites: NDArray[np.int64], seed: int) -> None:
         super().__init__()
         part = prepared.development
+        height, width = part.grid.shape
         with seeded(seed):
-            self.network: nn.Module = DCGANClassifier(part.channels, len(labels.classes), part.grid.shape)
+            self.network: nn.Module = DCGANClassifier(part.channels, len(labels.classes), (height, width))
         self.samples = len(part)
         mask = torch.zeros(part.grid.size)
         mask[torch.from_numpy(sites)] = 1

@@ -43,8 +43,8 @@ class Linear(Predictor):
         wanted = self._columns(part)
         self.strength, self.offset, self.weights, left_out = _ridge(part.inputs, wanted)
         if self.is_class:
-            sharpness = _sharpness(left_out, part.wanted.astype(np.int64))
-            self.offset, self.weights = sharpness * self.offset, sharpness * self.weights
+            sharp = sharpness(left_out, part.wanted.astype(np.int64))
+            self.offset, self.weights = sharp * self.offset, sharp * self.weights
 
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         """Give one matrix product."""
@@ -115,7 +115,7 @@ def _left_out(
     return np.asarray((centred - shrunk @ scores) / (1 - leverage)[:, np.newaxis])
 
 
-def _sharpness(scores: NDArray[np.float64], codes: NDArray[np.int64]) -> float:
+def sharpness(scores: NDArray[np.float64], codes: NDArray[np.int64]) -> float:
     """Factor of the scores whose softmax has the smallest log loss."""
 
     def log_loss(log_factor: float) -> float:

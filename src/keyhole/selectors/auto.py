@@ -8,14 +8,14 @@ from keyhole.run import Run
 from keyhole.selectors.base import Selection, Selector
 from keyhole.selectors.classical import QR, Greedy
 from keyhole.selectors.learned import Learned
-from keyhole.selectors.scoring import RidgeScore
+from keyhole.selectors.scoring import judge_of
 from keyhole.signals import Signals
 
 __all__ = ["Auto"]
 
 
 class Auto(Selector):
-    """Greedy, QR and learned sites, judged by ridge on validation; never worse there than the classical ones.
+    """Greedy, QR and learned sites, judged in closed form on validation; never worse there than the classical ones.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ class Auto(Selector):
 
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Choose by every candidate and keep the sites that leave least."""
-        judge = RidgeScore(train, train if validation is None else validation, run)
+        judge = judge_of(train, train if validation is None else validation, run)
         found = {s.name: s.select(train, k, validation=validation, run=run) for s in self.candidates}
         scores = {name: judge(selection.sites) for name, selection in found.items()}
         best = min(scores, key=scores.__getitem__)
         history = [row for selection in found.values() for row in selection.history]
-        return Selection(found[best].sites, history, {"chosen": best, "validation_fvu": scores, **found[best].notes})
+        return Selection(found[best].sites, history, {"chosen": best, "scores": scores, **found[best].notes})

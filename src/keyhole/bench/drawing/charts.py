@@ -14,14 +14,14 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from keyhole.bench.drawing.kept import Line, latest
-from keyhole.bench.drawing.look import COLOURS, DATA, MARKS, METHODS
+from keyhole.bench.drawing.look import COLOURS, MARKS
+from keyhole.bench.names import DATA, METHODS, measure
 from keyhole.errors import DataError
 from keyhole.report.style import INK, MUTED, RULE, SMALL, WIDE, heading, new_figure, tidy
 
 __all__ = ["charted", "table1_chart"]
 
 _REFIT = "residual"
-_FRACTIONS = ("ipsl", "ncep")  # fields, whose scale says nothing; for images the paper has squared errors
 _STEP, _ASIDE, _TICK = 0.128, 0.028, 0.05  # between methods, to their two marks, half of a published value's tick
 _SIZE = 5.0
 _LOG_FROM = 3.0  # errors that span more than this factor are drawn on a logarithmic axis
@@ -55,12 +55,10 @@ def table1_chart(lines: Iterable[Line]) -> Figure:
     rows = -(-len(names) // columns)
     figure = new_figure(WIDE if columns == 2 else 0.6 * WIDE, _TALL * rows + 0.7)
     figure.set_layout_engine("constrained", w_pad=0.07, h_pad=0.06)
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes, name in zip(panels, names, strict=False):
         _draw(axes, name, _spots(name, chosen))
-    for axes in panels[len(names) :]:
-        axes.set_axis_off()
-    _key(figure, {line["method"] for line in chosen})
+    _explain(figure, panels[len(names) :], {line["method"] for line in chosen})
     return figure
 
 
@@ -71,7 +69,7 @@ def charted(lines: Iterable[Line]) -> list[Line]:
 
 def _spots(data: str, lines: Iterable[Line]) -> _Spots:
     """Errors as they are drawn: squared ones x 100."""
-    metric, scale = ("fvu", 1.0) if data in _FRACTIONS else ("mse", 100.0)
+    metric, scale, _ = measure(data)
     spots: _Spots = defaultdict(_Spot)
     for line in lines:
         error = line["metrics"].get(metric)
@@ -93,7 +91,7 @@ def _draw(axes: Axes, data: str, spots: _Spots) -> None:
     axes.set(xlim=(-0.5, len(ks) - 0.5), xlabel="K, number of sites")
     axes.set_xticks(range(len(ks)), labels=[str(k) for k in ks])
     _scale(axes, [value for spot in spots.values() for value in (*spot.errors, spot.published) if value is not None])
-    axes.set_ylabel("fraction of variance left" if data in _FRACTIONS else "MSE (× 10⁻²)")
+    axes.set_ylabel(measure(data).words)
     tidy(axes, grid="y")
     axes.tick_params(axis="x", length=0)
     heading(axes, DATA[data])
@@ -118,19 +116,32 @@ def _scale(axes: Axes, values: Sequence[float]) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _key(figure: Figure, methods: set[str]) -> None:
-    """Explain marks above the panels and colours below them."""
-    style: dict[str, Any] = {"linestyle": "none", "markersize": _SIZE + 0.5, "color": MUTED}
+def _explain(figure: Figure, spare: Sequence[Axes], methods: set[str]) -> None:
+    """Explain marks and colours: in the panel that is left over, or above and below all panels."""
     words: dict[str, Any] = {"frameon": False, "fontsize": SMALL, "labelcolor": INK, "handletextpad": 0.5}
-    kinds = [
+    kinds, names = _kinds(), _names(methods)
+    for axes in spare:
+        axes.set_axis_off()
+        axes.legend(handles=[*names, *kinds], loc="center", labelspacing=0.8, **words)
+    if not spare:
+        beside = len(kinds) if figure.get_figwidth() == WIDE else 2
+        figure.legend(handles=kinds, loc="outside upper center", ncols=beside, **words)
+        figure.legend(handles=names, loc="outside lower center", ncols=len(names), **words)
+
+
+def _kinds() -> list[Line2D]:
+    style: dict[str, Any] = {"linestyle": "none", "color": MUTED}
+    return [
         Line2D([], [], marker="o", mfc="white", label="method's own network (QR, greedy: ResNet)", **style),
         Line2D([], [], marker="o", label="refit on the sites", **style),
-        Line2D([], [], marker="|", label="least to most over seeds", **style | {"markersize": 10}),
-        Line2D([], [], marker="_", mew=2.2, label="published", **style | {"markersize": 9}),
+        Line2D([], [], marker="|", markersize=10, label="least to most over seeds", **style),
+        Line2D([], [], marker="_", markersize=9, mew=2.2, label="published", **style),
     ]
-    figure.legend(handles=kinds, loc="outside upper center", ncols=len(kinds), **words)
-    shown = [name for name in METHODS if name in methods]
-    names = [
-        Line2D([], [], marker=MARKS[name], label=METHODS[name], **style | {"color": COLOURS[name]}) for name in shown
+
+
+def _names(methods: set[str]) -> list[Line2D]:
+    return [
+        Line2D([], [], marker=MARKS[name], label=METHODS[name], linestyle="none", color=COLOURS[name])
+        for name in METHODS
+        if name in methods
     ]
-    figure.legend(handles=names, loc="outside lower center", ncols=len(names), **words)

@@ -112,7 +112,7 @@ def _draw_stretched(axes: Axes) -> None:
         axes.plot(s, law.stretched(s), color=colour, linewidth=1.6, label=label)
         _stems(axes, law.atoms(), colour, out=out)
     _finish(axes, "(c) S: stretched and clipped", "s")
-    axes.set(xlim=(-0.2, 1.2), ylim=(0, 1.6), ylabel="density; stems: probability")
+    axes.set(xlim=(-0.24, 1.24), ylim=(0, 1.6), ylabel="density; stems: probability")
 
 
 def _stems(axes: Axes, atoms: Sequence[float], colour: str, *, out: bool) -> None:

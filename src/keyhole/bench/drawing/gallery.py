@@ -14,8 +14,9 @@ from keyhole.bench.drawing.charts import charted, table1_chart
 from keyhole.bench.drawing.densities import densities
 from keyhole.bench.drawing.kept import Kept, Line, kept
 from keyhole.bench.drawing.laws import averages, covariance
-from keyhole.bench.drawing.look import DATA, save
+from keyhole.bench.drawing.look import save
 from keyhole.bench.drawing.samples import gan_against_squared, samples
+from keyhole.bench.names import DATA
 from keyhole.bench.records import Store
 
 __all__ = ["PRIVATE", "draw_all", "draw_chart"]
@@ -36,28 +37,21 @@ class _Picture(NamedTuple):
 def draw_all(store_folder: Path, out: Path, private: Path) -> list[Path]:
     """Draw what the lines and arrays in a folder allow; gives the files written, PNG and SVG of each figure.
 
-    Whatever shows a data set of `PRIVATE` goes to ``private``, all else to ``out``. What is not there is not drawn.
+    Samples of a data set of `PRIVATE` go to ``private``, all else to ``out``. What is not there is not drawn.
     """
     table, gan = Store(store_folder, "table1"), Store(store_folder, "cgan")
     paths = save(densities(), out, "densities")
     paths += draw_chart(table.lines(), out)
-    for pictures in (_whole_chart(table), _laws(table), _samples(table), _gans(gan)):
+    for pictures in (_laws(table), _samples(table), _gans(gan)):
         for picture in pictures:
             paths += save(picture.figure, private if picture.private else out, picture.name)
     return paths
 
 
 def draw_chart(lines: Iterable[Line], out: Path) -> list[Path]:
-    """Draw Table 1 from its lines alone, without the data sets of `PRIVATE`; gives the files written."""
-    public = [line for line in charted(lines) if line["data"] not in PRIVATE]
-    return save(table1_chart(public), out, "table1") if public else []
-
-
-def _whole_chart(store: Store) -> Iterator[_Picture]:
-    """Give the chart with all data sets, where some are private."""
-    lines = charted(store.lines())
-    if any(line["data"] in PRIVATE for line in lines):
-        yield _Picture("table1", True, table1_chart(lines))
+    """Draw Table 1 from its lines alone; gives the files written."""
+    known = charted(lines)
+    return save(table1_chart(known), out, "table1") if known else []
 
 
 def _laws(store: Store) -> Iterator[_Picture]:

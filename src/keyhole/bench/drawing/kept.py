@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from keyhole.bench.drawing.look import METHODS
+from keyhole.bench.names import METHODS
 from keyhole.bench.records import Store
 
 __all__ = ["Kept", "Line", "kept", "latest"]

@@ -7,14 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from keyhole.bench.drawing.kept import Kept
-from keyhole.bench.drawing.look import COLOURS, METHODS
-from keyhole.bench.drawing.panels import Shades, Wall, bar, bare, box, image, place, symmetric
+from keyhole.bench.drawing.look import COLOURS
+from keyhole.bench.drawing.panels import Shades, Wall, bar, box, image, place, symmetric
+from keyhole.bench.names import METHODS
 from keyhole.report.style import INK, MUTED, SMALL, TEXT, heading, new_figure, tidy
 
 __all__ = ["averages", "by_distance", "correlation", "covariance"]
@@ -28,6 +30,7 @@ _MAPS = 4
 _SIDE = 1.9  # of a panel of averages
 _FARTHEST = 14  # cells, of the distances shown
 _OPENS = 0.01  # a cell whose average mask is less hardly ever opens
+_FINE = 400  # more cells than this are finer than the dots of the print
 _ROWS = 4  # of the grid, from one labelled to the next
 
 
@@ -90,10 +93,10 @@ def by_distance(arrays: Arrays) -> tuple[Numbers, Numbers]:
 def _draw_matrix(axes: Axes, arrays: Arrays) -> Shades:
     """Draw the covariance of the cells that open, in C order; labels are the grid's rows."""
     average = arrays["average"]
-    cells = np.flatnonzero(average >= _OPENS)
+    cells = np.union1d(np.flatnonzero(average >= _OPENS), arrays["sites"].astype(int))
     values = arrays["covariance"][np.ix_(cells, cells)].astype(float)
     shades = symmetric(values[~np.eye(len(cells), dtype=bool)])
-    image(axes, values, shades, "", smooth=True)
+    image(axes, values, shades, "", smooth=len(cells) > _FINE)
     rows = cells // average.shape[1]
     labels = [row for row in range(0, average.shape[0], _ROWS) if row in rows]
     ticks = (np.searchsorted(rows, labels) - 0.5).tolist()
@@ -110,16 +113,22 @@ def _draw_maps(figure: Figure, x: float, y: float, arrays: Arrays) -> None:
     average, sites = arrays["average"].astype(float), arrays["sites"].astype(int)
     values, shades = correlation(arrays["covariance"]), Shades("RdBu_r", -1.0, 1.0)
     likeliest = sites[np.argsort(-average.ravel()[sites], kind="stable")][:_MAPS]
-    opacity = np.sqrt(np.clip(average / average.ravel()[sites].mean(), 0, 1))
+    opacity = np.sqrt(np.clip(average / max(average.ravel()[sites].mean(), _OPENS), 0, 1))
     for rank, site in enumerate(likeliest):
         axes = place(figure, x + (rank % 2) * (_MAP + 0.1), y + (rank // 2) * (_MAP + _GAP), _MAP, _MAP)
-        axes.imshow(values[site].reshape(average.shape), "RdBu_r", shades.norm(), interpolation="none", alpha=opacity)
-        bare(axes)
+        image(axes, _paled(values[site].reshape(average.shape), shades, opacity), shades, "")
         _point_out(axes, *np.unravel_index(site, average.shape))
         if rank == 0:
             heading(axes, "(b) correlation with likely sites")
     scale = place(figure, x, y + 2 * _MAP + _GAP + 0.28, 2 * _MAP + 0.1, _BAR)
     bar(scale, shades, "pale: seldom open", upright=False)
+
+
+def _paled(values: Numbers, shades: Shades, opacity: Numbers) -> Numbers:
+    """Give values as colours on white, ``(3, rows, columns)``: SVG would forget an opacity that differs by cell."""
+    colours = np.moveaxis(np.asarray(colormaps[shades.name](shades.norm()(values)))[..., :3], -1, 0)
+    paled: Numbers = 1 - opacity * (1 - colours)
+    return paled
 
 
 def _point_out(axes: Axes, row: Any, column: Any) -> None:

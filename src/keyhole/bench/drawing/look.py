@@ -1,4 +1,4 @@
-"""What all figures of the benchmarks share: a name, a colour and a mark for each method, and how they become files."""
+"""What all figures of the benchmarks share: a colour and a mark for each method, and how they become files."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ from matplotlib.figure import Figure
 from keyhole.report.style import INK, MUTED
 from keyhole.storage import replacing
 
-__all__ = ["COLOURS", "DATA", "MARKS", "METHODS", "save"]
-
-# In the order of the paper's tables, then the classical ones.
-METHODS = {
-    "cae": "CAE", "iln": "ILN", "sct": "SCT", "vln": "VLN", "hnet": "HNet-LN", "qr": "QR", "greedy": "greedy",
-}  # fmt: skip
-DATA = {"mnist": "MNIST", "ipsl": "IPSL", "ncep": "NCEP", "celeba": "CelebA"}
+__all__ = ["COLOURS", "MARKS", "save"]
 
 # Okabe and Ito's colours, which the colour-blind tell apart; classical selection is in greys.
 COLOURS = {

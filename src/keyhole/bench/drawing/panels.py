@@ -45,8 +45,8 @@ class Shades:
 def symmetric(*values: NDArray[Any]) -> Shades:
     """Give shades as far below zero as above it; the few largest values are beyond their ends."""
     sizes = np.abs(np.concatenate([np.ravel(one).astype(float) for one in values]))
-    most = float(np.nanpercentile(sizes, _CLIP)) or 1.0
-    return Shades("RdBu_r", -most, most, "both" if np.nanmax(sizes) > most else "neither")
+    most = (float(np.nanpercentile(sizes, _CLIP)) if len(sizes) else 0.0) or 1.0
+    return Shades("RdBu_r", -most, most, "both" if (sizes > most).any() else "neither")
 
 
 @dataclass(frozen=True)

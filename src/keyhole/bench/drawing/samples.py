@@ -8,8 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from keyhole.bench.drawing.kept import Kept
-from keyhole.bench.drawing.look import COLOURS, DATA, METHODS
+from keyhole.bench.drawing.look import COLOURS
 from keyhole.bench.drawing.panels import Shades, Wall, bar, box, dots, image, is_field, place, symmetric
+from keyhole.bench.names import DATA, METHODS
 from keyhole.report.style import INK, SMALL, TEXT, literal
 
 __all__ = ["gan_against_squared", "samples"]
@@ -54,7 +55,7 @@ def gan_against_squared(gan: Kept, squared: Kept) -> Figure:
             _draw_mask(mask, row, COLOURS["vln"])
             _draw_pair(pair, row, sample, shades)
     _label(panels)
-    _finish(figure, f"{DATA[gan.data]}, K = {gan.k}", shades, gan.data)
+    _finish(figure, f"{DATA.get(gan.data, gan.data)}, K = {gan.k}", shades, gan.data)
     return figure
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from keyhole.bench.ill_posed import halve
 from keyhole.bench.lines import Lines
 from keyhole.bench.markdown import table
-from keyhole.bench.published import CLASSIFICATION, METHODS
-from keyhole.bench.sections.table1 import NAMES
+from keyhole.bench.names import DATA, METHODS
+from keyhole.bench.published import CLASSIFICATION
+from keyhole.bench.published import METHODS as PAPER
 
 __all__ = ["cgan", "l1", "table2", "weights"]
 
@@ -24,9 +25,9 @@ def table2(lines: Lines) -> Iterator[str]:
 
 def _classified(one: Mapping[str, Any], k: int) -> list[str]:
     method, metrics = one["method"], one["metrics"]
-    known = CLASSIFICATION[k][METHODS.index(method)] if method in METHODS and k in CLASSIFICATION else None
+    known = CLASSIFICATION[k][PAPER.index(method)] if method in PAPER and k in CLASSIFICATION else None
     return [
-        NAMES[method],
+        METHODS[method],
         "" if known is None else f"{known[0]:.2f} / {known[1]:.2f}",
         f"{100 * metrics['least_error']:.2f}",
         f"{100 * metrics['mean_error']:.2f}",
@@ -39,7 +40,7 @@ def weights(lines: Lines) -> Iterator[str]:
     header = ["law", "weight", "expected L0", "count", "K", "MSE x 1e-2", "concentration", "interior modes"]
     rows = [
         [
-            NAMES[one["method"]],
+            METHODS[one["method"]],
             f"{one['settings']['selector']['penalty']:g}",
             f"{one['notes']['expected_l0']:.0f}",
             f"{one['notes']['count']:.1f}",
@@ -58,7 +59,7 @@ def cgan(lines: Lines) -> Iterator[str]:
     header = ["data", "K", "objective", "MSE x 1e-2", "sharpness", "concentration", "seconds"]
     rows = [
         [
-            NAMES[one["data"]],
+            DATA[one["data"]],
             str(one["k"]),
             "GAN + L1" if one["method"] == "cgan" else "squared error",
             f"{100 * one['metrics']['mse']:.3f}",

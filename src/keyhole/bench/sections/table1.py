@@ -8,22 +8,13 @@ from typing import Any
 
 from keyhole.bench.lines import Lines
 from keyhole.bench.markdown import spread, table
-from keyhole.bench.table1 import CLASSICAL, METHODS, OWN, REFIT
+from keyhole.bench.names import DATA, METHODS, measure
+from keyhole.bench.table1 import CLASSICAL, OWN, REFIT
 
-__all__ = ["NAMES", "answers", "measure", "table1"]
+__all__ = ["answers", "table1"]
 
-NAMES = {
-    "cae": "CAE", "iln": "ILN", "sct": "SCT", "vln": "VLN", "hnet": "HNet-LN", "qr": "QR", "greedy": "greedy",
-    "mnist": "MNIST", "ipsl": "IPSL", "ncep": "NCEP", "celeba": "CelebA",
-}  # fmt: skip
-_IMAGES = ("mnist", "celeba", "digits")
 _CONCENTRATED = 0.95
 _SAME = 0.02  # ratios nearer to one than this say nothing
-
-
-def measure(data: str) -> tuple[str, float, str]:
-    """Metric, factor and words of what a data set is judged by."""
-    return ("mse", 100.0, "MSE x 1e-2") if data in _IMAGES else ("fvu", 1.0, "share of variance left")
 
 
 def table1(lines: Lines) -> Iterator[str]:
@@ -37,7 +28,7 @@ def table1(lines: Lines) -> Iterator[str]:
 def _one(lines: Lines, data: str, k: int) -> Iterator[str]:
     _, _, words = measure(data)
     seeds = ", ".join(map(str, sorted(lines.each("seed"))))
-    yield from ("", f"### {NAMES.get(data, data)}, K = {k}", "", f"{words}; seeds {seeds}.", "")
+    yield from ("", f"### {DATA.get(data, data)}, K = {k}", "", f"{words}; seeds {seeds}.", "")
     header = ["method", "published", "as in the paper", "ratio", "our refit", "concentration", "distinct", "seconds"]
     rows = [_row(lines.where(method=method), data) for method in METHODS if len(lines.where(method=method))]
     yield from table(header, rows)
@@ -50,7 +41,7 @@ def _row(lines: Lines, data: str) -> list[str]:
     concentration = first.note("concentration")
     apart = bool(concentration) and min(concentration) < _CONCENTRATED
     return [
-        NAMES[first.records[0]["method"]] + (" †" if apart else ""),
+        METHODS[first.records[0]["method"]] + (" †" if apart else ""),
         _published(first),
         spread(ours) + (" (ResNet on fixed sites)" if first.records[0]["reconstructor"] != OWN else ""),
         _ratio(first, ours),
@@ -94,7 +85,7 @@ _QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
     ("hyper-network: HNet-LN / VLN", "hnet", ("vln",)),
     ("hyper-network against independent: HNet-LN / ILN", "hnet", ("iln",)),
     ("mask laws against CAE: VLN / CAE", "vln", ("cae",)),
-    *((f"{NAMES[law]} / better of QR and greedy", law, CLASSICAL) for law in ("cae", "iln", "sct", "vln", "hnet")),
+    *((f"{METHODS[law]} / better of QR and greedy", law, CLASSICAL) for law in ("cae", "iln", "sct", "vln", "hnet")),
 ]
 
 
