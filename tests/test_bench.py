@@ -23,7 +23,7 @@ from keyhole.bench.sections import answers
 from keyhole.errors import SettingsError
 
 TINY = Protocol(
-    "tiny", 200, 16, 2e-3, 5e-2, cycle=True, cae_rate=1e-3, steps=6, cae_steps=6, precision="32-true"
+    "tiny", 200, 16, 2e-3, 5e-2, cycle=True, cae_rate=1e-3, row_rate=0.1, steps=6, cae_steps=6, precision="32-true"
 )  # fmt: skip
 
 

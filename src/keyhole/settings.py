@@ -97,9 +97,7 @@ class LearnedSettings(Settings):
     budget: Literal["exact", "dual", "penalty"] = "exact"  # exact K needs no weight and concentrates best
     penalty: float = Field(0.1, ge=0)  # weight on the expected L0; for the penalty budget alone
     fall: float = Field(0.0, ge=0, lt=1)  # share of the run over which K falls from the law's first count
-    masks: Literal["hard", "soft"] = (
-        "hard"  # what is seen under dual ascent; soft ones leak, as the paper's do
-    )
+    masks: Literal["hard", "soft"] = "hard"  # what is seen under dual ascent; the paper's are soft
     objective: Literal["squared", "gan"] = "squared"  # squared error, or pix2pix's: GAN + L1 with a patch discriminator
     l1_weight: float = Field(100.0, ge=0)  # of L1 beside the GAN; pix2pix's
     decoder: Literal["auto", "gaussian", "dense", "resnet"] = "auto"

@@ -34,7 +34,7 @@ def jobs(
         for seed in seeds:
             for k in ks or (KS[name],):
                 for method in methods:
-                    settings = {"selector": _selector(scale, method, loaded), "protocol": scale.words()}
+                    settings = {**scale.circumstances(), "selector": _selector(scale, method, loaded)}
                     case = Case("cgan", name, scale.name, method, "own", k, seed, settings)
                     yield Job([case], loaded.split(), scale.precision, partial(_work, case, loaded))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from keyhole.errors import SettingsError
@@ -28,8 +28,8 @@ class Protocol:
         Share of the run over which K falls from the law's first count to what is asked.
     cycle
         Whether the step rises and falls over a run; else it is constant.
-    cae_steps, cae_rate
-        Of the concrete autoencoder, whose steps are cheap.
+    cae_steps, cae_rate, row_rate
+        Of the concrete autoencoder, whose steps are cheap; its rows, like laws, have a step of their own.
     precision
         As lightning-fabric takes it; the paper trains in mixed precision.
     """
@@ -41,6 +41,7 @@ class Protocol:
     law_rate: float
     cycle: bool
     cae_rate: float
+    row_rate: float
     fall: float = 0.5
     epochs: int = 0
     cae_epochs: int = 0
@@ -67,7 +68,7 @@ class Protocol:
     def cae(self, decoder: str, samples: int) -> dict[str, Any]:
         """Settings of the concrete autoencoder."""
         steps = self._count(self.cae_steps, self.cae_epochs, samples)
-        return {"decoder": decoder, "train": self._train(self.cae_rate, steps)}
+        return {"decoder": decoder, "row_rate": self.row_rate, "train": self._train(self.cae_rate, steps)}
 
     def resnet(self, samples: int) -> dict[str, Any]:
         """Settings of the paper's network on fixed sites: as many steps as with a law."""
@@ -78,9 +79,9 @@ class Protocol:
         """Settings of the classifier's training: Table 2."""
         return self._train(self.rate, self._count(self.steps, self.epochs, samples))
 
-    def words(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+    def circumstances(self) -> dict[str, Any]:
+        """What every case of the protocol has in common, beside the settings that it gives to methods."""
+        return {"samples": self.samples, "precision": self.precision}
 
     def _count(self, steps: int | None, epochs: int, samples: int) -> int:
         return steps if steps is not None else max(1, epochs * samples // self.batch)
@@ -97,11 +98,19 @@ class Protocol:
         }
 
 
-_PAPER = Protocol("paper", None, 256, 2e-4, 2e-4, cycle=False, cae_rate=1e-3, epochs=550, cae_epochs=1400)
-_PAPER_128 = Protocol("paper", None, 128, 2e-4, 2e-4, cycle=False, cae_rate=1e-3, epochs=550, cae_epochs=1400)
-_PAPER_FACES = Protocol("paper", None, 128, 2e-4, 2e-4, cycle=False, cae_rate=1e-3, epochs=140, cae_epochs=400)
-_SMALL = Protocol("small", 10_000, 128, 2e-3, 0.1, cycle=True, cae_rate=1e-3, steps=1000, cae_steps=4000)
-_SMALL_WIDE = Protocol("small", 10_000, 32, 2e-3, 0.1, cycle=True, cae_rate=1e-3, steps=600, cae_steps=2000)
+_PAPER = Protocol(
+    "paper", None, 256, 2e-4, 2e-4, cycle=False, cae_rate=1e-3, row_rate=1e-3, epochs=550, cae_epochs=1400
+)
+_PAPER_128 = Protocol(
+    "paper", None, 128, 2e-4, 2e-4, cycle=False, cae_rate=1e-3, row_rate=1e-3, epochs=550, cae_epochs=1400
+)
+_PAPER_FACES = Protocol(
+    "paper", None, 128, 2e-4, 2e-4, cycle=False, cae_rate=1e-3, row_rate=1e-3, epochs=140, cae_epochs=400
+)
+_SMALL = Protocol("small", 10_000, 128, 2e-3, 0.1, cycle=True, cae_rate=1e-3, row_rate=0.1, steps=1000, cae_steps=4000)
+_SMALL_WIDE = Protocol(
+    "small", 10_000, 32, 2e-3, 0.1, cycle=True, cae_rate=1e-3, row_rate=0.1, steps=600, cae_steps=2000
+)
 
 PROTOCOLS: dict[str, dict[str, Protocol]] = {
     "paper": {"mnist": _PAPER, "celeba": _PAPER_FACES, "": _PAPER_128},

@@ -51,11 +51,18 @@ class _Row:
         return ("resnet", REFIT) if self.method in CLASSICAL else (OWN, REFIT)
 
     def cases(self, data: Data) -> list[Case]:
-        settings = {"selector": self.selector(data), "protocol": self.protocol.words()}
+        shared = {**self.protocol.circumstances(), "selector": self.selector(data)}
         return [
-            Case("table1", self.data, self.protocol.name, self.method, name, self.k, self.seed, settings)
+            Case(
+                "table1", self.data, self.protocol.name, self.method, name, self.k, self.seed,
+                {**shared, "reconstructor": self.reconstructor(name, data)},
+            )
             for name in self.reconstructors
-        ]
+        ]  # fmt: skip
+
+    def reconstructor(self, name: str, data: Data) -> dict[str, Any]:
+        """Settings of a network on fixed sites; the paper's has its own, the refit has the defaults."""
+        return self.protocol.resnet(data.samples) if name == "resnet" else {}
 
     def selector(self, data: Data) -> dict[str, Any]:
         """Settings of the method under the protocol."""
@@ -110,7 +117,7 @@ def _judge(name: str, row: _Row, data: Data, selection: Selection, run: Run) -> 
     if name == OWN and selection.rebuild is not None:
         return data.score(data.plain, selection.rebuild(data.test(data.plain)))
     if name == "resnet":
-        return _refit(name, row.protocol.resnet(data.samples), data, selection.sites, run, plain=True)
+        return _refit(name, row.reconstructor(name, data), data, selection.sites, run, plain=True)
     return _refit(name, {}, data, selection.sites, run, plain=False)
 
 

@@ -45,7 +45,7 @@ def jobs(protocol: str, methods: Sequence[str], ks: Sequence[int], sites: Store)
         for method in methods:
             if (method, k) not in masks:
                 raise DataError(f"no sites of {method} at K = {k} in {sites.path}; run keyhole bench table1 first")
-            settings = {"protocol": scale.words(), "sites": masks[method, k], "train": scale.classifier(data.samples)}
+            settings = {**scale.circumstances(), "sites": masks[method, k], "train": scale.classifier(data.samples)}
             case = Case("table2", "mnist", scale.name, method, "dcgan classifier", k, 0, settings)
             yield Job([case], data.split(), scale.precision, partial(_work, case, data))
 

@@ -32,7 +32,7 @@ def jobs(
         for method in methods:
             for weight in weights or WEIGHTS[protocol]:
                 chosen = scale.law(method, loaded.samples) | {"budget": "penalty", "penalty": weight, "fall": 0.0}
-                settings = {"selector": chosen, "protocol": scale.words()}
+                settings = {**scale.circumstances(), "selector": chosen}
                 cases = [
                     Case("weights", data, scale.name, method, f"own, K rounded {way}", 0, seed, settings)
                     for way in _ROUNDINGS

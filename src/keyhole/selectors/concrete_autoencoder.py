@@ -238,7 +238,7 @@ def _rebuilt(decoder: nn.Module, sites: NDArray[np.int64], signals: Signals) -> 
 
 
 def _train_settings(samples: int) -> TrainSettings:
-    """Adam's step of the paper, and long enough for the rows to settle; no averaging: they are to be where they end."""
+    """Adam's step of the paper, and time for rows to be nearly sure; no averaging: they are to be where they end."""
     batch = int(min(256, max(16, samples // 2)))
     steps = int(min(4000, max(2000, 20 * samples // batch)))
     return TrainSettings(steps=steps, batch=batch, rate=1e-3, weight_decay=0.0, average=0.0)
