@@ -11,7 +11,7 @@ help:
 	@echo "make demo    place 25 buoys on sea-surface temperature; table, plan and report in demo/"
 	@echo "make test    run the tests"
 	@echo "make lint    ruff and mypy --strict"
-	@echo "make bench   compare the methods on the benchmark data that KEYHOLE_DATA holds"
+	@echo "make bench   the paper's tables and figures, and ours, on the data that KEYHOLE_DATA holds (hours)"
 	@echo "make docs    draw the pictures of the documentation and run its examples"
 	@echo "make clean   remove everything that was made"
 
@@ -32,7 +32,13 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/python scripts/bench_selectors.py
+	$(BIN)/keyhole bench selectors
+	$(BIN)/keyhole bench table1
+	$(BIN)/keyhole bench table2
+	$(BIN)/keyhole bench weights
+	$(BIN)/keyhole bench cgan
+	$(BIN)/keyhole bench figures
+	$(BIN)/keyhole bench show --readme README.md
 
 docs: $(READY)
 	$(BIN)/python scripts/make_images.py

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
-__all__ = ["Interrupted", "Pending", "deferred"]
+__all__ = ["Interrupted", "Pending", "deferred", "stoppable"]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -50,3 +50,13 @@ def deferred() -> Iterator[Pending]:
             signal.signal(number, handler)
     if pending.signum is not None:  # nobody acted on it: it came after the last look
         signal.raise_signal(pending.signum)
+
+
+@contextlib.contextmanager
+def stoppable(say: Callable[[str], None]) -> Iterator[None]:
+    """Let a command that is stopped say what it kept, and exit with 130 or 143."""
+    try:
+        yield
+    except Interrupted as stop:
+        say(f"keyhole: {stop}")
+        raise SystemExit(128 + stop.signum) from stop

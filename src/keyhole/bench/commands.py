@@ -101,6 +101,14 @@ def weights(
 
 
 @app.command()
+def selectors(results: Results = _RESULTS, device: Device = "auto") -> None:
+    """Keyhole's selectors on benchmark data, each with the same reconstructor."""
+    from keyhole.bench import selectors as bench
+
+    _run("selectors", bench.jobs(), results, device)
+
+
+@app.command()
 def l1() -> None:
     """Show that an l1 penalty on masks can be had for nothing, and the expected L0 cannot."""
     from keyhole.bench.ill_posed import halve
@@ -144,10 +152,16 @@ def show(
 def _run(bench: str, jobs: Iterable[Job], results: Path, device: str, *, to_draw: bool = False) -> None:
     from keyhole.bench.records import Store
     from keyhole.bench.runner import run_jobs
+    from keyhole.interrupts import stoppable
 
     store = Store(results, bench)
-    added = run_jobs(jobs, store, device=device, say=typer.echo, to_draw=to_draw)
+    with stoppable(_warn):
+        added = run_jobs(jobs, store, device=device, say=typer.echo, to_draw=to_draw)
     typer.echo(f"{added} lines added to {store.path}" if added else f"{store.path} holds every case already")
+
+
+def _warn(message: str) -> None:
+    typer.echo(message, err=True)
 
 
 def _names(text: str) -> tuple[str, ...]:

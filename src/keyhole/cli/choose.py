@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +26,7 @@ from keyhole.cli.options import (
 from keyhole.cli.output import say, show_comparison, show_plan
 from keyhole.cli.source import read_source
 from keyhole.errors import StorageError
+from keyhole.interrupts import stoppable
 
 if TYPE_CHECKING:
     from keyhole.comparison import Comparison
@@ -49,7 +48,7 @@ def demo(
     from keyhole.report import write_report
 
     _make_folder(out)
-    with _stoppable():
+    with stoppable(say):
         comparison = compare(datasets.sst(), k, ["learned", "greedy", "qr", "random"], seed=seed)
     comparison.choice.plan.save(out / "buoys.keyhole")
     write_report(comparison, out / "report.html")
@@ -91,7 +90,7 @@ def select(
     folder = out.with_name(out.name + ".checkpoint")
     if resume is None and folder.exists():
         raise StorageError(f"{folder}: holds an unfinished run; --resume goes on with it, --anew replaces it")
-    with _stoppable():
+    with stoppable(say):
         plan = pipeline.select(
             signals, k, method=method, reconstructor=reconstructor, predictor=predictor,
             settings=_settings(setting or []), time_limit=time_limit, seed=seed, device=device, precision=precision,
@@ -126,20 +125,30 @@ def compare(
 ) -> None:
     """Compare methods at the same K with the same reconstructor: one table, one figure."""
     from keyhole.comparison import compare as run_comparison
-    from keyhole.selectors import SELECTORS
 
     signals = read_source(source, variable, channels, anomalies, target)
     _check_writable(figure, report)
     if figure is not None and figure.suffix not in (".png", ".svg"):
         raise typer.BadParameter(f"{figure}: a .png or .svg is needed", param_hint="--figure")
-    names = list(SELECTORS) if methods == "all" else [name.strip() for name in methods.split(",")]
-    with _stoppable():
+    names = _every_method(signals) if methods == "all" else [name.strip() for name in methods.split(",")]
+    with stoppable(say):
         comparison = run_comparison(
             signals, k, names, reconstructor=reconstructor, predictor=predictor, time_limit=time_limit, seed=seed,
             device=device,
         )  # fmt: skip
     _draw(comparison, figure, report)
     show_comparison(comparison, as_json)
+
+
+def _every_method(signals: Signals) -> list[str]:
+    """Give the methods that can choose on these signals, and say why the others cannot."""
+    from keyhole.selectors import SELECTORS
+
+    refusals = {name: make().refusal(signals) for name, make in SELECTORS.items()}
+    for name, reason in refusals.items():
+        if reason is not None:
+            say(f"{name} is left out: {reason}")
+    return [name for name, reason in refusals.items() if reason is None]
 
 
 def _settings(pairs: list[str]) -> dict[str, Any]:
@@ -188,15 +197,3 @@ def _draw(comparison: Comparison, figure: Path | None, report: Path | None) -> N
         from keyhole.report import write_report
 
         write_report(comparison, report)
-
-
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Let a run that is stopped say what it kept, and exit with 130 or 143."""
-    from keyhole.interrupts import Interrupted
-
-    try:
-        yield
-    except Interrupted as stop:
-        say(f"keyhole: {stop}")
-        raise typer.Exit(128 + stop.signum) from stop
