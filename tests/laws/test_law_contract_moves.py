@@ -108,3 +108,35 @@ def test_refusals_name_what_they_got(name):
         law.warm_start([0], inside=1.0)
     with pytest.raises(BudgetError, match="got 0"):
         law.concentration(0)
+
+
+@pytest.mark.parametrize("name", ["iln", "vln"])
+def test_polarise_leaves_no_interior_mode(name):
+    """Wherever the locations are, spreads are wide enough; locations within reach and wide spreads do not move."""
+    law = make_law(name, torch.ones(20, 20, dtype=torch.bool))
+    with torch.no_grad():
+        spreads = torch.linspace(0.01, 2.0, 400)
+        law._move(torch.linspace(-1.0, 1.0, 400))
+        if name == "iln":
+            law.log_sigma.copy_(spreads.log())
+        else:
+            law.weight.mul_((spreads / law.moments()[1]).unsqueeze(1))
+    before = law.moments()
+    assert law.interior_modes().any()
+    law.polarise()
+    location, spread = law.moments()
+    assert not law.interior_modes().any()
+    torch.testing.assert_close(location, before[0])
+    wide = before[1] > 0.8
+    torch.testing.assert_close(spread[wide], before[1][wide])
+    law.shift(100.0)
+    law.polarise()
+    assert law.marginals().max() < 0.9999
+
+
+@every_law
+def test_polarise_keeps_a_law_sound(name):
+    """Any law may be asked; what it draws stays finite."""
+    law = roughened(make_law(name))
+    law.polarise()
+    assert torch.isfinite(law.sample(5, seeded(1)).values).all()
