@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keyhole.bench import table1
+from keyhole.bench import table1, weights
 from keyhole.bench.data import load
 from keyhole.bench.ill_posed import halve
 from keyhole.bench.lines import Lines
@@ -196,6 +196,40 @@ def test_halving_the_mask_lowers_l1_and_not_the_sites_that_show():
         assert second.error == pytest.approx(first.error, rel=1e-5)
         assert second.l1 == pytest.approx(first.l1 / 2, rel=1e-6)
         assert second.shown == first.shown
+
+
+def test_table_2_judges_the_masks_of_table_1(tiny, command, tmp_path):
+    """Five trainings on the sites of seed 0, which are found first where they are not there."""
+    words = ["--data", "digits", "--methods", "qr", "--k", "5", "--protocol", "tiny", "--results", tmp_path]
+    assert command("bench", "table2", *words).code == 0
+    (one,) = Store(tmp_path, "table2").lines()
+    assert len(one["notes"]["errors"]) == 5
+    assert one["metrics"]["least_error"] == min(one["notes"]["errors"])
+    assert one["settings"]["sites"] == sorted(Store(tmp_path, "table1").lines()[0]["notes"]["sites"])
+    assert len(set(one["notes"]["errors"])) > 1
+
+
+def test_the_gan_is_compared_with_squared_error(tiny, command, tmp_path):
+    """Both objectives, with errors, sharpness and pictures to draw."""
+    words = ["--data", "digits", "--k", "5", "--protocol", "tiny", "--results", tmp_path]
+    outcome = command("bench", "cgan", *words)
+    assert outcome.code == 0, outcome.err
+    store = Store(tmp_path, "cgan")
+    assert [one["method"] for one in store.lines()] == ["cgan", "vln"]
+    assert all(one["metrics"]["sharpness"] >= 0 for one in store.lines())
+    assert {"truth", "rebuilt", "sites", "masks"} <= set(store.arrays(store.lines()[0]["case_id"]))
+
+
+def test_weights_give_a_number_of_sites(tiny, command, tmp_path, monkeypatch):
+    """No K goes in: the count comes out, rounded down and up to tens."""
+    monkeypatch.setitem(weights.WEIGHTS, "tiny", (0.01, 1.0))
+    outcome = command("bench", "weights", "--data", "digits", "--protocol", "tiny", "--results", tmp_path)
+    assert outcome.code == 0, outcome.err
+    lines = Store(tmp_path, "weights").lines()
+    assert len(lines) == 4
+    assert all(one["k_distinct"] % 10 == 0 for one in lines)
+    shown = command("bench", "show", "--results", tmp_path, "--out", tmp_path / "results.md")
+    assert shown.code == 0, shown.err
 
 
 def test_bench_commands_refuse_what_they_do_not_know(command, tmp_path):

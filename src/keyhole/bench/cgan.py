@@ -13,6 +13,7 @@ from keyhole.bench.pictures import law_arrays
 from keyhole.bench.protocols import Protocol, protocol_of
 from keyhole.bench.records import Case
 from keyhole.bench.runner import Job, Outcome
+from keyhole.errors import SettingsError
 from keyhole.metrics import sharpness
 from keyhole.run import Run
 from keyhole.selectors.learned import Learned
@@ -32,11 +33,17 @@ def jobs(
         scale = protocol_of(protocol, name)
         loaded = load(name, scale.samples)
         for seed in seeds:
-            for k in ks or (KS[name],):
+            for k in ks or _ks(name):
                 for method in methods:
                     settings = {**scale.circumstances(), "selector": _selector(scale, method, loaded)}
                     case = Case("cgan", name, scale.name, method, "own", k, seed, settings)
                     yield Job([case], loaded.split(), scale.precision, partial(_work, case, loaded))
+
+
+def _ks(data: str) -> tuple[int, ...]:
+    if data not in KS:
+        raise SettingsError(f"--k is needed for {data}: the paper has no such figure; it has {', '.join(KS)}")
+    return (KS[data],)
 
 
 def _selector(scale: Protocol, method: str, data: Data) -> dict[str, Any]:

@@ -48,20 +48,23 @@ def table1(
 
 @app.command()
 def table2(
+    data: Annotated[str, typer.Option(help="A data set with labels.")] = "mnist",
     methods: Names = "",
     k: Ks = "",
     protocol: Scale = "small",
     results: Results = _RESULTS,
     device: Device = "auto",
 ) -> None:
-    """Error of telling MNIST digits from the pixels that Table 1's methods chose: least and mean of 5 trainings."""
+    """Error of telling digits from the pixels that Table 1's methods chose: least and mean of 5 trainings."""
     from keyhole.bench import table2 as bench
     from keyhole.bench.records import Store
+    from keyhole.datasets import LABELS
 
     chosen = _names(methods) or bench.METHODS
     _check("methods", chosen, bench.METHODS)
-    _run("table1", bench.prerequisites(protocol, chosen, _numbers(k)), results, device)
-    _run("table2", bench.jobs(protocol, chosen, _numbers(k), Store(results, "table1")), results, device)
+    _check("data", (data,), tuple(LABELS))
+    _run("table1", bench.prerequisites(protocol, data, chosen, _numbers(k)), results, device)
+    _run("table2", bench.jobs(protocol, data, chosen, _numbers(k), Store(results, "table1")), results, device)
 
 
 @app.command()
@@ -76,10 +79,11 @@ def cgan(
 ) -> None:
     """Sites and generator trained as a conditional GAN, beside squared error."""
     from keyhole.bench import cgan as bench
+    from keyhole.datasets import DATASETS
 
     chosen = _names(methods) or bench.METHODS
     _check("methods", chosen, bench.METHODS)
-    _check("data", _names(data), tuple(bench.KS))
+    _check("data", _names(data), tuple(DATASETS))
     _run("cgan", bench.jobs(protocol, _names(data), chosen, _numbers(k), _numbers(seeds)), results, device)
 
 

@@ -37,21 +37,21 @@ _TRAININGS = 5
 _CHUNK = 2048
 
 
-def jobs(protocol: str, methods: Sequence[str], ks: Sequence[int], sites: Store) -> Iterator[Job]:
-    """Give one job for each mask of Table 1's first seed, whose lines ``sites`` holds."""
-    scale = protocol_of(protocol, "mnist")
-    data, masks = load("mnist", scale.samples), _masks(sites, protocol)
+def jobs(protocol: str, name: str, methods: Sequence[str], ks: Sequence[int], sites: Store) -> Iterator[Job]:
+    """Give one job for each mask of Table 1's first seed on a data set, whose lines ``sites`` holds."""
+    scale = protocol_of(protocol, name)
+    data, masks = load(name, scale.samples), _masks(sites, protocol, name)
     for k in ks or KS:
         for method in methods:
             if (method, k) not in masks:
                 raise DataError(f"no sites of {method} at K = {k} in {sites.path}; run keyhole bench table1 first")
             settings = {**scale.circumstances(), "sites": masks[method, k], "train": scale.classifier(data.samples)}
-            case = Case("table2", "mnist", scale.name, method, "dcgan classifier", k, 0, settings)
+            case = Case("table2", name, scale.name, method, "dcgan classifier", k, 0, settings)
             yield Job([case], data.split(), scale.precision, partial(_work, case, data))
 
 
-def _masks(sites: Store, protocol: str) -> dict[tuple[str, int], list[int]]:
-    lines = [one for one in sites.lines() if (one["data"], one["protocol"], one["seed"]) == ("mnist", protocol, 0)]
+def _masks(sites: Store, protocol: str, name: str) -> dict[tuple[str, int], list[int]]:
+    lines = [one for one in sites.lines() if (one["data"], one["protocol"], one["seed"]) == (name, protocol, 0)]
     return {(one["method"], one["k"]): sorted(one["notes"]["sites"]) for one in lines if "sites" in one["notes"]}
 
 
@@ -65,7 +65,7 @@ def _work(case: Case, data: Data, run: Run) -> Iterator[Outcome]:
 
 
 def _published(case: Case) -> float | None:
-    if case.method not in PAPER:
+    if case.method not in PAPER or case.data != "mnist" or case.k not in CLASSIFICATION:
         return None
     return CLASSIFICATION[case.k][PAPER.index(case.method)][0] / 100
 
@@ -110,6 +110,6 @@ class _Classify(Task):
         return torch.softmax(torch.cat(outputs).double(), dim=1).numpy()
 
 
-def prerequisites(protocol: str, methods: Sequence[str], ks: Sequence[int]) -> Iterator[Job]:
+def prerequisites(protocol: str, name: str, methods: Sequence[str], ks: Sequence[int]) -> Iterator[Job]:
     """Give the jobs of Table 1 that choose the masks."""
-    return table1.jobs(protocol, ("mnist",), methods, ks or KS, (0,))
+    return table1.jobs(protocol, (name,), methods, ks or KS, (0,))
