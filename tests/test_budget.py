@@ -42,6 +42,8 @@ def train(law: Law, budget: Budget, signals, *, steps: int, rate: float, coolest
         optimiser.step()
         slower.step()
         budget.update(law, sample)
+        if isinstance(budget, DualAscent) and not budget.hard:
+            law.polarise(sample, 0.02 * budget.k / sites)
         errors.append(error.item())
     return sum(errors[-50:]) / 50
 

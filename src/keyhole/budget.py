@@ -94,7 +94,7 @@ class DualAscent(CountBudget):
     Soft masks let a law cheat: a logit held just below zero is not counted, yet the mask shows part of the
     site, which a reconstructor scales back. So what is priced with them is the paper's expected L0, which
     counts every site that shows at all, and the price moves until the *count* is k; a law that is paid is
-    paid for the count. `Law.interior_modes` tells whether it still leaks; `hard` masks cannot.
+    paid for the count. `Law.polarise` keeps such a law from half-open masks; `hard` ones cannot leak.
 
     Parameters
     ----------
@@ -142,7 +142,8 @@ class DualAscent(CountBudget):
         """Return price times violation."""
         law.check_k(self.k)
         price = self.multiplier + self.stiffness * self._error(sample)
-        path = sample.expected_l0 if price > 0 and not self.hard else self._drawn_count(law, sample)
+        shown = sample.expected_l0 if price > 0 and not self.hard else sample.soft_count
+        path = (shown + torch.sigmoid(sample.logits / law.temperature).sum(1).mean()) / 2
         return price * (self._count(sample) + (path - path.detach()) - self.k) / self.k
 
     @torch.no_grad()
@@ -150,10 +151,6 @@ class DualAscent(CountBudget):
         """Raise the price where the count is above k, lower it where it is below."""
         self.gap.lerp_((sample.sampled_count - sample.soft_count).to(self.gap), 1 - self.smoothing)
         self.multiplier.add_(self.rate * self._error(sample).to(self.multiplier))
-
-    def _drawn_count(self, law: Law, sample: MaskSample) -> Tensor:
-        drawn = torch.sigmoid(sample.logits / law.temperature).sum(1).mean()
-        return (sample.soft_count + drawn) / 2
 
     def _count(self, sample: MaskSample) -> Tensor:
         return sample.soft_count.detach() + self.gap

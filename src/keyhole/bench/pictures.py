@@ -25,5 +25,5 @@ def law_arrays(law: Law) -> dict[str, NDArray[Any]]:
         "average": masks.mean(0).numpy().astype(np.float32),
     }
     if law.correlated and law.sites <= _MOST_SITES:
-        arrays["covariance"] = law.covariance().numpy().astype(np.float16)
+        arrays["covariance"] = law.covariance().numpy()
     return arrays

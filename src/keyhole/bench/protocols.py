@@ -107,9 +107,9 @@ _PAPER_128 = Protocol(
 _PAPER_FACES = Protocol(
     "paper", None, 128, 2e-4, 2e-4, cycle=False, cae_rate=1e-3, row_rate=1e-3, epochs=140, cae_epochs=400
 )
-_SMALL = Protocol("small", 10_000, 128, 2e-3, 0.1, cycle=True, cae_rate=1e-3, row_rate=0.1, steps=1000, cae_steps=4000)
+_SMALL = Protocol("small", 10_000, 128, 2e-3, 0.05, cycle=True, cae_rate=1e-3, row_rate=0.1, steps=1000, cae_steps=4000)
 _SMALL_WIDE = Protocol(
-    "small", 10_000, 32, 2e-3, 0.1, cycle=True, cae_rate=1e-3, row_rate=0.1, steps=600, cae_steps=2000
+    "small", 10_000, 32, 2e-3, 0.05, cycle=True, cae_rate=1e-3, row_rate=0.1, steps=600, cae_steps=2000
 )
 
 PROTOCOLS: dict[str, dict[str, Protocol]] = {

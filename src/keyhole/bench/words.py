@@ -26,7 +26,7 @@ sites."""
 TABLE1 = """`keyhole bench table1 --protocol small`. "As in the paper": its ResNet (2 blocks, 16 filters, no mask
 channel) trained with soft masks at its temperature (0.3; 2/3 for SCT), no warm start, no refit; CAE with a dense
 decoder on MNIST and DCGAN elsewhere. What `small` cuts: at most 10000 images; 1000 steps of 128 samples (NCEP and
-CelebA: 600 of 32) in place of 550 epochs; the network's step is 2e-3, the law's 1e-1, both rising and falling, in
+CelebA: 600 of 32) in place of 550 epochs; the network's step is 2e-3, the law's 5e-2, both rising and falling, in
 place of 2e-4; K is held by dual ascent (the price of the expected L0 moves until the count is K, which falls from
 half of the sites to K over the first half of the run) in place of a grid of weights. `--protocol paper` cuts
 nothing but the grid of weights.

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from keyhole.errors import BudgetError, DataError, SettingsError
+from keyhole.laws.normal import quantile
 from keyhole.laws.sample import Draw, MaskSample, share
 
 __all__ = [
@@ -188,8 +189,18 @@ class Law(nn.Module, ABC):
         """Add `delta` to the logits of all sites."""
         self._move(self._filled(delta))
 
-    def polarise(self) -> None:
-        """Remove interior modes, where the law has a closed form for that; locations stay."""
+    @torch.no_grad()
+    def polarise(self, sample: MaskSample, least: float) -> None:
+        """Remove interior modes where the law has a closed form for that, and keep marginals away from 0 and 1.
+
+        A site that is all but sure gives no gradient, and no budget can change its mind; so its marginal is kept
+        between ``least`` and ``1 - least``, by its location. Laws without closed moments take those of ``sample``.
+        """
+        self._bound(sample.logits.mean(0), sample.logits.std(0).clamp_min(1e-6), least)
+
+    def _bound(self, location: Tensor, spread: Tensor, least: float) -> None:
+        furthest = -float(quantile(torch.tensor(least, dtype=torch.float64))) * spread
+        self._move(torch.minimum(torch.maximum(location, -furthest), furthest) - location)
 
     @torch.no_grad()
     def warm_start(self, chosen: Chosen, *, inside: float = 0.8, count: float | None = None) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from keyhole.laws.base import CommonArguments, Draw, Law
+from keyhole.laws.base import CommonArguments, Draw, Law, MaskSample
 from keyhole.laws.modes import concrete_modes
 
 __all__ = ["SCT"]
@@ -48,6 +49,12 @@ class SCT(Law):
 
     def _move(self, delta: Tensor) -> None:
         self.log_alpha.add_(delta)
+
+    @torch.no_grad()
+    def polarise(self, sample: MaskSample, least: float) -> None:
+        """Bound the marginals; below temperature 1 there are no interior modes."""
+        furthest = math.log((1 - least) / least)
+        self.log_alpha.clamp_(-furthest, furthest)
 
     def _offset(self, marginals: Tensor) -> Tensor:
         return torch.logit(marginals) - self.log_alpha

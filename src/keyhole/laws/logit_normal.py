@@ -9,14 +9,13 @@ from typing import ClassVar, Unpack
 import torch
 from torch import Tensor, nn
 
-from keyhole.laws.base import CommonArguments, Draw, Law
+from keyhole.laws.base import CommonArguments, Draw, Law, MaskSample
 from keyhole.laws.modes import logit_normal_modes
 from keyhole.laws.normal import normal_above, quantile, row_norm
 
 __all__ = ["ILN", "INITIAL_ATOM", "VLN", "LogitNormalLaw"]
 
 INITIAL_ATOM = 0.2  # the paper starts with P(S = 0) and P(S = 1) about here
-_FURTHEST = 3.5  # spreads: a marginal of 0.9998
 
 
 class LogitNormalLaw(Law):
@@ -61,16 +60,15 @@ class LogitNormalLaw(Law):
         return logit_normal_modes(location, spread, self.lower_logit, self.upper_logit)
 
     @torch.no_grad()
-    def polarise(self) -> None:
-        r"""Widen small spreads: with `sigma >= lam sqrt(2) cosh(t / 2)` no location gives an interior mode.
+    def polarise(self, sample: MaskSample, least: float) -> None:
+        r"""Widen small spreads, then bound the marginals.
 
-        `t` is where the stretch clips, so that the turning points of the density lie outside; see `logit_normal_modes`.
-        Nor may a location lie beyond 3.5 spreads from zero: a site would be so sure that no gradient reaches it.
+        With `sigma >= lam sqrt(2) cosh(t / 2)`, `t` the logit at which the stretch clips, the turning points of the
+        density lie outside and no location gives an interior mode; see `logit_normal_modes`.
         """
         edge = max(-self.lower_logit, self.upper_logit)
         self._widen(self.temperature * math.sqrt(2) * math.cosh(edge / 2))
-        location, spread = self.moments()
-        self._move(location.clamp(-_FURTHEST * spread, _FURTHEST * spread) - location)
+        self._bound(*self.moments(), least)
 
     @abstractmethod
     def _widen(self, least: float) -> None:

@@ -28,6 +28,7 @@ __all__ = ["Learned"]
 
 _WARM: dict[str, type[Greedy] | type[QR]] = {"greedy": Greedy, "qr": QR}
 _CONCENTRATED = 0.95
+_SPREAD = 0.02  # share of the count that soft masks keep spread over all sites, so that none is beyond reach
 
 
 class Joint(Task):
@@ -56,7 +57,11 @@ class Joint(Task):
     def _after(self, sample: MaskSample) -> None:
         self.budget.update(self.law, sample)
         if self.settings.masks == "soft":
-            self.law.polarise()
+            self.law.polarise(sample, _SPREAD * self.wanted() / self.law.sites)
+
+    def wanted(self) -> int:
+        """Give the K that the budget holds now, or the one asked for where it holds none."""
+        return self.budget.k if isinstance(self.budget, CountBudget) else self.k
 
     def groups(self) -> list[dict[str, Any]]:
         """Let the law move faster than the network, and without decay, which would pull it to a half."""
@@ -158,7 +163,7 @@ class Learned(Selector):
         if self._settings.budget == "exact":
             return ExactK(k)
         if self._settings.budget == "dual":
-            return DualAscent(k, rate=0.02 * unit, stiffness=unit, hard=self._settings.masks == "hard")
+            return DualAscent(k, rate=0.01 * unit, stiffness=0.5 * unit, hard=self._settings.masks == "hard")
         return Penalty(self._settings.penalty)
 
     def _collapse(self, law: Law, k: int, judge: Callable[[], Judge], run: Run) -> NDArray[np.int64]:
