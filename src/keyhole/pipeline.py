@@ -83,10 +83,10 @@ def select(
         Column of a frame or CSV file to tell from the sites, a class or a number, instead of rebuilding all the others;
         signals may also carry one (`Signals.with_target`).
     method
-        A selector: ``"auto"`` tries several and keeps the best on validation; ``"learned"``, ``"vln"``, ``"hnet"``,
-        ``"iln"``, ``"sct"``, ``"simplex"``, ``"greedy"``, ``"qr"``, ``"variance"``, ``"random"``.
+        A selector: ``"auto"`` tries several and keeps the best on validation; ``"learned"`` or a law (``"vln"``,
+        ``"hnet"``, ...); ``"greedy"``, ``"qr"`` or any other of ``docs/methods.md``.
     reconstructor
-        ``"ridge"``, ``"dense"``, ``"resnet"``, ``"residual"``, or ``"auto"``: ridge, unless a network on top of it is
+        ``"ridge"``, ``"dense"``, ``"resnet"``, ``"dcgan"``, ``"residual"``, or ``"auto"``: ridge, unless a network on top of it is
         clearly better on validation; always ridge where there is a target.
     predictor
         What tells the target: ``"linear"``, ``"network"``, or ``"auto"``: the network, unless the linear one is better

@@ -62,7 +62,7 @@ def select(
     k: K,
     out: Annotated[Path, typer.Option(help="Plan file to write.")] = Path("plan.keyhole"),
     method: Method = "auto",
-    reconstructor: Annotated[str, typer.Option(help="auto, ridge, dense, resnet, residual.")] = "auto",
+    reconstructor: Annotated[str, typer.Option(help="auto, ridge, dense, resnet, dcgan, residual.")] = "auto",
     setting: SetOption = None,
     target: TargetOption = None,
     predictor: Predictor = "auto",

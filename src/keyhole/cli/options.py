@@ -48,7 +48,7 @@ TargetOption = Annotated[
     ),
 ]
 Predictor = Annotated[str, typer.Option(help="What tells the target: auto, linear, network.")]
-Method = Annotated[str, typer.Option(help="auto, learned, vln, hnet, iln, sct, simplex, greedy, qr, variance, random.")]
+Method = Annotated[str, typer.Option(help="auto, learned, a law (vln, hnet, iln, sct), greedy, qr, lasso, cae, ...; docs/methods.md has all.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="Setting of the method, name=value; may be repeated.")
 ]
