@@ -86,8 +86,8 @@ def select(
         A selector: ``"auto"`` tries several and keeps the best on validation; ``"learned"`` or a law (``"vln"``,
         ``"hnet"``, ...); ``"greedy"``, ``"qr"`` or any other of ``docs/methods.md``.
     reconstructor
-        ``"ridge"``, ``"dense"``, ``"resnet"``, ``"dcgan"``, ``"residual"``, or ``"auto"``: ridge, unless a network on top of it is
-        clearly better on validation; always ridge where there is a target.
+        ``"ridge"``, ``"dense"``, ``"resnet"``, ``"dcgan"``, ``"residual"``, or ``"auto"``: ridge, unless a network on
+        top of it is clearly better on validation; always ridge where there is a target.
     predictor
         What tells the target: ``"linear"``, ``"network"``, or ``"auto"``: the network, unless the linear one is better
         on validation.

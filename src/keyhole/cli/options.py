@@ -48,7 +48,9 @@ TargetOption = Annotated[
     ),
 ]
 Predictor = Annotated[str, typer.Option(help="What tells the target: auto, linear, network.")]
-Method = Annotated[str, typer.Option(help="auto, learned, a law (vln, hnet, iln, sct), greedy, qr, lasso, cae, ...; docs/methods.md has all.")]
+Method = Annotated[
+    str, typer.Option(help="auto, learned, a law (vln, hnet, iln, sct), greedy, qr, lasso, cae, ...: docs/methods.md.")
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="Setting of the method, name=value; may be repeated.")
 ]
