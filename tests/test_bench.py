@@ -220,6 +220,17 @@ def test_the_gan_is_compared_with_squared_error(tiny, command, tmp_path):
     assert {"truth", "rebuilt", "sites", "masks"} <= set(store.arrays(store.lines()[0]["case_id"]))
 
 
+def test_figures_train_what_they_show(tiny, command, tmp_path):
+    """From nothing to pictures in one command; a second time nothing is trained."""
+    words = ["--data", "digits", "--k", "5", "--methods", "vln", "--protocol", "tiny", "--results", tmp_path]
+    folders = ["--out", tmp_path / "out", "--private", tmp_path / "private"]
+    first = command("bench", "figures", *words, *folders)
+    assert first.code == 0, first.err
+    assert {"densities.svg", "samples-digits-5.png"} <= {path.name for path in (tmp_path / "out").iterdir()}
+    again = command("bench", "figures", *words, *folders)
+    assert "lines added" not in again.out
+
+
 def test_weights_give_a_number_of_sites(tiny, command, tmp_path, monkeypatch):
     """No K goes in: the count comes out, rounded down and up to tens."""
     monkeypatch.setitem(weights.WEIGHTS, "tiny", (0.01, 1.0))

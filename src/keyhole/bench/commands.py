@@ -51,6 +51,7 @@ def table2(
     data: Annotated[str, typer.Option(help="A data set with labels.")] = "mnist",
     methods: Names = "",
     k: Ks = "",
+    seeds: Seeds = "0",
     protocol: Scale = "small",
     results: Results = _RESULTS,
     device: Device = "auto",
@@ -63,8 +64,9 @@ def table2(
     chosen = _names(methods) or bench.METHODS
     _check("methods", chosen, bench.METHODS)
     _check("data", (data,), tuple(LABELS))
-    _run("table1", bench.prerequisites(protocol, data, chosen, _numbers(k)), results, device)
-    _run("table2", bench.jobs(protocol, data, chosen, _numbers(k), Store(results, "table1")), results, device)
+    asked = (protocol, data, chosen, _numbers(k), _numbers(seeds))
+    _run("table1", bench.prerequisites(*asked), results, device)
+    _run("table2", bench.jobs(*asked, Store(results, "table1")), results, device)
 
 
 @app.command()
@@ -124,6 +126,10 @@ def l1() -> None:
 
 @app.command()
 def figures(
+    data: Names = "mnist,ipsl,ncep,celeba",
+    methods: Names = "",
+    k: Ks = "",
+    seeds: Seeds = "0",
     protocol: Scale = "small",
     results: Results = _RESULTS,
     out: Annotated[Path, typer.Option(help="Folder for the pictures, PNG and SVG.")] = Path("docs/images/paper"),
@@ -133,10 +139,14 @@ def figures(
     """Draw the paper's figures, training first what they show and is not there yet."""
     from keyhole.bench import figures as bench
     from keyhole.bench.drawing import draw_all
+    from keyhole.datasets import DATASETS
 
-    for name, jobs in bench.prerequisites(protocol, results):
+    chosen = _names(methods) or bench.METHODS
+    _check("methods", chosen, bench.METHODS)
+    _check("data", _names(data), tuple(DATASETS))
+    for name, jobs in bench.prerequisites(protocol, _names(data), chosen, _numbers(k), _numbers(seeds)):
         _run(name, jobs, results, device, to_draw=True)
-    for path in draw_all(results, out, private):
+    for path in draw_all(results, out, private, seeds=_numbers(seeds)):
         typer.echo(path)
 
 

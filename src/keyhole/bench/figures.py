@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 from keyhole.bench import cgan, table1
 from keyhole.bench.published import METHODS
 from keyhole.bench.runner import Job
 
-__all__ = ["prerequisites"]
+__all__ = ["KS", "METHODS", "prerequisites"]
 
-# Data and K of the samples that are drawn; the laws' averages and covariance are of MNIST at 30, as in the paper.
-_SAMPLES = (("mnist", 20), ("mnist", 30), ("ipsl", 50), ("ncep", 200), ("celeba", 200))
+# Of the samples that are drawn; the laws' averages and covariance are of MNIST at 30, as in the paper.
+KS = {"mnist": (20, 30), "ipsl": (50,), "ncep": (200,), "celeba": (200,)}
 
 
-def prerequisites(protocol: str, results: Path) -> Iterator[tuple[str, Iterator[Job]]]:
+def prerequisites(
+    protocol: str, data: Sequence[str], methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]
+) -> Iterator[tuple[str, Iterator[Job]]]:
     """Give the jobs whose arrays are drawn, by the bench that they belong to."""
-    for data, k in _SAMPLES:
-        yield "table1", table1.jobs(protocol, (data,), METHODS, (k,), (0,))
-    yield "cgan", cgan.jobs(protocol, tuple(cgan.KS), cgan.METHODS, (), (0,))
+    for name in data:
+        yield "table1", table1.jobs(protocol, (name,), methods, ks or KS.get(name, ()), seeds)
+    faces_and_digits = [name for name in data if name in cgan.KS]
+    yield "cgan", cgan.jobs(protocol, faces_and_digits, cgan.METHODS, (), seeds)

@@ -68,7 +68,7 @@ class Store:
         """Give the records so far; of one case the last."""
         found: dict[str, dict[str, Any]] = {}
         for text in self.path.read_text().splitlines() if self.path.exists() else []:
-            with suppress(json.JSONDecodeError):
+            with suppress(json.JSONDecodeError, TypeError, KeyError):  # torn, or no record
                 record = json.loads(text)
                 found[record["case_id"]] = record
         return list(found.values())

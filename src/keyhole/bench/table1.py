@@ -109,7 +109,7 @@ def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
             selection.notes | {"sites": selection.sites.tolist()},
             published if first else None,
             comparable=first and published is not None and row.data == "mnist",
-            arrays=_arrays(data, selection) if first and row.seed == 0 else {},
+            arrays=_arrays(data, selection) if first else {},
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import product
 
 import numpy as np
 import torch
@@ -37,22 +38,25 @@ _TRAININGS = 5
 _CHUNK = 2048
 
 
-def jobs(protocol: str, name: str, methods: Sequence[str], ks: Sequence[int], sites: Store) -> Iterator[Job]:
-    """Give one job for each mask of Table 1's first seed on a data set, whose lines ``sites`` holds."""
+def jobs(
+    protocol: str, name: str, methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int], sites: Store
+) -> Iterator[Job]:
+    """Give one job for each mask of Table 1 on a data set, whose lines ``sites`` holds."""
     scale = protocol_of(protocol, name)
     data, masks = load(name, scale.samples), _masks(sites, protocol, name)
-    for k in ks or KS:
-        for method in methods:
-            if (method, k) not in masks:
-                raise DataError(f"no sites of {method} at K = {k} in {sites.path}; run keyhole bench table1 first")
-            settings = {**scale.circumstances(), "sites": masks[method, k], "train": scale.classifier(data.samples)}
-            case = Case("table2", name, scale.name, method, "dcgan classifier", k, 0, settings)
-            yield Job([case], data.split(), scale.precision, partial(_work, case, data))
+    for k, seed, method in product(ks or KS, seeds, methods):
+        if method in table1.CLASSICAL and seed != seeds[0]:
+            continue
+        if (method, k, seed) not in masks:
+            raise DataError(f"no sites of {method} at K = {k} in {sites.path}; run keyhole bench table1 first")
+        settings = {**scale.circumstances(), "sites": masks[method, k, seed], "train": scale.classifier(data.samples)}
+        case = Case("table2", name, scale.name, method, "dcgan classifier", k, seed, settings)
+        yield Job([case], data.split(), scale.precision, partial(_work, case, data))
 
 
-def _masks(sites: Store, protocol: str, name: str) -> dict[tuple[str, int], list[int]]:
-    lines = [one for one in sites.lines() if (one["data"], one["protocol"], one["seed"]) == (name, protocol, 0)]
-    return {(one["method"], one["k"]): sorted(one["notes"]["sites"]) for one in lines if "sites" in one["notes"]}
+def _masks(sites: Store, protocol: str, name: str) -> dict[tuple[str, int, int], list[int]]:
+    lines = [one for one in sites.lines() if (one["data"], one["protocol"]) == (name, protocol)]
+    return {(one["method"], one["k"], one["seed"]): sorted(one["notes"]["sites"]) for one in lines}
 
 
 def _work(case: Case, data: Data, run: Run) -> Iterator[Outcome]:
@@ -110,6 +114,8 @@ class _Classify(Task):
         return torch.softmax(torch.cat(outputs).double(), dim=1).numpy()
 
 
-def prerequisites(protocol: str, name: str, methods: Sequence[str], ks: Sequence[int]) -> Iterator[Job]:
+def prerequisites(
+    protocol: str, name: str, methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]
+) -> Iterator[Job]:
     """Give the jobs of Table 1 that choose the masks."""
-    return table1.jobs(protocol, (name,), methods, ks or KS, (0,))
+    return table1.jobs(protocol, (name,), methods, ks or KS, seeds)

@@ -113,10 +113,11 @@ class Learned(Selector):
         return self._settings.model_dump()
 
     def refusal(self, signals: Signals) -> str | None:
-        """Tell that convolutions need two axes."""
-        flat = signals.grid.shape if len(signals.grid.shape) != 2 else None
-        convolves = self._settings.objective == "gan" or self._settings.decoder == "resnet"
-        return f"convolutions need a grid of two axes, not of shape {flat}" if convolves and flat else None
+        """Tell that convolutions need two axes, and that they tell no target."""
+        shape, convolves = signals.grid.shape, self._settings.objective == "gan" or self._settings.decoder == "resnet"
+        if convolves and len(shape) != 2:
+            return f"convolutions need a grid of two axes, not of shape {shape}"
+        return "convolutions rebuild signals, they tell no target" if convolves and signals.target is not None else None
 
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Train the law, then collapse it."""

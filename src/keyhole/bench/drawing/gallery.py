@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -34,15 +34,16 @@ class _Picture(NamedTuple):
     figure: Figure
 
 
-def draw_all(store_folder: Path, out: Path, private: Path) -> list[Path]:
+def draw_all(store_folder: Path, out: Path, private: Path, *, seeds: Sequence[int] = ()) -> list[Path]:
     """Draw what the lines and arrays in a folder allow; gives the files written, PNG and SVG of each figure.
 
-    Samples of a data set of `PRIVATE` go to ``private``, all else to ``out``. What is not there is not drawn.
+    Samples of a data set of `PRIVATE` go to ``private``, all else to ``out``. What is not there is not drawn. Of
+    several seeds, all or those named, the first is shown.
     """
     table, gan = Store(store_folder, "table1"), Store(store_folder, "cgan")
     paths = save(densities(), out, "densities")
     paths += draw_chart(table.lines(), out)
-    for pictures in (_laws(table), _samples(table), _gans(gan)):
+    for pictures in (_laws(table, seeds), _samples(table, seeds), _gans(gan, seeds)):
         for picture in pictures:
             paths += save(picture.figure, private if picture.private else out, picture.name)
     return paths
@@ -54,9 +55,9 @@ def draw_chart(lines: Iterable[Line], out: Path) -> list[Path]:
     return save(table1_chart(known), out, "table1") if known else []
 
 
-def _laws(store: Store) -> Iterator[_Picture]:
+def _laws(store: Store, seeds: Sequence[int]) -> Iterator[_Picture]:
     """Average masks and covariance on MNIST, at the paper's K if that was run."""
-    rows = [row for row in kept(store, "average", "sites") if row.data == "mnist" and row.method in _LAWS]
+    rows = [row for row in kept(store, "average", "sites", seeds=seeds) if row.data == "mnist" and row.method in _LAWS]
     at: dict[int, list[Kept]] = defaultdict(list)
     for row in rows:
         at[row.k].append(row)
@@ -71,17 +72,17 @@ def _covers_the_grid(row: Kept) -> bool:
     return "covariance" in row.arrays and len(row.arrays["covariance"]) == row.arrays["average"].size
 
 
-def _samples(store: Store) -> Iterator[_Picture]:
-    rows = sorted(kept(store, "truth", "rebuilt", "sites"), key=lambda row: (row.data, row.k))
+def _samples(store: Store, seeds: Sequence[int]) -> Iterator[_Picture]:
+    rows = sorted(kept(store, "truth", "rebuilt", "sites", seeds=seeds), key=lambda row: (row.data, row.k))
     for (data, k), group in groupby(rows, key=lambda row: (row.data, row.k)):
         title = f"{DATA.get(data, data)}, K = {k}"
         yield _Picture(f"samples-{data}-{k}", data in PRIVATE, samples(list(group), title))
 
 
-def _gans(store: Store) -> Iterator[_Picture]:
+def _gans(store: Store, seeds: Sequence[int]) -> Iterator[_Picture]:
     """One figure a data set, at the first K at which both objectives were run."""
     by_data: dict[str, dict[tuple[str, int], Kept]] = defaultdict(dict)
-    for row in kept(store, "truth", "rebuilt", "sites"):
+    for row in kept(store, "truth", "rebuilt", "sites", seeds=seeds):
         by_data[row.data][row.method, row.k] = row
     for data, rows in by_data.items():
         both = [k for method, k in sorted(rows) if method == "cgan" and ("vln", k) in rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,13 +59,15 @@ def latest(lines: Iterable[Line]) -> list[Line]:
     return list({tuple(line[name] for name in _SAME): line for line in chosen}.values())
 
 
-def kept(store: Store, *needed: str) -> list[Kept]:
+def kept(store: Store, *needed: str, seeds: Sequence[int] = ()) -> list[Kept]:
     """Give the lines whose arrays are here and hold all that is needed, methods in the tables' order.
 
-    Of several seeds the first is given; grids of other than two axes cannot be drawn and are left out.
+    Of several seeds, all or those named, the first is given; grids of other than two axes cannot be drawn and are left out.
     """
     order = {name: place for place, name in enumerate((*METHODS, "cgan"))}
-    lines = [line for line in latest(store.lines()) if line["method"] in order]
+    lines = [
+        line for line in latest(store.lines()) if line["method"] in order and line["seed"] in (seeds or [line["seed"]])
+    ]
     found: dict[tuple[str, int, str], Kept] = {}
     for line in sorted(lines, key=lambda line: (order[line["method"]], line["seed"])):
         key = line["data"], line["k"], line["method"]
