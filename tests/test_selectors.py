@@ -21,7 +21,7 @@ CONCRETE = ["cae", "cae_distinct"]
 
 
 def selector(name, **settings):
-    quick = QUICK if name in LEARNED else {"train": QUICK["train"]} if name in CONCRETE else {}
+    quick = QUICK if name in LEARNED else {"train": QUICK["train"]} if name in (*CONCRETE, "aefs") else {}
     return make_selector(name, quick | settings)
 
 

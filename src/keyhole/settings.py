@@ -9,10 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from keyhole.errors import SettingsError
 
 __all__ = [
+    "AEFSSettings",
     "CAESettings",
     "DCGANSettings",
     "DenseSettings",
     "GreedySettings",
+    "GroupLassoSettings",
+    "LaplacianSettings",
     "LearnedSettings",
     "ResNetSettings",
     "Settings",
@@ -74,6 +77,25 @@ class GreedySettings(Settings):
     """Greedy column subset selection."""
 
     components: int | None = Field(None, ge=1)  # that stand for the data; None: four for each site, at least 200
+
+
+class LaplacianSettings(Settings):
+    """Laplacian score."""
+
+    neighbours: int = Field(5, ge=1)  # that a sample is joined to; the usual number
+
+
+class GroupLassoSettings(Settings):
+    """Group lasso on blocks of sites."""
+
+    block: int = Field(2, ge=1)  # cells a side; the smallest that is a block
+
+
+class AEFSSettings(Settings):
+    """Auto-encoder with a sparse first layer."""
+
+    hidden: int = Field(128, ge=1)  # units; 32 chose as good sites of MNIST, so it matters little
+    train: TrainSettings | None = None  # None: by the number of samples
 
 
 class CAESettings(Settings):

@@ -12,7 +12,11 @@ from keyhole.selectors.auto import Auto
 from keyhole.selectors.base import Selection, Selector
 from keyhole.selectors.classical import QR, Greedy, Random, Variance
 from keyhole.selectors.concrete_autoencoder import ConcreteAutoencoder
+from keyhole.selectors.laplacian import Laplacian
+from keyhole.selectors.lasso import GroupLasso, Lasso
 from keyhole.selectors.learned import Learned
+from keyhole.selectors.linear_autoencoder import LinearAutoencoder
+from keyhole.selectors.sparse_autoencoder import AEFS
 
 __all__ = ["SELECTORS", "Selection", "Selector"]
 
@@ -39,4 +43,5 @@ SELECTORS: dict[str, Callable[..., Selector]] = {
     "cae": ConcreteAutoencoder,
     "cae_distinct": _distinct_cae,
     **{kind.name: kind for kind in (Greedy, QR, Variance, Random)},
+    **{kind.name: kind for kind in (Laplacian, Lasso, GroupLasso, LinearAutoencoder, AEFS)},
 }

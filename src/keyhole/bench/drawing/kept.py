@@ -62,12 +62,11 @@ def latest(lines: Iterable[Line]) -> list[Line]:
 def kept(store: Store, *needed: str, seeds: Sequence[int] = ()) -> list[Kept]:
     """Give the lines whose arrays are here and hold all that is needed, methods in the tables' order.
 
-    Of several seeds, all or those named, the first is given; grids of other than two axes cannot be drawn and are left out.
+    Of several seeds, all or those named, the first is given; grids of other than two axes are left out.
     """
     order = {name: place for place, name in enumerate((*METHODS, "cgan"))}
-    lines = [
-        line for line in latest(store.lines()) if line["method"] in order and line["seed"] in (seeds or [line["seed"]])
-    ]
+    known = [line for line in latest(store.lines()) if line["method"] in order]
+    lines = [line for line in known if not seeds or line["seed"] in seeds]
     found: dict[tuple[str, int, str], Kept] = {}
     for line in sorted(lines, key=lambda line: (order[line["method"]], line["seed"])):
         key = line["data"], line["k"], line["method"]
