@@ -16,7 +16,7 @@ from keyhole.interrupts import Interrupted
 from keyhole.run import Event, Run
 from keyhole.selectors import grouped
 from keyhole.selectors.grouped import Grouped, coordinate_descent, proximal_gradient
-from keyhole.selectors.laplacian import Laplacian
+from keyhole.selectors.laplacian import Laplacian, laplacian_scores, neighbour_graph
 from keyhole.selectors.lasso import GroupLasso, Lasso, Path, blocks
 from keyhole.selectors.linear_autoencoder import Encoder, LinearAutoencoder, reweighted_ridge
 from keyhole.selectors.regression import regress_on_sites
@@ -80,11 +80,13 @@ def naive_laplacian(signals, neighbours):
 
 @given(seeds, st.integers(1, 8), st.integers(1, 2))
 def test_laplacian_ranks_by_the_formula(seed, neighbours, channels):
-    """The order is that of the naive scores, whatever the neighbours and channels."""
+    """The scores are the naive ones, whatever the neighbours and channels, and sites come in their order."""
     signals = field(n=30, channels=channels, seed=seed)
+    expected = naive_laplacian(signals, neighbours)
+    graph = neighbour_graph(signals.packed().reshape(30, -1), neighbours)
+    np.testing.assert_allclose(laplacian_scores(signals.readings(np.arange(20)), graph), expected, rtol=1e-6)
     ranked = choose(Laplacian(neighbours=neighbours), signals, 20).sites
-    scores = naive_laplacian(signals, neighbours)[ranked]
-    assert (np.diff(scores) > -1e-9).all()
+    assert (np.diff(expected[ranked]) > -1e-9).all()
 
 
 def test_laplacian_survives_samples_that_are_all_the_same_but_one():
@@ -167,6 +169,15 @@ def test_lasso_in_components_is_the_lasso_on_the_samples():
     assert selection.sites.tolist() == np.argsort(-expected, kind="stable")[:6].tolist()
 
 
+@pytest.mark.parametrize("channels", [1, 2])
+def test_lasso_stops_where_k_sites_are_active(channels):
+    """The weight is bisected to K, and the penalty is that of whole sites: their duality gap is closed."""
+    signals = field(n=200, shape=(8, 8), channels=channels)
+    notes = [choose(Lasso(), signals, k).notes for k in range(2, 12)]
+    assert [note["active"] for note in notes] == list(range(2, 12))
+    assert max(note["gap"] for note in notes) < 1e-5
+
+
 def test_lasso_says_how_far_from_the_minimum_it_was_left(monkeypatch):
     """A descent that is cut short still gives K sites, and its gap is noted instead of a warning."""
     found = choose(Lasso(), field(), 8)
@@ -194,10 +205,16 @@ def test_blocks_are_squares_of_the_grid():
 
 def test_group_lasso_takes_whole_blocks():
     """Sites come block by block: all of the first before any of the second."""
-    signals = field(shape=(6, 6))
-    numbers = blocks((6, 6), choose(GroupLasso(block=2), signals, 12).sites, 2)
-    runs = numbers.reshape(3, 4)
+    sites = choose(GroupLasso(block=2), field(shape=(6, 6)), 24).sites
+    runs = blocks((6, 6), sites, 2).reshape(6, 4)
     assert (runs == runs[:, :1]).all()
+
+
+def test_group_lasso_weighs_blocks_by_their_size():
+    """A pair must press more than a single site by the root of two, not merely more."""
+    values = np.random.default_rng(0).normal(size=(2000, 3)) * [1.0, 1.0, 1.1]
+    assert choose(GroupLasso(block=2), kh.read(values), 1).sites.tolist() == [2]
+    assert set(choose(GroupLasso(block=2), kh.read(values * [1.3, 1.3, 1.0]), 2).sites.tolist()) == {0, 1}
 
 
 def test_group_lasso_finds_the_block_that_matters():
@@ -251,6 +268,19 @@ def test_more_penalty_leaves_fewer_rows():
     assert rows[0] > rows[-1]
 
 
+def test_the_penalty_is_a_share_of_the_least_that_leaves_no_row():
+    """Rows vanish just above it and not just below."""
+    regression = regress_on_sites(field(n=80), 60)
+    longest = {penalty: Encoder(regression, 5, penalty).fit().max() for penalty in (0.5, 0.9, 1.1)}
+    assert longest[1.1] < 1e-6 < 0.1 * longest[0.5] < longest[0.9]
+
+
+@pytest.mark.parametrize("k", [2, 5, 9])
+def test_k_rows_of_the_linear_autoencoder_carry_the_weight(k):
+    """The bisection ends where the participation number is K, or just above."""
+    assert k <= choose(LinearAutoencoder(), field(n=200), k).notes["participation"] < k + 0.1
+
+
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("name", SPARSE)
 def test_the_sites_that_drive_all_others_are_found(name, channels):
@@ -280,10 +310,33 @@ def test_aefs_keeps_k_rows_and_loses_them_bit_by_bit():
     assert len(set(rows)) > 4
 
 
+def test_aefs_gives_constant_sites_no_row():
+    """Neither at first nor later."""
+    values = field(shape=(8,)).values.copy()
+    values[:, :, 3] = 0.7
+    task = SparseRows(kh.read(values, channels=1), 3, hidden=4)
+    task.shrink()
+    assert task.alive.tolist() == (task.norms() > 0).tolist() == [site != 3 for site in range(8)]
+
+
+def test_aefs_shrinks_as_the_optimiser_steps():
+    """A row with twice the gradients loses half as much; where the penalty is small, none dies."""
+    task = SparseRows(planted(), 3, hidden=4)
+    task.squares += 1
+    task.squares[1] = 4
+    before = task.norms()
+    task.begin(0.5)
+    task.shrink()
+    lost = before - task.norms()
+    np.testing.assert_allclose(lost[0] / lost[1], 2, rtol=1e-3)
+    assert task.alive.all()
+
+
 @given(st.floats(0, 1), st.integers(1, 12))
 def test_aefs_never_loses_more_rows_than_are_too_many(progress, k):
     """However large the weight of the penalty, as many rows are left as are allowed."""
     task = SparseRows(planted(), k, hidden=4)
+    task.squares += 1
     task.weight.fill_(1e6)
     task.begin(progress)
     task.shrink()
@@ -309,9 +362,11 @@ def test_aefs_goes_on_where_it_was_stopped(tmp_path):
 
 @pytest.mark.parametrize("name", SPARSE)
 def test_a_time_limit_that_is_over_still_gives_k_sites(name):
-    """What there is, completed."""
-    sites = choose(SPARSE[name], field(), 6, deadline=time.monotonic()).sites
+    """What there is, completed, after one step at most."""
+    events: list[Event] = []
+    sites = choose(SPARSE[name], field(), 6, deadline=time.monotonic(), callback=events.append).sites
     assert len(set(sites.tolist())) == 6
+    assert len(events) <= 1
 
 
 @pytest.mark.parametrize("name", ["lasso", "group_lasso", "linear_autoencoder"])

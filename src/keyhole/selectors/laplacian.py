@@ -12,7 +12,7 @@ from keyhole.selectors.base import Selection, Selector
 from keyhole.settings import LaplacianSettings, parse
 from keyhole.signals import Signals
 
-__all__ = ["Laplacian", "laplacian_scores"]
+__all__ = ["Laplacian", "laplacian_scores", "neighbour_graph"]
 
 _MOST_SAMPLES = 2000
 _CONSTANT = 1e-10
@@ -49,7 +49,7 @@ class Laplacian(Selector):
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Rank the observable sites by their score."""
         some = _some(train, run)
-        graph = _graph(some.packed().reshape(len(some), -1), self._settings.neighbours)
+        graph = neighbour_graph(some.packed().reshape(len(some), -1), self._settings.neighbours)
         sites = np.flatnonzero(train.observable.ravel())
         scores = laplacian_scores(some.readings(sites), graph)
         return Selection(sites[np.argsort(scores, kind="stable")[:k]].astype(np.int64))
@@ -70,7 +70,7 @@ def laplacian_scores(values: NDArray[Any], graph: Any) -> NDArray[np.float64]:
     return np.asarray(np.divide(rough, spread, out=np.full(len(spread), np.inf), where=varies))
 
 
-def _graph(samples: NDArray[Any], neighbours: int) -> Any:
+def neighbour_graph(samples: NDArray[Any], neighbours: int) -> Any:
     """Sparse symmetric weights: two samples are joined where either is among the nearest of the other."""
     from sklearn.neighbors import kneighbors_graph
 

@@ -88,10 +88,10 @@ class Path:
     def go(self, alpha: float) -> None:
         """Move to the solution at ``alpha``."""
         worked = np.empty(0, np.int64)
-        for _ in range(_MOST_ROUNDS):
+        for i in range(_MOST_ROUNDS):
             active = np.flatnonzero(self.problem.norms(self.rows))
             broken = np.setdiff1d(np.flatnonzero(self.pressure > alpha * (1 + _SLACK)), np.union1d(active, worked))
-            if len(worked) and not len(broken):
+            if i > 0 and not len(broken):
                 return
             loudest = broken[np.argsort(-self.pressure[broken], kind="stable")][: max(10, len(active))]
             worked = np.union1d(active, loudest)

@@ -31,7 +31,7 @@ class LinearAutoencoder(Selector):
     .. math:: \min_{A, B} \|X - X A B\|_F^2 + \lambda \sum_s \|A_s\|_F, \qquad B B' = I_d, \quad d = \min(K, r)
 
     in principal components (see `Regression`), with one term for each site, all its channels together. Alternates
-    between `A`, a ridge regression whose weights follow the norms of the rows (IRLS: both are led by
+    between `A`, a ridge regression whose weights follow the norms of the rows (IRLS, by the bound
     :math:`\|a\| \le \|a\|^2 / 2u + u / 2`), and `B`, a Procrustes rotation. :math:`\lambda` is bisected so that K rows
     carry the weight, by their participation number :math:`(\sum_s \|A_s\|)^2 / \sum_s \|A_s\|^2`; sites are ranked by
     the norm of their rows.
