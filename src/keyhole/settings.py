@@ -17,6 +17,7 @@ __all__ = [
     "GroupLassoSettings",
     "LaplacianSettings",
     "LearnedSettings",
+    "NetworkSettings",
     "ResNetSettings",
     "Settings",
     "TrainSettings",
@@ -48,29 +49,32 @@ class TrainSettings(Settings):
     patience: int = Field(8, ge=1)  # looks without a better one before it stops
 
 
-class DenseSettings(Settings):
+class NetworkSettings(Settings):
+    """A network that rebuilds from fixed sites."""
+
+    train: TrainSettings | None = None  # None: by the number of samples
+
+
+class DenseSettings(NetworkSettings):
     """Dense network on the readings: a linear layer, residual blocks, a linear layer."""
 
     width: int | None = Field(None, ge=1)  # None: by the number of samples, see `width_for`
     blocks: int = Field(2, ge=0)
     dropout: float = Field(0.1, ge=0, lt=1)
-    train: TrainSettings | None = None  # None: by the number of samples
 
 
-class ResNetSettings(Settings):
+class ResNetSettings(NetworkSettings):
     """Generator of pix2pix on the observed grid; the paper's sizes."""
 
     filters: int = Field(16, ge=1)
     blocks: int = Field(2, ge=0)
     mask_channel: bool = True  # else an unobserved cell and an observed zero look the same
-    train: TrainSettings | None = None
 
 
-class DCGANSettings(Settings):
+class DCGANSettings(NetworkSettings):
     """Decoder of DCGAN from the readings to the grid."""
 
     filters: int = Field(32, ge=1)  # of the last but one layer; each before it has twice as many
-    train: TrainSettings | None = None
 
 
 class GreedySettings(Settings):

@@ -6,13 +6,12 @@ import math
 from itertools import pairwise
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from keyhole.reconstructors.networks import check_two_dimensional
-from keyhole.reconstructors.neural import NetworkReconstructor, train_settings_for
-from keyhole.settings import DCGANSettings, TrainSettings, parse
+from keyhole.reconstructors.neural import NetworkReconstructor
+from keyhole.settings import DCGANSettings, parse
 
 __all__ = ["DCGAN", "DCGANClassifier", "DCGANDecoder"]
 
@@ -98,6 +97,7 @@ class DCGAN(NetworkReconstructor):
     """Decoder of DCGAN from the K readings to the grid."""
 
     name: ClassVar[str] = "dcgan"
+    settings: DCGANSettings
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
@@ -107,19 +107,3 @@ class DCGAN(NetworkReconstructor):
         """Make a decoder for the grid."""
         shape = check_two_dimensional(self.grid.shape, self.name)
         return DCGANDecoder(len(self.sites) * self.channels, self.channels, shape, filters=self.settings.filters)
-
-    def inputs(self, readings: Tensor) -> Tensor:
-        """Take the readings as one vector."""
-        return readings.flatten(1)
-
-    def pack(self, outputs: Tensor) -> Tensor:
-        """Give the inside cells of the grid."""
-        return outputs.flatten(2)[:, :, torch.from_numpy(self.grid.cells)].flatten(1)
-
-    def train_settings(self, samples: int) -> TrainSettings:
-        """Give the settings, or those that the number of samples calls for."""
-        return self.settings.train or train_settings_for(samples)
-
-    def chosen(self) -> dict[str, Any]:
-        """Give the settings."""
-        return self.settings.model_dump()

@@ -16,7 +16,7 @@ from keyhole.objectives import reconstruction
 from keyhole.reconstructors.base import Reconstructor, flat, unpack
 from keyhole.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
 from keyhole.run import Run, digest
-from keyhole.settings import DenseSettings, ResNetSettings, TrainSettings, parse
+from keyhole.settings import DenseSettings, NetworkSettings, ResNetSettings, TrainSettings, parse
 from keyhole.signals import Signals
 from keyhole.training import Task, seeded, train
 
@@ -57,6 +57,8 @@ class _Regression(Task):
 class NetworkReconstructor(Reconstructor):
     """Base of reconstructors that are one network from readings to packed cells."""
 
+    settings: NetworkSettings
+
     def __init__(self) -> None:
         self.network: nn.Module = nn.Identity()
         self.channels, self.grid, self.sites = 1, Grid.plain((0,)), np.zeros(0, np.int64)
@@ -66,17 +68,13 @@ class NetworkReconstructor(Reconstructor):
     def build(self, samples: int) -> nn.Module:
         """Make the network for the grid, channels and sites at hand."""
 
-    @abstractmethod
     def inputs(self, readings: Tensor) -> Tensor:
-        """Turn readings ``(N, K, channels)`` into what the network takes."""
+        """Turn readings ``(N, K, channels)`` into what the network takes: one vector, unless it says otherwise."""
+        return readings.flatten(1)
 
-    @abstractmethod
     def pack(self, outputs: Tensor) -> Tensor:
-        """Turn what the network gives into packed cells ``(N, channels * cells)``."""
-
-    @abstractmethod
-    def train_settings(self, samples: int) -> TrainSettings:
-        """Give the settings of the training."""
+        """Turn what the network gives, a grid unless it says otherwise, into packed cells ``(N, channels * cells)``."""
+        return outputs.flatten(2)[:, :, torch.from_numpy(self.grid.cells)].flatten(1)
 
     @property
     def history(self) -> list[dict[str, float]]:
@@ -102,9 +100,9 @@ class NetworkReconstructor(Reconstructor):
             _tensor(targets),
             (self.inputs(_tensor(judge.readings(sites))), _tensor(judge_targets)),
         )
-        settings = self.train_settings(len(train_part))
+        settings = self.settings.train or train_settings_for(len(train_part))
         parts = (train_part.values, judge.values, targets, judge_targets, sites)
-        identity = f"{digest(*parts)} {self.chosen()} {settings} {run.seed}"
+        identity = f"{digest(*parts)} {self.settings.model_dump()} {settings} {run.seed}"
         self.rows = train(task, settings, name=stage, identity=identity, run=run)
         self.network = self.network.cpu().eval()
         return self
@@ -121,11 +119,7 @@ class NetworkReconstructor(Reconstructor):
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give settings and weights."""
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in self.network.state_dict().items()}
-        return {"channels": self.channels, **self.chosen()}, arrays
-
-    @abstractmethod
-    def chosen(self) -> dict[str, Any]:
-        """Settings from which ``restore`` builds the same network."""
+        return {"channels": self.channels, **self.settings.model_dump()}, arrays
 
     @classmethod
     def restore(
@@ -157,6 +151,7 @@ class Dense(NetworkReconstructor):
     """Dense network from the K readings to all cells."""
 
     name: ClassVar[str] = "dense"
+    settings: DenseSettings
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
@@ -172,27 +167,16 @@ class Dense(NetworkReconstructor):
             width=width, blocks=self.settings.blocks, dropout=self.settings.dropout,
         )  # fmt: skip
 
-    def inputs(self, readings: Tensor) -> Tensor:
-        """Take the readings as one vector."""
-        return readings.flatten(1)
-
     def pack(self, outputs: Tensor) -> Tensor:
         """Give the outputs as they are."""
         return outputs
-
-    def train_settings(self, samples: int) -> TrainSettings:
-        """Give the settings, or those that the number of samples calls for."""
-        return self.settings.train or train_settings_for(samples)
-
-    def chosen(self) -> dict[str, Any]:
-        """Give the settings with the width that was used."""
-        return self.settings.model_dump()
 
 
 class ResNetReconstructor(NetworkReconstructor):
     """ResNet generator of pix2pix on the observed grid, with or without the mask as a second input."""
 
     name: ClassVar[str] = "resnet"
+    settings: ResNetSettings
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
@@ -215,18 +199,6 @@ class ResNetReconstructor(NetworkReconstructor):
             mask[:, :, index] = 1
             observed = torch.cat([observed, mask], dim=1)
         return observed.reshape(*observed.shape[:2], *self.grid.shape)
-
-    def pack(self, outputs: Tensor) -> Tensor:
-        """Give the inside cells of the grid."""
-        return outputs.flatten(2)[:, :, torch.from_numpy(self.grid.cells)].flatten(1)
-
-    def train_settings(self, samples: int) -> TrainSettings:
-        """Give the settings, or those that the number of samples calls for."""
-        return self.settings.train or train_settings_for(samples)
-
-    def chosen(self) -> dict[str, Any]:
-        """Give the settings."""
-        return self.settings.model_dump()
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
