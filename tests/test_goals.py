@@ -138,14 +138,16 @@ def test_every_law_and_budget_can_tell_a_target(law, budget):
     assert selection.rebuild is None
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-3])
 @pytest.mark.parametrize("kind", ["class", "number"])
-def test_the_sites_that_tell_the_target_are_found(kind):
-    """Two of twelve columns make the target, and they are not the ones that rebuild the others."""
+def test_the_sites_that_tell_the_target_are_found(kind, unit):
+    """Two of twelve columns make the target, in units of their own; they are not the ones that rebuild the others."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(400, 12))
     values[:, :8] += 3 * rng.normal(size=(400, 1))  # what rebuilds best says nothing of the target
     cause = values[:, 9] - values[:, 11]
     target = Target.of(np.where(cause > 0, "up", "down") if kind == "class" else cause)
+    values[:, 8:] *= unit
     parts = prepare(kh.read(values).with_target(target), None, seed=0)
     settings = {"train": {"steps": 400, "batch": 64, "average": 0.0}}
     selection = choose_sites(make_selector("vln", settings), parts, 2, Run())

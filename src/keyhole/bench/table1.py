@@ -20,7 +20,7 @@ from keyhole.bench.records import Case
 from keyhole.bench.runner import Job, Outcome
 from keyhole.errors import SettingsError
 from keyhole.laws import LAWS
-from keyhole.pipeline import make_selector
+from keyhole.pipeline import check_k, make_selector
 from keyhole.reconstructors import RECONSTRUCTORS
 from keyhole.run import Run
 from keyhole.selectors import Selection
@@ -97,6 +97,7 @@ def _ks(data: str) -> tuple[int, ...]:
 
 def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
     prepared = data.scaled if row.method in CLASSICAL else data.plain
+    check_k(row.k, prepared.signals)
     selector = make_selector(row.method, row.selector(data))
     selection = selector.select(prepared.development, row.k, validation=None, run=run)
     published = published_mse(row.data, row.k, row.method)
@@ -105,7 +106,7 @@ def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
         first = name != REFIT
         yield Outcome(
             metrics,
-            int(selection.notes.get("distinct", row.k)),
+            int(selection.notes.get("distinct", row.k)) if first else len(set(selection.sites.tolist())),
             selection.notes | {"sites": selection.sites.tolist()},
             published if first else None,
             comparable=first and published is not None and row.data == "mnist",

@@ -31,6 +31,7 @@ __all__ = [
 Chosen = Sequence[int] | npt.NDArray[np.int64] | Tensor
 
 REFERENCE_DRAWS = 4096  # of the fixed draws behind whatever has no closed form
+_TELLING_DRAWS = 8  # that moments of a sample are taken from
 _LEAST_MARGINAL = 1e-3  # a warm start leaves no site further out of reach than this
 
 
@@ -194,9 +195,11 @@ class Law(nn.Module, ABC):
         """Remove interior modes where the law has a closed form for that, and keep marginals away from 0 and 1.
 
         A site that is all but sure gives no gradient, and no budget can change its mind; so its marginal is kept
-        between ``least`` and ``1 - least``, by its location. Laws without closed moments take those of ``sample``.
+        between ``least`` and ``1 - least``, by its location. Laws without closed moments take those of ``sample``, if
+        it has draws enough to tell them.
         """
-        self._bound(sample.logits.mean(0), sample.logits.std(0).clamp_min(1e-6), least)
+        if len(sample.logits) >= _TELLING_DRAWS:
+            self._bound(sample.logits.mean(0), sample.logits.std(0).clamp_min(1e-6), least)
 
     def _bound(self, location: Tensor, spread: Tensor, least: float) -> None:
         furthest = -float(quantile(torch.tensor(least, dtype=torch.float64))) * spread

@@ -27,6 +27,7 @@ class DCGANDecoder(nn.Module):
 
     Examples
     --------
+    >>> import torch
     >>> DCGANDecoder(20, 1, (28, 28), filters=4)(torch.ones(5, 20)).shape
     torch.Size([5, 1, 28, 28])
     """
@@ -58,6 +59,7 @@ class DCGANClassifier(nn.Module):
 
     Examples
     --------
+    >>> import torch
     >>> DCGANClassifier(1, 10, (28, 28), filters=4)(torch.ones(5, 1, 28, 28)).shape
     torch.Size([5, 10])
     """

@@ -109,12 +109,15 @@ class Predict(Goal):
         super().__init__()
         self.is_class = target.is_class
         self.decoder = DenseConditional(signals, len(target.classes) or 1)
+        spread = torch.from_numpy(signals.values.std(axis=0, keepdims=True))
+        self.register_buffer("spread", torch.where(spread > 0, spread, torch.ones(())), persistent=False)
         self.register_buffer("target", _target_tensor(target), persistent=False)
         self.unit = _entropy(target) if target.is_class else 1.0
 
     def forward(self, x: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """Score what is told."""
-        return {"prediction": prediction(self.decoder(x, masks), self.get_buffer("target")[batch], self.is_class)}
+        """Score what is told, from cells that count alike whatever their units."""
+        told = self.decoder(x / self.get_buffer("spread"), masks)
+        return {"prediction": prediction(told, self.get_buffer("target")[batch], self.is_class)}
 
     def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> None:
         """Rebuild nothing."""

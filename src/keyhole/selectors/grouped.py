@@ -84,7 +84,10 @@ def coordinate_descent(problem: Grouped, alpha: float, start: Array) -> Array:
     from sklearn.linear_model import MultiTaskLasso
 
     alpha_each = alpha / len(problem.targets)  # theirs is the mean over the equations
-    model: Any = MultiTaskLasso(alpha=alpha_each, fit_intercept=False, warm_start=True, tol=_GAP, max_iter=_MOST_PASSES)
+    model: Any = MultiTaskLasso(
+        alpha=alpha_each, fit_intercept=False, warm_start=True, tol=_GAP, max_iter=_MOST_PASSES,
+        random_state=0,  # without one it draws from numpy's global generator
+    )  # fmt: skip
     model.coef_ = np.asfortranarray(start.T)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the gap that is left is noted where the path ends

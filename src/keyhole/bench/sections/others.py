@@ -40,7 +40,7 @@ def weights(lines: Lines) -> Iterator[str]:
     header = ["law", "weight", "expected L0", "count", "K", "MSE x 1e-2", "concentration", "interior modes"]
     rows = [
         [
-            METHODS[one["method"]],
+            METHODS.get(one["method"], one["method"]),
             f"{one['settings']['selector']['penalty']:g}",
             f"{one['notes']['expected_l0']:.0f}",
             f"{one['notes']['count']:.1f}",
