@@ -61,7 +61,7 @@ def test_dual_ascent_ends_with_the_count(name, hard):
     """Whatever the law, and though HNet-LN's differentiable count is a surrogate: within 3 % of K."""
     law = make_law(name, 8, 8)
     assert law.count() > 30
-    train(law, DualAscent(12, hard=hard), low_rank, steps=1000, rate=0.005 if name == "hnet" else 0.02)
+    train(law, DualAscent(12, hard=hard), low_rank, steps=500, rate=0.005 if name == "hnet" else 0.02)
     assert law.count() == pytest.approx(12, rel=0.03)
 
 

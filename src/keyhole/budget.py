@@ -12,6 +12,8 @@ from keyhole.laws import Law, MaskSample
 
 __all__ = ["BUDGETS", "Budget", "CountBudget", "DualAscent", "ExactK", "Penalty"]
 
+_PULL = 0.05  # share of the way to k that a dual law is shifted after each step
+
 
 class Budget(nn.Module, ABC):
     """What stands between a law's sample and the reconstructor, and what it costs to open sites.
@@ -91,6 +93,9 @@ class DualAscent(CountBudget):
     `c` goes half through the sample's zero-temperature probabilities and half through the logits drawn: the
     surrogate alone can be emptied while the law goes on opening sites.
 
+    The price tells sites apart; that they are k on average is soon held by a common shift of all logits as
+    well, since sites that are nearly sure answer to a price late, and then too much.
+
     Soft masks let a law cheat: a logit held just below zero is not counted, yet the mask shows part of the
     site, which a reconstructor scales back. So what is priced with them is the paper's expected L0, which
     counts every site that shows at all, and the price moves until the *count* is k; a law that is paid is
@@ -148,9 +153,11 @@ class DualAscent(CountBudget):
 
     @torch.no_grad()
     def update(self, law: Law, sample: MaskSample) -> None:
-        """Raise the price where the count is above k, lower it where it is below."""
+        """Raise the price where the count is above k, lower it where it is below, and shift the law towards k."""
         self.gap.lerp_((sample.sampled_count - sample.soft_count).to(self.gap), 1 - self.smoothing)
         self.multiplier.add_(self.rate * self._error(sample).to(self.multiplier))
+        if torch.equal(sample.opened, sample.logits > 0):  # of a simplex, logits do not tell
+            _recentre(law, sample, self.k, _PULL)
 
     def _count(self, sample: MaskSample) -> Tensor:
         return sample.soft_count.detach() + self.gap
@@ -209,8 +216,13 @@ class ExactK(CountBudget):
     @torch.no_grad()
     def update(self, law: Law, sample: MaskSample) -> None:
         """Shift the law towards the level that its logits, all draws together, pass k times a draw."""
-        pooled = sample.logits.reshape(1, -1).sort(dim=1, descending=True).values
-        law.shift(-self.rate * float(_after(pooled, self.k * len(sample.logits), law.temperature)))
+        _recentre(law, sample, self.k, self.rate)
+
+
+def _recentre(law: Law, sample: MaskSample, k: int, share: float) -> None:
+    """Shift the law by a share of the way to where its logits, all draws together, pass zero k times a draw."""
+    pooled = sample.logits.reshape(1, -1).sort(dim=1, descending=True).values
+    law.shift(-share * float(_after(pooled, k * len(sample.logits), law.temperature)))
 
 
 def _after(ordered: Tensor, position: int, temperature: float) -> Tensor:
