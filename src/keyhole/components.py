@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from keyhole.signals import Signals
 
-__all__ = ["Components", "principal_components"]
+__all__ = ["Components", "components_at_sites", "principal_components"]
 
 _RANK_TOLERANCE = 1e-10
 
@@ -44,6 +44,16 @@ def principal_components(signals: Signals, most: int) -> Components:
         variances, basis = _leading(centred.T @ centred / samples, most)
     shape = (signals.channels, len(signals.grid.cells))
     return Components(variances, basis.reshape(*shape, len(variances)), mean.reshape(shape))
+
+
+def components_at_sites(
+    signals: Signals, most: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Flat index of the observable sites, their rows (channels, sites, r) of the basis, and the variances."""
+    components = principal_components(signals, most)
+    cells = signals.grid.cells
+    may = signals.observable.ravel()[cells]
+    return cells[may], components.basis[:, may], components.variances
 
 
 def _leading(gram: NDArray[Any], most: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

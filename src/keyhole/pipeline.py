@@ -156,16 +156,20 @@ def prepare(signals: Signals, split: Split | None, seed: int) -> Prepared:
     """Split and scale; the scaling comes from everything but the test part."""
     parts = split or signals.split or _default_split(signals, seed)
     splits.check(parts, len(signals))
-    development = signals.take(parts.development)
-    scaling = Scaling.fit(development)
-    whole = scaling.apply(development)
-    cut = len(parts.train)
     _check_varies(signals.take(parts.train))
     _check_target_varies(signals.take(parts.train))
-    if not np.isfinite(whole.values).all() or not whole.values.any():
+    prepared = prepare_with(signals, parts, Scaling.fit(signals.take(parts.development)))
+    values = prepared.development.values
+    if not np.isfinite(values).all() or not values.any():
         raise DataError("the values are too large or too small for single precision once scaled; change their unit")
+    return prepared
+
+
+def prepare_with(signals: Signals, split: Split, scaling: Scaling) -> Prepared:
+    """Split, and scale as told."""
+    whole, cut = scaling.apply(signals.take(split.development)), len(split.train)
     train, validation = whole.take(np.arange(cut)), whole.take(np.arange(cut, len(whole)))
-    return Prepared(signals, parts, scaling, train, validation, whole, signals.take(parts.test))
+    return Prepared(signals, split, scaling, train, validation, whole, signals.take(split.test))
 
 
 def check_k(k: Any, signals: Signals) -> int:

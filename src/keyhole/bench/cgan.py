@@ -10,17 +10,16 @@ import numpy as np
 
 from keyhole.bench.data import Data, load
 from keyhole.bench.pictures import law_arrays
-from keyhole.bench.protocols import Protocol, protocol_of
+from keyhole.bench.protocols import Protocol, paper_ks, protocol_of
 from keyhole.bench.records import Case
 from keyhole.bench.runner import Job, Outcome
-from keyhole.errors import SettingsError
 from keyhole.metrics import sharpness
 from keyhole.run import Run
 from keyhole.selectors.learned import Learned
 
 __all__ = ["KS", "METHODS", "jobs"]
 
-KS = {"mnist": 20, "celeba": 200}
+KS = {"mnist": (20,), "celeba": (200,)}
 METHODS = ("cgan", "vln")  # the same law, once against a discriminator, once by squared error
 _SHOWN = 8
 
@@ -33,17 +32,11 @@ def jobs(
         scale = protocol_of(protocol, name)
         loaded = load(name, scale.samples)
         for seed in seeds:
-            for k in ks or _ks(name):
+            for k in ks or paper_ks(name, KS):
                 for method in methods:
                     settings = {**scale.circumstances(), "selector": _selector(scale, method, loaded)}
                     case = Case("cgan", name, scale.name, method, "own", k, seed, settings)
                     yield Job([case], loaded.split(), scale.precision, partial(_work, case, loaded))
-
-
-def _ks(data: str) -> tuple[int, ...]:
-    if data not in KS:
-        raise SettingsError(f"--k is needed for {data}: the paper has no such figure; it has {', '.join(KS)}")
-    return (KS[data],)
 
 
 def _selector(scale: Protocol, method: str, data: Data) -> dict[str, Any]:

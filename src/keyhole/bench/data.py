@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole import datasets, metrics
-from keyhole.pipeline import Prepared, prepare
+from keyhole.pipeline import Prepared, prepare, prepare_with
 from keyhole.scaling import Scaling
 from keyhole.signals import Signals
 from keyhole.split import Split, given
@@ -77,7 +77,4 @@ def _plain(scaled: Prepared) -> Prepared:
     if signals.cycle is not None:
         return scaled
     nothing = Scaling(np.zeros_like(scaled.scaling.baseline), np.ones(signals.channels))
-    whole = nothing.apply(signals.take(scaled.split.development))
-    cut = len(scaled.split.train)
-    train, validation = whole.take(np.arange(cut)), whole.take(np.arange(cut, len(whole)))
-    return Prepared(signals, scaled.split, nothing, train, validation, whole, scaled.test)
+    return prepare_with(signals, scaled.split, nothing)

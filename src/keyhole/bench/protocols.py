@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from keyhole.errors import SettingsError
 
-__all__ = ["PROTOCOLS", "Protocol", "protocol_of"]
+__all__ = ["PROTOCOLS", "Protocol", "paper_ks", "protocol_of"]
 
 _TEMPERATURE = {"sct": 2 / 3}  # of the concrete law; the logit-normal ones have 0.3
 
@@ -123,3 +124,10 @@ def protocol_of(name: str, data: str) -> Protocol:
     if name not in PROTOCOLS:
         raise SettingsError(f"protocol {name!r} is not known; there are {', '.join(PROTOCOLS)}")
     return PROTOCOLS[name].get(data, PROTOCOLS[name][""])
+
+
+def paper_ks(data: str, known: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """Give the paper's K for a data set; one that the paper does not have needs its own."""
+    if data not in known:
+        raise SettingsError(f"--k is needed for {data}: the paper does not have it, it has {', '.join(known)}")
+    return known[data]

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from keyhole.bench.data import Data, load
 from keyhole.bench.pictures import law_arrays
-from keyhole.bench.protocols import Protocol, protocol_of
+from keyhole.bench.protocols import Protocol, paper_ks, protocol_of
 from keyhole.bench.published import METHODS as PAPER
 from keyhole.bench.published import published_mse
 from keyhole.bench.records import Case
 from keyhole.bench.runner import Job, Outcome
-from keyhole.errors import SettingsError
 from keyhole.laws import LAWS
 from keyhole.pipeline import check_k, make_selector
 from keyhole.reconstructors import RECONSTRUCTORS
@@ -83,16 +82,10 @@ def jobs(
     for name in data:
         scale = protocol_of(protocol, name)
         loaded = load(name, scale.samples)
-        for k, seed, method in product(ks or _ks(name), seeds, methods):
+        for k, seed, method in product(ks or paper_ks(name, KS), seeds, methods):
             row = _Row(name, scale, method, k, seed)
             if method not in CLASSICAL or seed == seeds[0]:
                 yield Job(row.cases(loaded), loaded.split(), scale.precision, partial(_work, row, loaded))
-
-
-def _ks(data: str) -> tuple[int, ...]:
-    if data not in KS:
-        raise SettingsError(f"--k is needed for {data}: the paper has no such row; it has {', '.join(KS)}")
-    return KS[data]
 
 
 def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:

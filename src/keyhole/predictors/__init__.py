@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from keyhole.predictors.base import Predictor
+from keyhole.predictors.base import Predictor, target_of
 from keyhole.predictors.choice import PREDICTORS, check_predictor, fit_predictor
 from keyhole.predictors.linear import Linear, nested_errors
 from keyhole.predictors.network import Network
 
-__all__ = ["PREDICTORS", "Linear", "Network", "Predictor", "check_predictor", "fit_predictor", "nested_errors"]
+__all__ = [
+    "PREDICTORS",
+    "Linear",
+    "Network",
+    "Predictor",
+    "check_predictor",
+    "fit_predictor",
+    "nested_errors",
+    "target_of",
+]

@@ -14,7 +14,7 @@ from keyhole.laws import Law
 from keyhole.run import Run
 from keyhole.signals import Signals
 
-__all__ = ["Selection", "Selector", "complete"]
+__all__ = ["Selection", "Selector", "complete", "some_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,3 +67,10 @@ def complete(sites: NDArray[np.int64], k: int, train: Signals) -> NDArray[np.int
     spread = train.values.reshape(len(train), train.channels, -1)[:, :, left].var(axis=0).sum(axis=0)
     order = left[np.argsort(-spread, kind="stable")]
     return np.concatenate([sites, order])[:k].astype(np.int64)
+
+
+def some_of(signals: Signals, most: int, run: Run, purpose: str) -> Signals:
+    """Give at most ``most`` of the samples, drawn by the run's seed for a purpose, in their order."""
+    if len(signals) <= most:
+        return signals
+    return signals.take(np.sort(run.generator(purpose).choice(len(signals), most, replace=False)))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.components import principal_components
+from keyhole.components import components_at_sites
 from keyhole.run import Run
 from keyhole.selectors.base import Selection, Selector, complete
 from keyhole.settings import GreedySettings, parse
@@ -51,7 +51,7 @@ class QR(Selector):
 
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Pick ``k`` sites; O(sites x K) a pick."""
-        cells, rows = _candidates(train, most=k)
+        cells, rows, _ = components_at_sites(train, k)
         residual = np.square(rows).sum(axis=2)
         directions = np.empty((0, rows.shape[2]))
         floor, picks = _NOTHING_LEFT * residual.sum(axis=0).max(), list[int]()
@@ -92,7 +92,7 @@ class Greedy(Selector):
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Pick ``k`` sites."""
         most = self._settings.components or max(4 * k, 200)
-        cells, rows, variances = _candidates_with_variances(train, most)
+        cells, rows, variances = components_at_sites(train, most)
         projected = rows * variances
         floor = _NOTHING_LEFT * float(np.einsum("csr,csr->s", rows, projected).max())
         picks: list[int] = []
@@ -106,21 +106,6 @@ class Greedy(Selector):
             factor = _explained(projected[:, best], rows[:, best])
             projected -= (rows @ factor.T) @ factor
         return Selection(complete(cells[picks], k, train))
-
-
-def _candidates_with_variances(
-    train: Signals, most: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Flat index of the observable sites, their rows (channels, sites, r) of the basis, and the variances."""
-    components = principal_components(train, most)
-    cells = train.grid.cells
-    may = train.observable.ravel()[cells]
-    return cells[may], components.basis[:, may], components.variances
-
-
-def _candidates(train: Signals, most: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    cells, rows, _ = _candidates_with_variances(train, most)
-    return cells, rows
 
 
 def _orthonormal(rows: NDArray[np.float64], directions: NDArray[np.float64]) -> NDArray[np.float64]:

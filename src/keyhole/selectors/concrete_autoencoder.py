@@ -23,7 +23,7 @@ from keyhole.settings import CAESettings, TrainSettings, parse
 from keyhole.signals import Signals
 from keyhole.training import Task, seeded
 
-__all__ = ["Autoencoder", "ConcreteAutoencoder", "ConcreteRows", "collapsed", "make_decoder"]
+__all__ = ["Autoencoder", "ConcreteAutoencoder", "ConcreteRows", "collapsed", "decoder_of"]
 
 _SETTLED = 0.998
 _CHUNK = 4096
@@ -109,7 +109,7 @@ class ConvolutionalDecoder(DCGANDecoder):
         return super().forward(x).flatten(2)[:, :, self.get_buffer("cells")].flatten(1)
 
 
-def make_decoder(k: int, signals: Signals, settings: CAESettings) -> nn.Module:
+def decoder_of(k: int, signals: Signals, settings: CAESettings) -> nn.Module:
     """Give the decoder that the settings name, from ``k`` readings to packed cells."""
     inputs, outputs = k * signals.channels, signals.channels * len(signals.grid.cells)
     if settings.decoder == "dcgan":
@@ -206,7 +206,7 @@ class ConcreteAutoencoder(Selector):
         settings, chosen = self._settings, self._settings.train or _train_settings(len(train))
         with seeded(run.seed_of("concrete autoencoder")):
             rows = ConcreteRows(k, int(train.observable.sum()), temperature=settings.temperature[0])
-            task = Autoencoder(rows, make_decoder(k, train, settings), train, settings)
+            task = Autoencoder(rows, decoder_of(k, train, settings), train, settings)
         name = "learn cae distinct" if settings.distinct else "learn cae"
         identity = f"{train.fingerprint()} {k} {settings} {chosen} {run.seed}"
         history = training.train(task, chosen, name=name, identity=identity, run=run)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.run import Run
-from keyhole.selectors.base import Selection, Selector
+from keyhole.selectors.base import Selection, Selector, some_of
 from keyhole.settings import LaplacianSettings, parse
 from keyhole.signals import Signals
 
@@ -48,7 +48,7 @@ class Laplacian(Selector):
 
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Rank the observable sites by their score."""
-        some = _some(train, run)
+        some = some_of(train, _MOST_SAMPLES, run, "samples of the graph")
         graph = neighbour_graph(some.packed().reshape(len(some), -1), self._settings.neighbours)
         sites = np.flatnonzero(train.observable.ravel())
         scores = laplacian_scores(some.readings(sites), graph)
@@ -78,10 +78,3 @@ def neighbour_graph(samples: NDArray[Any], neighbours: int) -> Any:
     squared = np.square(graph.data)
     graph.data = np.exp(-squared / (squared.mean() or 1.0))
     return graph.maximum(graph.T)
-
-
-def _some(train: Signals, run: Run) -> Signals:
-    if len(train) <= _MOST_SAMPLES:
-        return train
-    chosen = run.generator("samples of the graph").choice(len(train), _MOST_SAMPLES, replace=False)
-    return train.take(np.sort(chosen))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.components import principal_components
+from keyhole.components import components_at_sites
 from keyhole.signals import Signals
 
 __all__ = ["Regression", "regress_on_sites", "site_norms"]
@@ -40,11 +40,10 @@ class Regression:
 
 def regress_on_sites(train: Signals, most: int) -> Regression:
     """Set up the regression with at most ``most`` components."""
-    components = principal_components(train, most)
-    may = train.observable.ravel()[train.grid.cells]
-    roots = np.sqrt(components.variances)
-    design = (components.basis[:, may].reshape(-1, len(roots)) * roots).T
-    return Regression(train.grid.cells[may], np.ascontiguousarray(design), np.diag(roots))
+    sites, rows, variances = components_at_sites(train, most)
+    roots = np.sqrt(variances)
+    design = (rows.reshape(-1, len(roots)) * roots).T
+    return Regression(sites, np.ascontiguousarray(design), np.diag(roots))
 
 
 def site_norms(rows: NDArray[np.float64], channels: int) -> NDArray[np.float64]:

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.metrics import target_scores
-from keyhole.predictors import Linear
+from keyhole.predictors import Linear, target_of
 from keyhole.reconstructors import Ridge
 from keyhole.run import Run
+from keyhole.selectors.base import some_of
 from keyhole.signals import Signals
 
 __all__ = ["Judge", "RidgeScore", "TargetScore", "judge_of"]
@@ -27,7 +28,7 @@ class RidgeScore:
     """
 
     def __init__(self, train: Signals, validation: Signals, run: Run) -> None:
-        self.train, self.validation = (_some(part, run) for part in (train, validation))
+        self.train, self.validation = _few(train, run), _few(validation, run)
         self.energy = float(np.square(self.validation.packed(), dtype=np.float64).sum())
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
@@ -44,14 +45,12 @@ class TargetScore:
     """
 
     def __init__(self, train: Signals, validation: Signals, run: Run) -> None:
-        self.train, self.validation = (_some(part, run) for part in (train, validation))
+        self.train, self.validation = _few(train, run), _few(validation, run)
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
         """Score the sites (flat grid indices); lower is better."""
         linear = Linear().fit(self.train, sites, validation=self.validation, run=Run())
-        target = self.validation.target
-        if target is None:
-            return float("nan")
+        target = target_of(self.validation)
         scores = target_scores(target, linear.predict(self.validation.readings(sites)), linear.expected)
         return scores["log_loss" if target.is_class else "fvu"]
 
@@ -62,8 +61,5 @@ def judge_of(train: Signals, validation: Signals, run: Run) -> Judge:
     return kind(train, validation, run)
 
 
-def _some(part: Signals, run: Run) -> Signals:
-    if len(part) <= _MOST_SAMPLES:
-        return part
-    chosen = run.generator("samples to score by").choice(len(part), _MOST_SAMPLES, replace=False)
-    return part.take(np.sort(chosen))
+def _few(part: Signals, run: Run) -> Signals:
+    return some_of(part, _MOST_SAMPLES, run, "samples to score by")
