@@ -107,6 +107,24 @@ def weights(
 
 
 @app.command()
+def steps(
+    data: Annotated[str, typer.Option(help="A data set.")] = "ipsl",
+    methods: Names = "",
+    k: Ks = "20",
+    seeds: Seeds = "0",
+    protocol: Scale = "small",
+    results: Results = _RESULTS,
+    device: Device = "auto",
+) -> None:
+    """Try a grid of steps for each law, judged on the validation part: where the small protocol's come from."""
+    from keyhole.bench import steps as bench
+
+    chosen = _names(methods) or bench.METHODS
+    _check("methods", chosen, bench.METHODS)
+    _run("steps", bench.jobs(protocol, data, chosen, _numbers(k), _numbers(seeds)), results, device)
+
+
+@app.command()
 def selectors(results: Results = _RESULTS, device: Device = "auto") -> None:
     """Keyhole's selectors on benchmark data, each with the same reconstructor."""
     from keyhole.bench import selectors as bench

@@ -39,6 +39,11 @@ class Data:
         """The grid's."""
         return self.plain.signals.grid.shape
 
+    @property
+    def cae_decoder(self) -> str:
+        """Decoder of the concrete autoencoder: dense for digits, DCGAN for the others, as in the paper."""
+        return "dense" if self.name == "mnist" else "dcgan"
+
     def split(self) -> dict[str, Any]:
         """Sizes of the parts, for the record."""
         parts = self.plain.split

@@ -67,8 +67,8 @@ class _Row:
         """Settings of the method under the protocol."""
         if self.method in LAWS:
             return self.protocol.law(self.method, data.samples)
-        if self.method == "cae":  # a dense decoder for digits, DCGAN for the others, as in the paper
-            return self.protocol.cae("dense" if self.data == "mnist" else "dcgan", data.samples)
+        if self.method == "cae":
+            return self.protocol.cae(data.cae_decoder, data.samples)
         return {}
 
 

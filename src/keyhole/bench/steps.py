@@ -1,0 +1,50 @@
+"""The step of each law, and of the concrete autoencoder's rows: a grid, judged on the validation part alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from keyhole.bench.data import Data, load
+from keyhole.bench.protocols import Protocol, protocol_of
+from keyhole.bench.published import METHODS
+from keyhole.bench.records import Case
+from keyhole.bench.runner import Job, Outcome
+from keyhole.pipeline import make_selector
+from keyhole.run import Run
+
+__all__ = ["METHODS", "STEPS", "jobs"]
+
+STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+
+
+def jobs(protocol: str, data: str, methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]) -> Iterator[Job]:
+    """Give one job for each K, seed, method and step; test is not looked at."""
+    scale = protocol_of(protocol, data)
+    loaded = load(data, scale.samples)
+    for k, seed, method, step in product(ks, seeds, methods, STEPS):
+        settings = {**scale.circumstances(), "selector": _selector(scale, method, step, loaded)}
+        case = Case("steps", data, scale.name, method, "own", k, seed, settings)
+        yield Job([case], loaded.split(), scale.precision, partial(_work, case, loaded))
+
+
+def _selector(scale: Protocol, method: str, step: float, data: Data) -> dict[str, Any]:
+    samples = len(data.plain.train)
+    if method == "cae":
+        return scale.cae(data.cae_decoder, samples) | {"row_rate": step}
+    return scale.law(method, samples) | {"law_rate": step}
+
+
+def _work(case: Case, data: Data, run: Run) -> Iterator[Outcome]:
+    train, validation = data.plain.train, data.plain.validation
+    selector = make_selector(case.method, dict(case.settings["selector"]))
+    selection = selector.select(train, case.k, validation=None, run=run)
+    if selection.rebuild is None:
+        return
+    error = np.square(selection.rebuild(validation) - validation.values).mean()
+    metrics = {"validation_mse": float(error)}
+    yield Outcome(metrics, int(selection.notes.get("distinct", case.k)), selection.notes)
