@@ -73,8 +73,7 @@ class Protocol:
 
     def resnet(self, samples: int) -> dict[str, Any]:
         """Settings of the paper's network on fixed sites: as many steps as with a law."""
-        train = self._train(self.rate, self._count(self.steps, self.epochs, samples)) | {"patience": 1000}
-        return {"mask_channel": False, "train": train}
+        return {"mask_channel": False, "train": self._train(self.rate, self._count(self.steps, self.epochs, samples))}
 
     def classifier(self, samples: int) -> dict[str, Any]:
         """Settings of the classifier's training: Table 2."""

@@ -20,7 +20,8 @@ from keyhole.bench.records import Case
 from keyhole.bench.runner import Job, Outcome
 from keyhole.laws import LAWS
 from keyhole.pipeline import check_k, make_selector
-from keyhole.reconstructors import RECONSTRUCTORS
+from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor
+from keyhole.reconstructors.neural import ResNetReconstructor
 from keyhole.run import Run
 from keyhole.selectors import Selection
 
@@ -31,6 +32,7 @@ CLASSICAL = ("qr", "greedy")
 METHODS = (*PAPER, *CLASSICAL)
 _SHOWN = 8
 OWN = "own"  # the network that was trained with the sites, not refitted
+RESNET = "resnet"  # the same network, trained on classical sites
 REFIT = "residual"
 
 
@@ -47,7 +49,7 @@ class _Row:
     @property
     def reconstructors(self) -> tuple[str, ...]:
         """The paper's systems are judged by their own network, then by our refit; classical sites by both networks."""
-        return ("resnet", REFIT) if self.method in CLASSICAL else (OWN, REFIT)
+        return (RESNET, REFIT) if self.method in CLASSICAL else (OWN, REFIT)
 
     def cases(self, data: Data) -> list[Case]:
         shared = {**self.protocol.circumstances(), "selector": self.selector(data)}
@@ -61,7 +63,7 @@ class _Row:
 
     def reconstructor(self, name: str, data: Data) -> dict[str, Any]:
         """Settings of a network on fixed sites; the paper's has its own, the refit has the defaults."""
-        return self.protocol.resnet(data.samples) if name == "resnet" else {}
+        return self.protocol.resnet(data.samples) if name == RESNET else {}
 
     def selector(self, data: Data) -> dict[str, Any]:
         """Settings of the method under the protocol."""
@@ -108,18 +110,17 @@ def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
 
 
 def _judge(name: str, row: _Row, data: Data, selection: Selection, run: Run) -> dict[str, float]:
+    """Errors of one network: the ResNet on fixed sites learns as a law's does, from all but test, to the last step."""
     if name == OWN and selection.rebuild is not None:
         return data.score(data.plain, selection.rebuild(data.test(data.plain)))
-    if name == "resnet":
-        return _refit(name, row.reconstructor(name, data), data, selection.sites, run, plain=True)
-    return _refit(name, {}, data, selection.sites, run, plain=False)
-
-
-def _refit(
-    name: str, settings: dict[str, Any], data: Data, sites: NDArray[np.int64], run: Run, *, plain: bool
-) -> dict[str, float]:
-    prepared = data.plain if plain else data.scaled
-    fitted = RECONSTRUCTORS[name](**settings).fit(prepared.train, sites, validation=prepared.validation, run=run)
+    sites = selection.sites
+    if name == RESNET:
+        prepared = data.plain
+        network = ResNetReconstructor(**row.protocol.resnet(data.samples))
+        fitted: Reconstructor = network.fit(prepared.development, sites, validation=None, run=run)
+    else:
+        prepared = data.scaled
+        fitted = RECONSTRUCTORS[name]().fit(prepared.train, sites, validation=prepared.validation, run=run)
     return data.score(prepared, fitted.rebuild(data.test(prepared).readings(sites)))
 
 

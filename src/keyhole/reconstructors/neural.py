@@ -20,7 +20,9 @@ from keyhole.settings import DenseSettings, NetworkSettings, ResNetSettings, Tra
 from keyhole.signals import Signals
 from keyhole.training import Task, seeded, train
 
-__all__ = ["Dense", "NetworkReconstructor", "ResNetReconstructor", "train_settings_for"]
+__all__ = ["Dense", "NetworkReconstructor", "ResNetReconstructor", "Taught", "train_settings_for"]
+
+Taught = tuple[Signals, NDArray[Any]]  # signals to read, and what is to be made of their readings, packed
 
 _CHUNK = 4096
 
@@ -34,10 +36,14 @@ def train_settings_for(samples: int) -> TrainSettings:
 class _Regression(Task):
     """Learn targets from inputs by a network."""
 
-    def __init__(self, network: nn.Module, inputs: Tensor, targets: Tensor, judged: tuple[Tensor, Tensor]) -> None:
+    def __init__(
+        self, network: nn.Module, inputs: Tensor, targets: Tensor, judged: tuple[Tensor, Tensor] | None
+    ) -> None:
         super().__init__()
-        self.network, self.samples = network, len(inputs)
-        parts = {"inputs": inputs, "targets": targets, "judge_inputs": judged[0], "judge_targets": judged[1]}
+        self.network, self.samples, self.is_judged = network, len(inputs), judged is not None
+        parts = {"inputs": inputs, "targets": targets}
+        if judged is not None:
+            parts |= {"judge_inputs": judged[0], "judge_targets": judged[1]}
         for name, tensor in parts.items():
             self.register_buffer(name, tensor, persistent=False)
 
@@ -45,7 +51,9 @@ class _Regression(Task):
         inputs, targets = self.get_buffer("inputs")[batch], self.get_buffer("targets")[batch]
         return {"reconstruction": reconstruction(self.network(inputs), targets)}, None
 
-    def validate(self) -> float:
+    def validate(self) -> float | None:
+        if not self.is_judged:
+            return None
         inputs, targets = self.get_buffer("judge_inputs"), self.get_buffer("judge_targets")
         total = 0.0
         for start in range(0, len(inputs), _CHUNK):
@@ -81,31 +89,30 @@ class NetworkReconstructor(Reconstructor):
         """Figures of each validation during training."""
         return self.rows
 
-    def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
-        """Train on ``train``, keep the weights that are best on ``validation``."""
-        targets = [flat(part.packed()) for part in (train, validation)]
-        return self.fit_targets(train, validation, sites, targets[0], targets[1], run, stage=f"refit {self.name}")
+    def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals | None, run: Run) -> Self:
+        """Train on ``train``, keep the weights that are best on ``validation``; without it, the last ones."""
+        judged = None if validation is None else (validation, flat(validation.packed()))
+        return self.fit_targets((train, flat(train.packed())), judged, sites, run, stage=f"refit {self.name}")
 
     def fit_targets(
-        self, train_part: Signals, judge: Signals, sites: NDArray[np.int64],
-        targets: NDArray[Any], judge_targets: NDArray[Any], run: Run, *, stage: str,
-    ) -> Self:  # fmt: skip
+        self, taught: Taught, judged: Taught | None, sites: NDArray[np.int64], run: Run, *, stage: str
+    ) -> Self:
         """Train towards packed targets, which need not be the signals themselves; ``stage`` names the training."""
+        train_part = taught[0]
         self.channels, self.grid, self.sites = train_part.channels, train_part.grid, sites
         with seeded(run.seed_of(f"{self.name} weights")):
             self.network = self.build(len(train_part))
-        task = _Regression(
-            _Packed(self, self.network),
-            self.inputs(_tensor(train_part.readings(sites))),
-            _tensor(targets),
-            (self.inputs(_tensor(judge.readings(sites))), _tensor(judge_targets)),
-        )
+        judge = None if judged is None else self._tensors(judged)
+        task = _Regression(_Packed(self, self.network), *self._tensors(taught), judge)
         settings = self.settings.train or train_settings_for(len(train_part))
-        parts = (train_part.values, judge.values, targets, judge_targets, sites)
-        identity = f"{digest(*parts)} {self.settings.model_dump()} {settings} {run.seed}"
+        parts = [array for part in (taught, judged) if part is not None for array in (part[0].values, part[1])]
+        identity = f"{digest(*parts, sites)} {self.settings.model_dump()} {settings} {run.seed}"
         self.rows = train(task, settings, name=stage, identity=identity, run=run)
         self.network = self.network.cpu().eval()
         return self
+
+    def _tensors(self, taught: Taught) -> tuple[Tensor, Tensor]:
+        return self.inputs(_tensor(taught[0].readings(self.sites))), _tensor(taught[1])
 
     def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
         """Rebuild in chunks, on the CPU."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from keyhole.grid import Grid
 from keyhole.reconstructors.base import Reconstructor, flat
 from keyhole.reconstructors.dcgan import DCGAN
-from keyhole.reconstructors.neural import Dense, NetworkReconstructor, ResNetReconstructor
+from keyhole.reconstructors.neural import Dense, NetworkReconstructor, ResNetReconstructor, Taught
 from keyhole.reconstructors.ridge import Ridge
 from keyhole.run import Run
 from keyhole.signals import Signals
@@ -53,14 +53,13 @@ class Residual(Reconstructor):
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
         """Fit ridge on ``train`` in closed form, then the network on what it leaves."""
         self.ridge.fit(train, sites, validation=validation, run=run)
-        left = [self._left(part, sites) for part in (train, validation)]
         stage = f"refit {self.name} {self.inner}"
-        self.network.fit_targets(train, validation, sites, left[0], left[1], run, stage=stage)
+        self.network.fit_targets(self._left(train, sites), self._left(validation, sites), sites, run, stage=stage)
         return self
 
-    def _left(self, part: Signals, sites: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Packed cells less what ridge gives."""
-        return flat(part.packed() - self.ridge.rebuild_packed(part.readings(sites)))
+    def _left(self, part: Signals, sites: NDArray[np.int64]) -> Taught:
+        """Give the signals with their packed cells less what ridge gives."""
+        return part, flat(part.packed() - self.ridge.rebuild_packed(part.readings(sites)))
 
     def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
         """Add both parts."""
