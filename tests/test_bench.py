@@ -10,20 +10,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keyhole.bench import table1, weights
+from keyhole.bench import steps, table1, weights
 from keyhole.bench.data import load
 from keyhole.bench.ill_posed import halve
 from keyhole.bench.lines import Lines
 from keyhole.bench.page import write_page
 from keyhole.bench.protocols import PROTOCOLS, Protocol, protocol_of
+from keyhole.bench.published import METHODS as PAPER
 from keyhole.bench.published import RECONSTRUCTION, published_mse
 from keyhole.bench.records import Case, Store, record
 from keyhole.bench.runner import Job, Outcome, run_jobs
 from keyhole.bench.sections import answers
 from keyhole.errors import SettingsError
+from keyhole.laws import LAWS
 
 TINY = Protocol(
-    "tiny", 200, 16, 2e-3, 5e-2, cycle=True, cae_rate=1e-3, row_rate=0.1, steps=6, cae_steps=6, precision="32-true"
+    "tiny", 200, 16, 2e-3, dict.fromkeys(LAWS, 5e-2),
+    cycle=True, cae_rate=1e-3, row_rate=0.1, steps=6, cae_steps=6, precision="32-true",
 )  # fmt: skip
 
 
@@ -117,9 +120,10 @@ def test_the_small_protocol_keeps_its_promises():
     for data in ("mnist", "ipsl", "ncep", "celeba"):
         small, paper = protocol_of("small", data), protocol_of("paper", data)
         assert small.samples == 10_000
-        assert small.law_rate >= 1e-2
+        assert min(small.law_rates.values()) >= 1e-2
         assert paper.samples is None
-        assert (paper.rate, paper.law_rate) == (2e-4, 2e-4)
+        assert paper.rate == 2e-4
+        assert paper.law_rates == dict.fromkeys(PAPER[1:], 2e-4)
     assert protocol_of("paper", "mnist").law("sct", 60000)["temperature"] == [2 / 3, 2 / 3]
     assert protocol_of("paper", "mnist").law("vln", 60000)["train"]["steps"] == 550 * 60000 // 256
     with pytest.raises(SettingsError, match="small"):
@@ -162,13 +166,32 @@ def test_plain_images_are_as_they_are(tiny):
 
 
 def test_answers_compare_equal_places():
-    """A ratio is of the same data, K, seed and network; classical sites have one seed for all."""
-    lines = [line(0.2, method="vln", seed=s) for s in (0, 1)] + [line(0.4, method="iln", seed=s) for s in (0, 1)]
+    """A ratio is of the same data, K, seed and network, where all methods are; classical sites have one seed."""
+    errors = {"cae": 0.4, "iln": 0.4, "sct": 0.4, "vln": 0.2, "hnet": 0.2}
+    lines = [line(error, method=method, seed=s) for method, error in errors.items() for s in (0, 1)]
     lines += [line(0.1, method="qr", reconstructor="resnet"), line(0.3, method="greedy", reconstructor="resnet")]
-    lines += [line(9.0, method="iln", seed=0, k=7)]
+    lines += [line(9.0, method="iln", seed=0, k=7), line(1.0, method="vln", seed=0, k=7)]
     text = "\n".join(answers(Lines(lines)))
-    assert "VLN / ILN | as in the paper | 0.50 (0.50 to 0.50) | 2 of 2 | better" in text
-    assert "VLN / better of QR and greedy | as in the paper | 2.00 (2.00 to 2.00) | 0 of 2 | worse" in text
+    assert "VLN / ILN | as in the paper | 0.50 (0.50 to 0.50), lower in 2 of 2 | better" in text
+    assert "VLN / QR | as in the paper | 2.00 (2.00 to 2.00), lower in 0 of 2 | worse" in text
+    assert "HNet-LN / VLN | as in the paper | 1.00 (1.00 to 1.00), lower in 0 of 2 | no difference" in text
+    assert "our refit" not in text
+
+
+def test_answers_tell_data_sets_apart():
+    """Better on one data set and worse on another is neither."""
+    places = [("mnist", {"vln": 0.2, "iln": 0.4}), ("ipsl", {"vln": 0.4, "iln": 0.2})]
+    others = dict.fromkeys(("cae", "sct", "hnet"), 0.3)
+    lines = [line(error, data=data, method=name) for data, own in places for name, error in (own | others).items()]
+    assert "| 2.00 (2.00 to 2.00), lower in 0 of 1 | depends on the data |" in "\n".join(answers(Lines(lines)))
+
+
+def test_a_line_of_other_settings_replaces_the_old_one():
+    """What was run again counts, protocols stay apart, and what a bench sweeps makes lines of different kinds."""
+    old, new = line(0.5), line(0.4, settings={"selector": {"penalty": 1}})
+    lines = Lines([old, new, line(0.3, protocol="paper"), new | {"status": "failed"}])
+    assert lines.latest().metric("mse") == [0.4, 0.3]
+    assert lines.latest("penalty").metric("mse") == [0.5, 0.4, 0.3]
 
 
 def test_the_page_is_made_from_the_lines_alone(tmp_path):
@@ -241,6 +264,20 @@ def test_weights_give_a_number_of_sites(tiny, command, tmp_path, monkeypatch):
     assert all(one["k_distinct"] % 10 == 0 for one in lines)
     shown = command("bench", "show", "--results", tmp_path, "--out", tmp_path / "results.md")
     assert shown.code == 0, shown.err
+
+
+def test_steps_are_judged_on_validation_alone(tiny, command, tmp_path, monkeypatch):
+    """One line for each step, without any figure of test; the page has the least in bold."""
+    monkeypatch.setattr(steps, "STEPS", (0.01, 0.1))
+    words = ["--data", "digits", "--methods", "vln,cae", "--k", "5", "--protocol", "tiny", "--results", tmp_path]
+    outcome = command("bench", "steps", *words)
+    assert outcome.code == 0, outcome.err
+    lines = Store(tmp_path, "steps").lines()
+    assert [one["metrics"].keys() for one in lines] == [{"validation_mse"}] * 4
+    assert command("bench", "show", "--results", tmp_path, "--out", tmp_path / "results.md").code == 0
+    page = (tmp_path / "results.md").read_text()
+    assert "| digits | 5 | VLN |" in page
+    assert page.count("**") == 4
 
 
 def test_bench_commands_refuse_what_they_do_not_know(command, tmp_path):

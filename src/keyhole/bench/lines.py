@@ -7,6 +7,8 @@ from typing import Any
 
 __all__ = ["Lines"]
 
+_SAME = ("data", "protocol", "method", "reconstructor", "k", "seed")
+
 
 class Lines:
     """Some records of one benchmark.
@@ -35,6 +37,14 @@ class Lines:
         """Give the distinct values of a word, in the order in which they first come."""
         return list(dict.fromkeys(one[word] for one in self.records))
 
+    def latest(self, *swept: str) -> Lines:
+        """Keep what ended well, and of lines of one kind the last: one that ran with other settings is out of date.
+
+        ``swept`` are settings of the selector that a benchmark varies: they make lines of different kinds.
+        """
+        good = [one for one in self.records if one["status"] == "ok"]
+        return Lines(list({_kind(one, swept): one for one in good}.values()))
+
     def metric(self, name: str, times: float = 1.0) -> list[float]:
         """Give one metric of each record."""
         return [times * one["metrics"][name] for one in self.records if one["metrics"].get(name) is not None]
@@ -50,3 +60,8 @@ class Lines:
         when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
         hours = sum(one["seconds"] for one in self) / 3600
         return f"{len(self)} lines, {when}, {hours:.1f} hours of {threads} thread(s); commits {commits}."
+
+
+def _kind(line: Mapping[str, Any], swept: Sequence[str]) -> tuple[Any, ...]:
+    selector = line["settings"].get("selector", {})
+    return *(line[name] for name in _SAME), *(selector.get(name) for name in swept)

@@ -8,20 +8,23 @@ from pathlib import Path
 from keyhole.bench import words
 from keyhole.bench.lines import Lines
 from keyhole.bench.records import Store
-from keyhole.bench.sections import answers, cgan, l1, selectors, short_table, table1, table2, weights
+from keyhole.bench.sections import answers, cgan, l1, selectors, short_table, steps, table1, table2, weights
 from keyhole.errors import DataError
 from keyhole.storage import replacing
 
 __all__ = ["write_page"]
 
-_BENCHES = ("selectors", "table1", "table2", "weights", "cgan")
+# What a benchmark sweeps: settings of the selector.
+_SWEPT = {
+    "selectors": (), "table1": (), "table2": (), "weights": ("penalty",), "cgan": (), "steps": ("law_rate", "row_rate"),
+}  # fmt: skip
 
 
 def write_page(results: Path, out: Path, readme: Path | None) -> list[Path]:
     """Write the page, its chart and the README's table from the lines in ``results``; gives what was written."""
     from keyhole.bench.drawing import draw_chart
 
-    found = {bench: Lines(Store(results, bench).lines()) for bench in _BENCHES}
+    found = {bench: Lines(Store(results, bench).lines()).latest(*swept) for bench, swept in _SWEPT.items()}
     if not any(map(len, found.values())):
         raise DataError(f"{results}: no lines; run keyhole bench table1 first")
     reading = results.parent / "reading.md"
@@ -37,6 +40,7 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield reading
     yield from _section("Answers", words.ANSWERS, answers, found["table1"])
     yield from _section("Table 1: reconstruction error", words.TABLE1, table1, found["table1"])
+    yield from _section("The laws' steps", words.STEPS, steps, found["steps"])
     yield from _section("Table 2: telling digits from the chosen pixels", words.TABLE2, table2, found["table2"])
     yield from _section("The penalty weight", words.WEIGHTS, weights, found["weights"])
     yield from _section("Conditional GAN", words.CGAN, cgan, found["cgan"])
@@ -45,8 +49,12 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
 
 
 def _section(title: str, text: str, render: Callable[[Lines], Iterable[str]], lines: Lines) -> Iterator[str]:
-    if len(lines):
-        yield from (f"## {title}", "", text, "", *render(lines), "", lines.provenance(), "")
+    """Give one section for each protocol: their lines are never mixed."""
+    protocols = lines.each("protocol")
+    for protocol in protocols:
+        here = lines.where(protocol=protocol)
+        name = title if len(protocols) == 1 else f"{title} (protocol `{protocol}`)"
+        yield from (f"## {name}", "", text, "", *render(here), "", here.provenance(), "")
 
 
 def _write(path: Path, text: str) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from keyhole.bench.lines import Lines
 from keyhole.bench.names import METHODS
 from keyhole.bench.records import Store
 
 __all__ = ["Kept", "Line", "kept", "latest"]
 
 Line = Mapping[str, Any]
-_SAME = ("data", "method", "reconstructor", "k", "seed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +52,10 @@ def latest(lines: Iterable[Line]) -> list[Line]:
 
     Lines of two protocols are never drawn as one; a line that was run again with other settings replaces the old one.
     """
-    good = [line for line in lines if line.get("status", "ok") == "ok"]
+    good = Lines(list(lines)).latest()
     sizes = Counter((line["data"], line["protocol"]) for line in good)
     protocols = {data: protocol for (data, protocol), _ in sorted(sizes.items(), key=lambda item: item[1])}
-    chosen = (line for line in good if protocols[line["data"]] == line["protocol"])
-    return list({tuple(line[name] for name in _SAME): line for line in chosen}.values())
+    return [line for line in good if protocols[line["data"]] == line["protocol"]]
 
 
 def kept(store: Store, *needed: str, seeds: Sequence[int] = ()) -> list[Kept]:

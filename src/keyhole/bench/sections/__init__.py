@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from keyhole.bench.sections.others import cgan, l1, table2, weights
+from keyhole.bench.sections.answers import answers
+from keyhole.bench.sections.others import cgan, l1, steps, table2, weights
 from keyhole.bench.sections.selectors import selectors, short_table
-from keyhole.bench.sections.table1 import answers, table1
+from keyhole.bench.sections.table1 import table1
 
-__all__ = ["answers", "cgan", "l1", "selectors", "short_table", "table1", "table2", "weights"]
+__all__ = ["answers", "cgan", "l1", "selectors", "short_table", "steps", "table1", "table2", "weights"]

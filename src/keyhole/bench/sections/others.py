@@ -8,26 +8,28 @@ from typing import Any
 from keyhole.bench.ill_posed import halve
 from keyhole.bench.lines import Lines
 from keyhole.bench.markdown import table
-from keyhole.bench.names import DATA, METHODS
+from keyhole.bench.names import DATA, METHODS, measure
 from keyhole.bench.published import CLASSIFICATION
 from keyhole.bench.published import METHODS as PAPER
 
-__all__ = ["cgan", "l1", "table2", "weights"]
+__all__ = ["cgan", "l1", "steps", "table2", "weights"]
 
 
 def table2(lines: Lines) -> Iterator[str]:
     """Classification error, percent, least and mean of five trainings, beside the paper's."""
-    for k in sorted(lines.each("k")):
-        yield from ("", f"### K = {k}", "")
-        rows = [_classified(one, k) for one in lines.where(k=k, data="mnist")]
-        yield from table(["method", "published least / mean, %", "least, %", "mean, %", "seconds"], rows)
+    header = ["method", "seed", "published least / mean, %", "least, %", "mean, %", "seconds"]
+    for data in lines.each("data"):
+        for k in sorted(lines.where(data=data).each("k")):
+            yield from ("", f"### {DATA.get(data, data)}, K = {k}", "")
+            yield from table(header, [_classified(one) for one in lines.where(data=data, k=k)])
 
 
-def _classified(one: Mapping[str, Any], k: int) -> list[str]:
-    method, metrics = one["method"], one["metrics"]
-    known = CLASSIFICATION[k][PAPER.index(method)] if method in PAPER and k in CLASSIFICATION else None
+def _classified(one: Mapping[str, Any]) -> list[str]:
+    method, metrics, k = one["method"], one["metrics"], one["k"]
+    known = CLASSIFICATION[k][PAPER.index(method)] if one["published"] is not None else None
     return [
         METHODS[method],
+        str(one["seed"]),
         "" if known is None else f"{known[0]:.2f} / {known[1]:.2f}",
         f"{100 * metrics['least_error']:.2f}",
         f"{100 * metrics['mean_error']:.2f}",
@@ -37,15 +39,16 @@ def _classified(one: Mapping[str, Any], k: int) -> list[str]:
 
 def weights(lines: Lines) -> Iterator[str]:
     """What comes out of each weight."""
-    header = ["law", "weight", "expected L0", "count", "K", "MSE x 1e-2", "concentration", "interior modes"]
+    header = ["data", "law", "weight", "expected L0", "count", "K", "error", "concentration", "interior modes"]
     rows = [
         [
+            DATA.get(one["data"], one["data"]),
             METHODS.get(one["method"], one["method"]),
             f"{one['settings']['selector']['penalty']:g}",
             f"{one['notes']['expected_l0']:.0f}",
             f"{one['notes']['count']:.1f}",
             f"{one['k_distinct']} ({one['reconstructor'].split()[-1]})",
-            f"{100 * one['metrics']['mse']:.3f}",
+            _error(one),
             f"{one['notes']['concentration']:.2f}",
             f"{one['notes']['interior_modes']:.2f}",
         ]
@@ -56,13 +59,14 @@ def weights(lines: Lines) -> Iterator[str]:
 
 def cgan(lines: Lines) -> Iterator[str]:
     """Error and sharpness of both objectives."""
-    header = ["data", "K", "objective", "MSE x 1e-2", "sharpness", "concentration", "seconds"]
+    header = ["data", "K", "objective", "seed", "error", "sharpness", "concentration", "seconds"]
     rows = [
         [
             DATA.get(one["data"], one["data"]),
             str(one["k"]),
             "GAN + L1" if one["method"] == "cgan" else "squared error",
-            f"{100 * one['metrics']['mse']:.3f}",
+            str(one["seed"]),
+            _error(one),
             f"{one['metrics']['sharpness']:.2f}",
             f"{one['notes']['concentration']:.2f}",
             f"{one['seconds']:.0f}",
@@ -70,6 +74,31 @@ def cgan(lines: Lines) -> Iterator[str]:
         for one in lines
     ]
     yield from table(header, rows)
+
+
+def _error(one: Mapping[str, Any]) -> str:
+    metric, factor, words = measure(one["data"])
+    return f"{factor * one['metrics'][metric]:.3f} ({words})"
+
+
+def steps(lines: Lines) -> Iterator[str]:
+    """Validation error by step, a row for each method, the least in bold."""
+    grid = sorted({_step(one) for one in lines})
+    rows = []
+    for data, k, method in dict.fromkeys((one["data"], one["k"], one["method"]) for one in lines):
+        here = lines.where(data=data, k=k, method=method)
+        errors = {step: [one["metrics"]["validation_mse"] for one in here if _step(one) == step] for step in grid}
+        means = {step: sum(found) / len(found) for step, found in errors.items() if found}
+        least = min(means.values())
+        cells = [f"{means[step]:.4f}" if step in means else "" for step in grid]
+        bold = [f"**{cell}**" if means.get(step) == least else cell for step, cell in zip(grid, cells, strict=True)]
+        rows.append([DATA.get(data, data), str(k), METHODS[method], *bold])
+    yield from table(["data", "K", "method", *(f"{step:g}" for step in grid)], rows)
+
+
+def _step(one: Mapping[str, Any]) -> float:
+    selector = one["settings"]["selector"]
+    return float(selector["row_rate"] if one["method"] == "cae" else selector["law_rate"])
 
 
 def l1() -> Iterator[str]:
