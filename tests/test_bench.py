@@ -268,7 +268,7 @@ def test_weights_give_a_number_of_sites(tiny, command, tmp_path, monkeypatch):
 
 def test_steps_are_judged_on_validation_alone(tiny, command, tmp_path, monkeypatch):
     """One line for each step, without any figure of test; the page has the least in bold."""
-    monkeypatch.setattr(steps, "STEPS", (0.01, 0.1))
+    monkeypatch.setattr(steps, "STEPS", {"vln": (0.01, 0.1), "cae": (0.01, 0.1)})
     words = ["--data", "digits", "--methods", "vln,cae", "--k", "5", "--protocol", "tiny", "--results", tmp_path]
     outcome = command("bench", "steps", *words)
     assert outcome.code == 0, outcome.err

@@ -19,14 +19,17 @@ from keyhole.run import Run
 
 __all__ = ["METHODS", "STEPS", "jobs"]
 
-STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+# HNet-LN's parameters are a network's weights, which want smaller steps than a law's logits.
+STEPS = dict.fromkeys(METHODS, _STEPS) | {"hnet": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)}
 
 
 def jobs(protocol: str, data: str, methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]) -> Iterator[Job]:
     """Give one job for each K, seed, method and step; test is not looked at."""
     scale = protocol_of(protocol, data)
     loaded = load(data, scale.samples)
-    for k, seed, method, step in product(ks, seeds, methods, STEPS):
+    tries = [(method, step) for method in methods for step in STEPS[method]]
+    for k, seed, (method, step) in product(ks, seeds, tries):
         settings = {**scale.circumstances(), "selector": _selector(scale, method, step, loaded)}
         case = Case("steps", data, scale.name, method, "own", k, seed, settings)
         yield Job([case], loaded.split(), scale.precision, partial(_work, case, loaded))
