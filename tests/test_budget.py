@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import get_args
 
 import pytest
 import torch
 
-from keyhole.budget import BUDGETS, Budget, DualAscent, ExactK, Penalty
+import keyhole as kh
+from keyhole.budget import Budget, DualAscent, ExactK, Penalty
 from keyhole.collapse import marginal
 from keyhole.errors import BudgetError
 from keyhole.laws import LAWS, Law, share
+from keyhole.pipeline import prepare
+from keyhole.run import Run
+from keyhole.selectors.learned import Learned
+from keyhole.settings import LearnedSettings
+from samples import smooth
 
 NOISE = 0.3
 every_law = pytest.mark.parametrize("name", LAWS)
@@ -221,6 +228,9 @@ def test_impossible_budgets_are_refused(budget):
         budget.masks(law, sample) if isinstance(budget, ExactK) else budget.loss(law, sample)
 
 
-def test_registry():
-    """Each budget under its name."""
-    assert list(BUDGETS.items()) == [("penalty", Penalty), ("dual", DualAscent), ("exact", ExactK)]
+@pytest.mark.parametrize("name", get_args(LearnedSettings.model_fields["budget"].annotation))
+def test_each_name_in_the_settings_has_its_budget(name):
+    """What the learned selector trains under."""
+    train = prepare(kh.read(smooth(20, 6)), None, seed=0).train
+    task, _ = Learned(budget=name, train={"steps": 1, "batch": 8}).learn(train, 2, Run())
+    assert type(task.budget) is {"penalty": Penalty, "dual": DualAscent, "exact": ExactK}[name]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyhole.grid import Grid
-from keyhole.metrics import evaluate, squared_error_map
+from keyhole.metrics import evaluate, sharpness, squared_error_map
 
 
 def globe(rows: int, columns: int, inside: np.ndarray) -> Grid:
@@ -102,3 +102,40 @@ def test_shapes_that_differ_are_not_compared(rng, wrong):
     truth = rng.normal(size=(4, 1, 3))
     with pytest.raises(ValueError, match="shape"):
         squared_error_map(truth, np.zeros(wrong), Grid.plain((3,)))
+
+
+def steps_by_hand(x: np.ndarray) -> float:
+    """Mean absolute step along each axis of the grid, summed over the axes, cell by cell."""
+    total = 0.0
+    for axis in range(2, x.ndim):
+        steps = []
+        for place in np.ndindex(x.shape):
+            if place[axis] + 1 < x.shape[axis]:
+                following = tuple(i + (a == axis) for a, i in enumerate(place))
+                steps.append(abs(x[following] - x[place]))
+        total += sum(steps) / len(steps)
+    return total
+
+
+@given(seed=st.integers(0, 1000), grid=st.lists(st.integers(2, 4), min_size=1, max_size=3))
+def test_sharpness_is_the_ratio_of_steps_between_neighbours(seed, grid):
+    """Along the grid's axes alone: neither samples nor channels are neighbours."""
+    truth, rebuilt = np.random.default_rng(seed).normal(size=(2, 3, 2, *grid))
+    expected = steps_by_hand(rebuilt) / steps_by_hand(truth)
+    assert sharpness(truth, rebuilt) == pytest.approx(expected, rel=1e-9)
+
+
+def test_sharpness_of_slopes():
+    """Slopes 1 and 3 where the truth has 2 and 1: (1 + 3) / (2 + 1), whatever the shape and where they start."""
+    rows, columns = np.meshgrid(np.arange(3.0), np.arange(5.0), indexing="ij")
+    truth, rebuilt = 2 * rows - columns, 100 - rows + 3 * columns
+    assert sharpness(truth[None, None], rebuilt[None, None]) == pytest.approx(4 / 3)
+
+
+def test_what_is_blurred_is_less_sharp_and_what_is_flat_is_not_at_all(rng):
+    truth = rng.normal(size=(4, 1, 6, 6))
+    blurred = (truth + np.roll(truth, 1, axis=2) + np.roll(truth, 1, axis=3)) / 3
+    assert sharpness(truth, truth) == 1
+    assert sharpness(truth, 2 * truth) == pytest.approx(2)
+    assert 0.3 < sharpness(truth, blurred) < 0.9
+    assert sharpness(truth, np.ones_like(truth)) == 0

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import numpy as np
 import pytest
 
 import keyhole as kh
+from keyhole import pipeline
+from keyhole.checkpoint import StateError
 from keyhole.comparison import compare
-from keyhole.errors import DataError, SettingsError
+from keyhole.errors import DataError, SettingsError, StorageError, TrainingError
+from keyhole.interrupts import Interrupted
+from keyhole.reconstructors import RECONSTRUCTORS
+from keyhole.run import Run
 from keyhole.split import given
+from keyhole.target import Target
 from samples import monthly_field, smooth
 
 QUICK = {"train": {"steps": 10, "batch": 8, "average": 0.0}, "draws": 2}
@@ -45,6 +54,103 @@ def test_an_unfinished_run_is_not_lost_by_a_mistake(command, tmp_path):
     quick = ("--method", "qr", "--reconstructor", "ridge", "--anew")
     assert command("select", tmp_path / "x.npy", "-k", 3, *quick, "--out", out).code == 0
     assert not folder.exists()
+
+
+@pytest.fixture
+def nothing_is_chosen(monkeypatch):
+    """Any selector that is let to work fails the test."""
+
+    def choose(*words):
+        raise AssertionError("it should have been refused")
+
+    monkeypatch.setattr(pipeline, "choose_sites", choose)
+    monkeypatch.setattr("keyhole.comparison.choose_sites", choose)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"reconstructor": "mlp"}, "'mlp' is not known"),
+        ({"reconstructor": "resnet"}, "the resnet reconstructor needs a grid of two axes"),
+        ({"reconstructor": "dcgan"}, "the dcgan reconstructor needs a grid of two axes"),
+        ({"predictor": "linear"}, "without a target"),
+        ({"method": "cgan"}, "method 'cgan': convolutions need a grid of two axes"),
+    ],
+)
+def test_what_cannot_end_well_is_refused_before_the_work(nothing_is_chosen, options, says):
+    """By select and by compare, where the method that cannot comes last."""
+    method, more = options.get("method", "qr"), {k: v for k, v in options.items() if k != "method"}
+    with pytest.raises(SettingsError, match=says):
+        kh.select(smooth(30, 6), 2, method=method, **more)
+    with pytest.raises(SettingsError, match=says):
+        compare(smooth(30, 6), 2, ["qr", method], **more)
+
+
+def test_a_method_that_tells_no_target_is_refused_before_the_work(nothing_is_chosen):
+    """The law behind a discriminator rebuilds."""
+    signals = kh.read(smooth(30, 4, 4)).with_target(Target.of(np.arange(30) % 2 == 0))
+    with pytest.raises(SettingsError, match=r"method 'cgan': .*no target"):
+        kh.select(signals, 2, method="cgan")
+
+
+@pytest.mark.parametrize("name", RECONSTRUCTORS)
+def test_every_reconstructor_is_refused_at_the_door_or_can_be_fitted(name):
+    """On a table: none is let in to fail when the sites are chosen."""
+    prepared = pipeline.prepare(kh.read(smooth(30, 6)), None, 0)
+    run = Run(deadline=0.0)
+    try:
+        pipeline.check_reconstructor(name, prepared.signals.grid)
+    except SettingsError:
+        assert name in ("resnet", "dcgan")
+    else:
+        assert pipeline.fit_reconstructor(name, prepared, np.array([1, 3]), run).name == name
+
+
+def failing(monkeypatch, error):
+    """Let the reconstructor's fit end in an error, once the sites are chosen and their law's state is kept."""
+
+    def fit(name, prepared, sites, run):
+        assert list(run.folder.glob("*.state"))
+        raise error
+
+    monkeypatch.setattr(pipeline, "fit_reconstructor", fit)
+
+
+@pytest.mark.parametrize("error", [TrainingError("not finite"), DataError("bad"), SettingsError("bad")])
+def test_a_run_that_fails_for_what_it_was_given_leaves_nothing(monkeypatch, tmp_path, error):
+    """Going on would fail again; other files in the folder stay."""
+    failing(monkeypatch, error)
+    (tmp_path / "mine.txt").write_text("")
+    with pytest.raises(type(error)):
+        kh.select(smooth(30, 6), 2, method="learned", settings=QUICK, checkpoint=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("error", [StorageError("no space"), MemoryError()])
+def test_a_run_that_fails_for_want_of_room_can_go_on(monkeypatch, tmp_path, error):
+    """What it was given may be good: its state is kept."""
+    failing(monkeypatch, error)
+    with pytest.raises(type(error)):
+        kh.select(smooth(30, 6), 2, method="learned", settings=QUICK, checkpoint=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["learn-vln.state"]
+
+
+def test_a_run_that_was_stopped_can_go_on(tmp_path):
+    """Its state stays, a resume that is refused does not remove it, and the right one gives the plan of a clean run."""
+    options = {"method": "learned", "reconstructor": "ridge", "settings": QUICK}
+
+    def stop(event):
+        if event.step == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        kh.select(smooth(30, 6), 2, **options, checkpoint=tmp_path, callback=stop)
+    with pytest.raises(StateError):
+        kh.select(smooth(30, 6), 3, **options, checkpoint=tmp_path, resume=True)
+    resumed = kh.select(smooth(30, 6), 2, **options, checkpoint=tmp_path, resume=True)
+    clean = kh.select(smooth(30, 6), 2, **options)
+    assert resumed.metrics == clean.metrics
+    assert resumed.history == clean.history
 
 
 @pytest.mark.parametrize("method", ["auto", "learned", "qr", "greedy"])

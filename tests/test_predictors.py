@@ -1,26 +1,20 @@
-"""Predictors: the contract, what each is good at, and plans with a target."""
+"""Predictors: the contract, what each is good at, which is chosen, and how they are scored."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import keyhole as kh
-from keyhole import DataError, Plan, PlanError, SettingsError
-from keyhole.comparison import compare
+from keyhole import DataError
 from keyhole.metrics import target_scores
 from keyhole.pipeline import Prepared, prepare
 from keyhole.predictors import PREDICTORS, Linear, Network, fit_predictor, nested_errors
 from keyhole.predictors.base import Standard
-from keyhole.predictors.linear import sharpness
-from keyhole.report.facts import result
-from keyhole.report.findings import Findings
+from keyhole.predictors.linear import calibration
 from keyhole.run import Run
-from keyhole.split import given
-from keyhole.storage import read_container, write_container
 from keyhole.target import Target
 from samples import smooth
 
@@ -176,7 +170,7 @@ def test_the_strength_is_the_best_by_leaving_one_out():
 
 def test_probabilities_are_as_sharp_as_the_scores_are_right():
     """Two classes that are told apart by 1, rightly in 8 of 10 cases: odds of 4 to 1."""
-    found = sharpness(np.tile([0.5, -0.5], (10, 1)), np.array([0] * 8 + [1] * 2))
+    found = calibration(np.tile([0.5, -0.5], (10, 1)), np.array([0] * 8 + [1] * 2))
     assert found == pytest.approx(np.log(4), rel=1e-3)
 
 
@@ -270,184 +264,3 @@ def test_standard_goes_there_and_back():
     standard = Standard.of(values)
     np.testing.assert_allclose(standard.apply(values), [[-1, 0], [1, 0]])
     np.testing.assert_allclose(standard.undo(standard.apply(values)), values)
-
-
-# Plans --------------------------------------------------------------------------------------------------------------
-
-
-def table(n: int = 120) -> pd.DataFrame:
-    """Six columns, a number and a word that three of them tell."""
-    values = np.random.default_rng(3).normal(size=(n, 6))
-    words = np.array(["low", "high"])[(told(values) > 100).astype(int)]
-    return pd.DataFrame(values, columns=list("abcdef")).assign(level=told(values), word=words)
-
-
-def plan_of(kind: str, **options) -> Plan:
-    column = {"number": "level", "class": "word"}[kind]
-    other = {"number": "word", "class": "level"}[kind]
-    options = {"method": "variance", "predictor": "linear"} | options
-    return kh.select(table().drop(columns=other), 6, target=column, **options)
-
-
-def test_a_plan_tells_names_or_numbers():
-    """From labelled readings in any order, or bare ones in rank order."""
-    frame = table()
-    for kind, column in (("class", "word"), ("number", "level")):
-        plan = plan_of(kind)
-        told_now = plan.predict(frame[list("fedcba")])
-        assert told_now.shape == (len(frame),)
-        np.testing.assert_array_equal(told_now, plan.predict(frame[plan.names].to_numpy()))
-        if kind == "class":
-            assert (told_now == frame[column]).mean() > 0.9
-        else:
-            np.testing.assert_allclose(told_now, frame[column], atol=0.1)
-        assert plan.target == column
-        assert plan.reconstruct(frame[plan.names]).shape == (len(frame), 6)
-
-
-def test_a_plan_on_anomalies_tells_with_time():
-    """Without it the readings mean nothing."""
-    months = pd.date_range("2000-01-01", periods=60, freq="MS")
-    season = 10 * np.cos(2 * np.pi * np.arange(60) / 12)
-    values = smooth(60, 6)
-    frame = pd.DataFrame(values + season[:, None], index=months, columns=list("abcdef")).assign(y=values[:, 2])
-    signals = kh.read(frame, target="y").anomalies("month")
-    plan = kh.select(signals, 3, method="qr", predictor="linear")
-    readings = frame[plan.names].tail(3)
-    np.testing.assert_allclose(plan.predict(readings), frame["y"].tail(3), atol=0.8)
-    np.testing.assert_array_equal(plan.predict(readings.to_numpy(), time=months[-3:]), plan.predict(readings))
-    with pytest.raises(PlanError, match="give the time of each reading"):
-        plan.predict(readings.to_numpy())
-
-
-def test_the_scores_of_the_target_stand_beside_those_of_the_signals():
-    """On both parts, and they are those of what the plan tells."""
-    plan, frame = plan_of("number"), table()
-    assert {"mse", "rmse", "fvu", "target_mse", "target_rmse", "target_fvu"} <= set(plan.metrics["test"])
-    assert set(plan.metrics["validation"]) == set(plan.metrics["test"])
-    parts = prepare(kh.read(frame.drop(columns="word"), target="level"), None, 0)
-    test = frame.iloc[parts.split.test]
-    errors = plan.predict(test[plan.names]) - test["level"]
-    assert plan.metrics["test"]["target_mse"] == pytest.approx(float(np.square(errors).mean()), rel=1e-6, abs=0)
-    spread = np.square(test["level"] - frame["level"].iloc[parts.split.development].mean()).mean()
-    assert plan.metrics["test"]["target_fvu"] == pytest.approx(
-        float(np.square(errors).mean() / spread), rel=1e-6, abs=0
-    )
-    assert {"target_error", "target_log_loss"} <= set(plan_of("class").metrics["test"])
-
-
-def test_gains_are_those_of_the_target():
-    """Three columns tell the number, the other three nothing, whatever they rebuild."""
-    plan = plan_of("number")
-    gain = dict(zip(plan.names, plan.gain, strict=True))
-    assert sum(gain.values()) == pytest.approx(1, abs=0.01)
-    assert all(abs(gain[name]) < 0.1 for name in "bce")
-    assert gain["a"] > 0.5
-
-
-@pytest.mark.parametrize("kind", ["class", "number"])
-@pytest.mark.parametrize("predictor", PREDICTORS)
-def test_a_loaded_plan_tells_the_very_same(tmp_path, kind, predictor):
-    """And the file is the same when it is saved again."""
-    plan = plan_of(kind, predictor=predictor, time_limit=0.3)
-    plan.save(tmp_path / "a.keyhole")
-    again = kh.load(tmp_path / "a.keyhole")
-    readings = table()[plan.names].head(20)
-    np.testing.assert_array_equal(again.predict(readings), plan.predict(readings))
-    assert (again.target, again.metrics, again.made) == (plan.target, plan.metrics, plan.made)
-    assert again.made["target"] == {"name": plan.target, "kind": kind}
-    assert again.made["predictor"] == predictor
-    again.save(tmp_path / "b.keyhole")
-    assert (tmp_path / "b.keyhole").read_bytes() == (tmp_path / "a.keyhole").read_bytes()
-
-
-def test_a_plan_without_a_target_is_saved_as_before_and_tells_nothing(array_plan, tmp_path):
-    """Files of older versions have no such part either."""
-    array_plan.save(tmp_path / "a.keyhole")
-    header, arrays = read_container(tmp_path / "a.keyhole", "plan")
-    assert "predictor" not in header
-    assert not any(name.startswith("predictor.") for name in arrays)
-    plan = kh.load(tmp_path / "a.keyhole")
-    assert plan.target is None
-    with pytest.raises(PlanError, match=r"no target to predict; make one with select\(..., target=...\) or --target"):
-        plan.predict([1.0, 2.0, 3.0])
-
-
-@pytest.mark.parametrize("change", [{"name": "oracle"}, {"settings": {}}, {"settings": 5}])
-def test_a_damaged_predictor_is_refused(tmp_path, change):
-    """With the file's name."""
-    path = tmp_path / "a.keyhole"
-    plan_of("class").save(path)
-    header, arrays = read_container(path, "plan")
-    header["predictor"] |= change
-    write_container(path, header, arrays)
-    with pytest.raises(PlanError, match=r"a.keyhole: not a plan that this Keyhole understands"):
-        kh.load(path)
-
-
-def test_no_time_goes_to_rebuilding_unless_it_is_asked_for(monkeypatch):
-    """Ridge by default, without a look at a network; another by name."""
-    assert plan_of("class", reconstructor="residual", time_limit=0.3).made["reconstructor"] == "residual"
-    monkeypatch.setattr("keyhole.pipeline.Residual", None)
-    assert plan_of("class").made["reconstructor"] == "ridge"
-
-
-def test_a_closed_form_is_fitted_once_more_on_all_but_test():
-    """The plan's weights are those of train and validation together."""
-    plan = plan_of("number")
-    parts = prepare(kh.read(table().drop(columns="word"), target="level"), None, 0)
-    both = Linear().fit(parts.development, plan.indices, validation=parts.validation, run=Run())
-    np.testing.assert_array_equal(plan.predictor.weights, both.weights)
-
-
-def test_four_samples_are_enough_to_run():
-    """No use, but no crash."""
-    frame = pd.DataFrame(smooth(4, 6)).assign(y=["a", "b", "a", "b"])
-    split = given([0, 1], [3], [2])
-    assert kh.select(frame, 2, target="y", method="qr", split=split, time_limit=0.5).k == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "says"),
-    [
-        ({"target": "nope"}, DataError, "no column 'nope'; there are a, b, c, d, e"),
-        ({"target": "level", "predictor": "oracle"}, SettingsError, "'oracle' is not known; there are auto, linear"),
-        ({"predictor": "linear"}, SettingsError, "predictor 'linear' has no meaning without a target"),
-    ],
-)
-def test_wrong_questions_are_refused_before_the_work(options, error, says):
-    """Each by its own name."""
-    frame = table().drop(columns="word")
-    for ask in (lambda: kh.select(frame, 2, method="qr", **options), lambda: compare(frame, 2, ["qr"], **options)):
-        with pytest.raises(error, match=says):
-            ask()
-
-
-def test_a_target_that_the_training_part_does_not_vary_is_refused():
-    """Whatever the other parts do."""
-    frame = pd.DataFrame(smooth(12, 3)).assign(y=["a"] * 8 + ["b"] * 4)
-    with pytest.raises(DataError, match="target 'y': it never varies in the training part"):
-        kh.select(frame, 2, target="y", method="qr", split=given(range(6), [10, 11], [6, 7, 8, 9]))
-
-
-def test_methods_are_ranked_by_what_they_tell_of_the_target():
-    """The most variable columns rebuild best here and tell nothing."""
-    frame = table()[[*"abcdef", "level"]] * ([1, 9, 9, 1, 9, 1, 1])
-    found = compare(frame, 3, ["variance", "random"], target="level", predictor="linear", seed=1)
-    by_name = {entry.method: entry.plan.metrics["test"] for entry in found.entries}
-    assert by_name["variance"]["fvu"] < by_name["random"]["fvu"]
-    assert by_name["variance"]["target_fvu"] > by_name["random"]["target_fvu"]
-    assert [entry.method for entry in found.entries] == ["random", "variance"]
-    assert found.choice.method == "random"
-    assert found.rows()[0]["test_target_rmse"] < found.rows()[1]["test_target_rmse"]
-    assert "validation_target_fvu" in found.rows()[0]
-
-
-@pytest.mark.parametrize(
-    ("kind", "says"), [("class", "They tell word wrongly in "), ("number", "They tell level with a test RMSE of ")]
-)
-def test_the_report_says_how_well_the_target_is_told(kind, says):
-    """In the sentence that gives the result."""
-    column, other = ("word", "level") if kind == "class" else ("level", "word")
-    found = compare(table().drop(columns=other), 3, ["qr"], target=column, predictor="linear")
-    assert says in result(Findings.of(found))

@@ -32,14 +32,21 @@ KINDS = {
     "texts beside numbers": (pd.Series(["b", 1, "b"], dtype=object), ("1", "b")),
     "many whole numbers": (np.arange(200) % 21, ()),
     "whole numbers for few samples": ([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2], ()),
-    "fractions": ([0.0, 1.0] * 20, ()),
+    "few whole numbers as fractions": ([10.0, 9.0, -1.0] * 6, ("-1", "9", "10")),
+    "few whole numbers in half precision": (np.array([0, 1] * 6, np.float16), ("0", "1")),
+    "few whole fractions of pandas": (pd.Series([2, 1] * 6, dtype="Float64"), ("1", "2")),
+    "zero of either sign": ([0.0, -0.0, 1.0] * 6, ("0", "1")),
+    "many whole numbers as fractions": (np.arange(200.0) % 21, ()),
+    "whole fractions for few samples": ([0.0, 1.0, 2.0] * 5, ()),
+    "numbers too large to be counted": ([0.0, 1e300] * 20, ()),
+    "fractions": ([0.0, 0.5] * 20, ()),
     "a number among whole ones": ([1, 2.5, 1], ()),
 }
 
 
 @pytest.mark.parametrize(("values", "classes"), KINDS.values(), ids=KINDS)
 def test_what_is_a_class_and_what_a_number(values, classes):
-    """Text, yes and no, categories and few whole numbers are classes."""
+    """Text, yes and no, categories and few whole numbers, also as 1.0, are classes."""
     target = Target.of(values)
     assert target.classes == classes
     assert target.is_class == bool(classes)
@@ -53,17 +60,26 @@ def test_codes_point_at_the_names(texts):
     assert [target.classes[code] for code in target.values] == texts
 
 
-@given(numbers=st.lists(st.integers(0, 30), min_size=1, max_size=160).filter(lambda n: len(set(n)) > 1))
+@given(
+    numbers=st.integers(1, 30)
+    .flatmap(lambda most: st.lists(st.integers(0, most), min_size=1, max_size=160))
+    .filter(lambda n: len(set(n)) > 1)
+)
 def test_the_rule_for_whole_numbers(numbers):
-    """Classes if at most 20 occur, and fewer than a fifth of the samples."""
+    """Classes if at most 20 occur, and fewer than a fifth of the samples; written as fractions, the same."""
     few = len(set(numbers)) <= 20 and 5 * len(set(numbers)) < len(numbers)
-    assert Target.of(numbers).is_class == few
+    whole, written = Target.of(numbers), Target.of([float(number) for number in numbers])
+    assert whole.is_class == few
+    assert written.classes == whole.classes
+    np.testing.assert_array_equal(written.values, whole.values)
 
 
 def test_kind_overrules():
     """A number told as classes and classes told as a number."""
     assert Target.of([0.5, 1.5, 0.5], kind="class").classes == ("0.5", "1.5")
-    np.testing.assert_array_equal(Target.of([0, 1] * 20, kind="number").values, [0.0, 1.0] * 20)
+    assert Target.of([2.0, 1.0, 2.0], kind="class").classes == ("1", "2")
+    for codes in ([0, 1] * 20, [0.0, 1.0] * 20):
+        np.testing.assert_array_equal(Target.of(codes, kind="number").values, [0.0, 1.0] * 20)
     np.testing.assert_array_equal(Target.of([True, False], kind="number").values, [1.0, 0.0])
     with pytest.raises(SettingsError, match="kind='colour': 'class', 'number' or None"):
         Target.of([0, 1], kind="colour")

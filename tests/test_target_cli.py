@@ -25,6 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     frame.assign(level=50 + values[:, 4]).to_csv("numbers.csv", index=False)
     frame.assign(word=words).to_csv("words.csv", index=False)
     frame.assign(word="same").to_csv("same.csv", index=False)
+    frame.assign(code=np.where(values[:, 1] > 0, 1.0, 0.0)).to_csv("codes.csv", index=False)
     np.save("plain.npy", values)
     return tmp_path
 
@@ -115,7 +116,32 @@ def test_labels_of_a_data_set(folder, command):
     assert told["metrics"]["test"]["target_error"] < 0.6
 
 
+@pytest.mark.parametrize(
+    ("kind", "classes"), [(None, ["0", "1"]), ("auto", ["0", "1"]), ("class", ["0", "1"]), ("number", [])]
+)
+def test_the_kind_of_the_target_is_guessed_or_given(folder, command, kind, classes):
+    """Of whole numbers that may be either, in select and in compare."""
+    options = ("codes.csv", "--target", "code", "-k", 2, "--predictor", "linear", "--json")
+    options += () if kind is None else ("--target-kind", kind)
+    selected = command("select", *options, "--method", "qr")
+    assert selected.code == 0, selected.err
+    assert json.loads(selected.out)["target"]["classes"] == classes
+    compared = command("compare", *options, "--methods", "qr")
+    assert compared.code == 0, compared.err
+    assert ("test_target_error" in json.loads(compared.out)[0]) == bool(classes)
+
+
 WRONG = {
+    "unknown kind": (
+        ("select", "words.csv", "--target", "word", "--target-kind", "colour", "-k", 2), 2, "auto, class or number"),
+    "compare unknown kind": (
+        ("compare", "words.csv", "--target", "word", "--target-kind", "colour", "-k", 2), 2, "auto, class or number"),
+    "kind of no target": (("select", "plain.npy", "--target-kind", "class", "-k", 2), 2, "without --target"),
+    "a number of words": (
+        ("select", "words.csv", "--target", "word", "--target-kind", "number", "-k", 2), 1, "'word': not numbers"),
+    "labels as numbers": (
+        ("select", "digits", "--target", "labels", "--target-kind", "number", "-k", 2), 2, "of digits are classes"),
+    "row too long": (("select", "long.csv", "--target", "word", "-k", 2), 1, "long.csv: cannot be read as CSV (line 3"),
     "no such column": (("select", "words.csv", "--target", "mood", "-k", 2), 1, "no column 'mood'; there are a, b, c"),
     "constant target": (("select", "same.csv", "--target", "word", "-k", 2), 1, "target 'word': it never varies"),
     "text that is no target": (("select", "words.csv", "-k", 2), 1, "columns that are not numbers: word"),
@@ -140,6 +166,7 @@ def test_bad_input_is_named_and_writes_nothing(folder, command, array_plan, argu
     array_plan.save("bare.keyhole")
     kh.select("words.csv", 3, target="word", method="qr", predictor="linear").save("good.keyhole")
     np.save("three.npy", np.ones(3))
+    Path("long.csv").write_text("a,b,word\n1,2,up\n1,2,3,up\n")
     before = sorted(folder.iterdir())
     done = command(*arguments, *(() if arguments[0] != "select" else ("--method", "qr")))
     assert done.code == code, done

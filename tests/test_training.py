@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from keyhole.errors import KeyholeError, StorageError, TrainingError
+from keyhole.checkpoint import StateError
+from keyhole.errors import StorageError, TrainingError
 from keyhole.interrupts import Interrupted
 from keyhole.run import Run
 from keyhole.settings import TrainSettings
@@ -135,33 +136,88 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_path)
     assert (tmp_path / "toy.state").read_bytes() == before
 
 
-def test_state_of_another_run_is_refused(tmp_path):
+@pytest.fixture
+def kept(tmp_path):
+    """A run to resume, whose state is on disk."""
+    run = Run(folder=tmp_path)
+    with pytest.raises(Interrupted):
+        trained(run, Toy(stop_at=20))
+    return replace(run, resume=True)
+
+
+def rewrite(run, *, header=None, arrays=None, without=()):
+    """Change a kept state: words of its header, arrays, names that are to be gone."""
+    path = run.folder / "toy.state"
+    words, parts = read_container(path, "training")
+    words, parts = words | (header or {}), parts | (arrays or {})
+    for name in without:
+        words.pop(name, None)
+        parts.pop(name, None)
+    write_container(path, words, parts)
+
+
+def test_state_of_another_run_is_refused(kept):
     """Other data, K, settings or seed make another identity."""
-    run = Run(folder=tmp_path)
-    trained(run)
-    with pytest.raises(TrainingError, match="another run"):
-        trained(replace(run, resume=True), identity="b")
+    with pytest.raises(StateError, match="another run"):
+        trained(kept, identity="b")
 
 
-def test_state_made_with_other_threads_is_refused(tmp_path):
+def test_state_made_with_other_threads_is_refused(kept):
     """Thread count changes bits, so going on would not be bit for bit."""
+    rewrite(kept, header={"threads": 64})
+    with pytest.raises(StateError, match="64 threads"):
+        trained(kept)
+
+
+@pytest.mark.parametrize("change", [{"header": {"version": "keyhole 9.9 and torch 1.0"}}, {"without": ["version"]}])
+def test_state_of_another_version_is_refused(kept, change):
+    """Of Keyhole or of torch; a state that does not tell is of an older one."""
+    rewrite(kept, **change)
+    with pytest.raises(StateError, match=r"was made with (keyhole 9\.9|an older).* remove .*without resume"):
+        trained(kept)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"arrays": {"task.net.0.weight": np.zeros((3, 3), np.float32)}},
+        {"arrays": {"task.other": np.zeros(3, np.float32)}},
+        {"arrays": {"optimiser.0.exp_avg": np.zeros((3, 3), np.float32)}},
+        {"arrays": {"optimiser.77.exp_avg": np.zeros(3, np.float32)}},
+        {"arrays": {"average.level": np.zeros(3, np.float32)}},
+        {"arrays": {"generator": np.zeros(3, np.uint8)}},
+        *({"without": [name]} for name in ("task.level", "average.level", "best.level")),
+        *({"without": [name]} for name in ("order", "generator", "global.cpu", "identity", "threads", "stale")),
+    ],
+)
+def test_state_that_does_not_fit_says_what_to_do(kept, change):
+    """Code that changed without its version: other shapes, other names, things that are gone. Never a raw error."""
+    rewrite(kept, **change)
+    with pytest.raises(StateError, match=f"remove {kept.folder}, or start anew without resume"):
+        trained(kept)
+
+
+def test_a_state_without_a_best_is_no_reason_to_refuse(tmp_path):
+    """Where no validation gave a number yet, there are no best weights to keep."""
+
+    class Blind(Toy):
+        def validate(self):
+            return super().validate() if int(self.count) > 25 else float("nan")
+
     run = Run(folder=tmp_path)
-    trained(run)
-    header, arrays = read_container(tmp_path / "toy.state", "training")
-    write_container(tmp_path / "toy.state", header | {"threads": 64}, arrays)
-    with pytest.raises(TrainingError, match="64 threads"):
-        trained(replace(run, resume=True))
+    with pytest.raises(Interrupted):
+        trained(run, Blind(stop_at=20))
+    assert_same(trained(Run(), Blind())[0], trained(replace(run, resume=True), Blind())[0])
 
 
-def test_a_damaged_state_is_refused(tmp_path):
+def test_a_damaged_state_is_refused(kept):
     """A flipped byte is an error, never a silent restart."""
-    run = Run(folder=tmp_path)
-    trained(run)
-    blob = bytearray((tmp_path / "toy.state").read_bytes())
+    path = kept.folder / "toy.state"
+    blob = bytearray(path.read_bytes())
     blob[len(blob) // 2] ^= 1
-    (tmp_path / "toy.state").write_bytes(blob)
-    with pytest.raises(KeyholeError, match="damaged"):
-        trained(replace(run, resume=True))
+    path.write_bytes(blob)
+    with pytest.raises(StateError, match=r"damaged.*remove .*without resume"):
+        trained(kept)
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):

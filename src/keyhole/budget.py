@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from keyhole.laws import Law, MaskSample
 
-__all__ = ["BUDGETS", "Budget", "CountBudget", "DualAscent", "ExactK", "Penalty"]
+__all__ = ["Budget", "CountBudget", "DualAscent", "ExactK", "Penalty"]
 
 _PULL = 0.05  # share of the way to k that a dual law is shifted after each step
 
@@ -20,8 +19,6 @@ class Budget(nn.Module, ABC):
 
     A training step asks for `masks` and `loss`, steps the optimiser, then calls `update`.
     """
-
-    name: ClassVar[str]
 
     def masks(self, law: Law, sample: MaskSample) -> Tensor:
         """Return the masks that the reconstructor sees, `(draws, *grid)`."""
@@ -46,8 +43,6 @@ class Penalty(Budget):
     weight
         The paper searches it in [0.01, 1].
     """
-
-    name: ClassVar[str] = "penalty"
 
     def __init__(self, weight: float) -> None:
         super().__init__()
@@ -118,7 +113,6 @@ class DualAscent(CountBudget):
     (5, 0.0)
     """
 
-    name: ClassVar[str] = "dual"
     multiplier: Tensor
     gap: Tensor
 
@@ -194,8 +188,6 @@ class ExactK(CountBudget):
     [3.0, 3.0]
     """
 
-    name: ClassVar[str] = "exact"
-
     def __init__(self, k: int, rate: float = 0.1) -> None:
         super().__init__(k)
         self.rate = rate
@@ -239,6 +231,3 @@ def _soft_mask(logits: Tensor, tau: Tensor, temperature: float) -> Tensor:
     share = weight / weight.sum(1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)
     moving = tau + (share * (logits - logits.detach())).sum(1, keepdim=True)
     return torch.sigmoid((logits - moving) / temperature)
-
-
-BUDGETS: dict[str, type[Budget]] = {budget.name: budget for budget in (Penalty, DualAscent, ExactK)}

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from keyhole.errors import StorageError, TrainingError
+from keyhole.errors import PlanError, StorageError, TrainingError
 from keyhole.run import Run
 from keyhole.storage import read_container, write_container
 
-__all__ = ["TrainState", "clear_states"]
+__all__ = ["StateError", "TrainState", "clear_states"]
 
 Weights = dict[str, Tensor]
+
+
+class StateError(TrainingError):
+    """A kept state is none that this training can go on from."""
 
 
 def clear_states(folder: Path) -> None:
@@ -127,6 +132,7 @@ class TrainState:
             "recent": self.recent,
             "position": self.position,
             "threads": torch.get_num_threads(),
+            "version": _version(),
         }
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,20 +152,34 @@ class TrainState:
         return {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()}
 
     def _restore(self, path: Path) -> None:
-        header, arrays = read_container(path, "training")
+        """Take back what a file holds, or refuse it."""
+        try:
+            header, arrays = read_container(path, "training")
+            self._check(header, path)
+            self._take_back(header, {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+        except StateError:
+            raise
+        except PlanError as error:
+            raise _refused(path, str(error).removeprefix(f"{path}: ")) from error
+        except (LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise _refused(path, "does not fit what is to be trained, whose code may have changed") from error
+
+    def _check(self, header: dict[str, Any], path: Path) -> None:
+        """Refuse a state from which going on would not be bit for bit."""
+        made_with, threads = header.get("version", "an older keyhole"), torch.get_num_threads()
+        if made_with != _version():
+            raise _refused(path, f"was made with {made_with}, and this is {_version()}")
         if header["identity"] != self.identity:
-            raise TrainingError(
-                f"{path}: belongs to another run (other data, K, method, settings or seed); "
-                "give the same ones, or start anew without resume"
-            )
-        if header["threads"] != torch.get_num_threads():
-            raise TrainingError(
-                f"{path}: was made with {header['threads']} threads and there are {torch.get_num_threads()} now; "
-                "results would differ in their last bits: set OMP_NUM_THREADS, or start anew without resume"
-            )
-        tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+            reason = "belongs to another run (other data, K, method, settings or seed); give the same ones"
+            raise _refused(path, reason)
+        if header["threads"] != threads:
+            reason = f"was made with {header['threads']} threads and there are {threads} now"
+            raise _refused(path, f"{reason}; results would differ in their last bits: set OMP_NUM_THREADS")
+
+    def _take_back(self, header: dict[str, Any], tensors: Weights) -> None:
         self.task.load_state_dict(_part(tensors, "task"))
-        self.averages, self.best = _like(_part(tensors, "average"), self.task), _like(_part(tensors, "best"), self.task)
+        self.averages, best = _like(_part(tensors, "average"), self.task), _part(tensors, "best")
+        self.best = _like(best, self.task) if best else {}  # none yet where no validation gave a number
         self._restore_optimiser(_part(tensors, "optimiser"))
         self.generator.set_state(tensors["generator"])
         _set_global_states(_part(tensors, "global"))
@@ -168,9 +188,13 @@ class TrainState:
         self.best_error, self.history, self.recent = header["best_error"], header["history"], header["recent"]
 
     def _restore_optimiser(self, moments: Weights) -> None:
+        """Take the moments back; what torch would take as it comes and stumble over in the next step is refused."""
+        shapes = [parameter.shape for group in self.optimiser.param_groups for parameter in group["params"]]
         state: dict[int, Weights] = {}
         for name, tensor in moments.items():
             index, key = name.split(".", 1)
+            if tensor.ndim and tensor.shape != shapes[int(index)]:
+                raise ValueError(f"{key} of parameter {index} has shape {tensor.shape}")
             state.setdefault(int(index), {})[key] = tensor
         whole = self.optimiser.state_dict()
         self.optimiser.load_state_dict({"state": state, "param_groups": whole["param_groups"]})
@@ -186,8 +210,11 @@ def _part(tensors: Weights, prefix: str) -> Weights:
 
 
 def _like(weights: Weights, task: nn.Module) -> Weights:
-    devices = {name: tensor.device for name, tensor in task.state_dict().items()}
-    return {name: tensor.to(devices[name]) for name, tensor in weights.items()}
+    """Put weights where the task's are; they must have its names and shapes."""
+    own = task.state_dict()
+    if {name: tensor.shape for name, tensor in weights.items()} != {name: tensor.shape for name, tensor in own.items()}:
+        raise ValueError("weights of other names or shapes")
+    return {name: tensor.to(own[name].device) for name, tensor in weights.items()}
 
 
 def _global_states() -> Weights:
@@ -201,3 +228,11 @@ def _set_global_states(states: Weights) -> None:
     torch.set_rng_state(states["cpu"])
     if "cuda" in states and torch.cuda.is_available():
         torch.cuda.set_rng_state(states["cuda"])
+
+
+def _refused(path: Path, reason: str) -> StateError:
+    return StateError(f"{path}: {reason}; remove {path.parent}, or start anew without resume")
+
+
+def _version() -> str:
+    return f"keyhole {version('keyhole')} and torch {torch.__version__}"

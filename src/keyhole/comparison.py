@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from keyhole.pipeline import (
     Prepared,
     check_k,
-    check_predictor_for,
+    check_stages,
     choose_sites,
     deadline_after,
     fit_reconstructor,
@@ -29,6 +29,7 @@ from keyhole.reconstructors import Ridge, nested_errors
 from keyhole.run import Event, Run
 from keyhole.selectors import Selector
 from keyhole.split import Split
+from keyhole.target import TargetKind
 
 __all__ = ["Comparison", "Entry", "compare", "single"]
 
@@ -80,6 +81,7 @@ def compare(
     methods: Sequence[str],
     *,
     target: str | None = None,
+    target_kind: TargetKind | None = None,
     reconstructor: str = "ridge",
     predictor: str = "auto",
     split: Split | None = None,
@@ -93,9 +95,9 @@ def compare(
     Where there is a target, a predictor is fitted to them too, and the methods are ranked by the target's error.
     """
     selectors = {method: make_selector(method, {}) for method in methods}
-    prepared = prepare(read(signals, target=target), split, seed)
+    prepared = prepare(read(signals, target=target, target_kind=target_kind), split, seed)
     k = check_k(k, prepared.signals)
-    check_predictor_for(predictor, prepared)
+    check_stages(selectors, reconstructor, predictor, prepared.signals)
     with progress(callback) as tell:
         entries = []
         for method, selector in selectors.items():

@@ -110,9 +110,17 @@ def _ratio(part: np.float64, whole: np.float64) -> float:
 
 
 def sharpness(truth: NDArray[Any], rebuilt: NDArray[Any]) -> float:
-    """Mean absolute step between neighbouring cells of what was rebuilt, over that of the truth; 1 is as sharp.
+    r"""How sharp what was rebuilt is: its steps between neighbouring cells over those of the truth, 1 is as sharp.
 
-    A blurred reconstruction is below 1. Over all axes of the grid, ``(N, channels, *grid)``.
+    .. math:: \frac{\sum_a \mathrm{mean}\,|\Delta_a \hat x|}{\sum_a \mathrm{mean}\,|\Delta_a x|}
+
+    with the difference :math:`\Delta_a` along axis `a` of the grid, in signals ``(N, channels, *grid)``. A blurred
+    reconstruction is below 1.
+
+    Examples
+    --------
+    >>> sharpness(np.array([[[0.0, 2.0, 0.0]]]), np.array([[[0.0, 1.0, 0.0]]]))
+    0.5
     """
     steps = [[float(np.abs(np.diff(x, axis=axis)).mean()) for axis in range(2, x.ndim)] for x in (truth, rebuilt)]
     return sum(steps[1]) / max(sum(steps[0]), np.finfo(float).tiny)

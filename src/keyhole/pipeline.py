@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import numbers
 import platform
 import time as clock
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -18,25 +19,29 @@ from numpy.typing import NDArray
 from keyhole import metrics
 from keyhole import split as splits
 from keyhole.checkpoint import clear_states
-from keyhole.errors import BudgetError, DataError, SettingsError
+from keyhole.errors import BudgetError, DataError, KeyholeError, SettingsError, StorageError
+from keyhole.grid import Grid
 from keyhole.plan import Plan
 from keyhole.predictors import Predictor, check_predictor, fit_predictor
 from keyhole.predictors import nested_errors as nested_target_errors
 from keyhole.progress import progress
 from keyhole.readers import read
 from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor, Residual, Ridge, nested_errors
+from keyhole.reconstructors.networks import check_two_dimensional
 from keyhole.run import Event, Run
 from keyhole.scaling import Scaling
 from keyhole.selectors import SELECTORS, Selection, Selector
 from keyhole.signals import Signals
 from keyhole.split import Split
+from keyhole.target import TargetKind
 
-__all__ = ["Prepared", "check_k", "choose_sites", "fit_reconstructor", "make_plan", "prepare", "select"]
+__all__ = ["Prepared", "check_k", "check_stages", "choose_sites", "fit_reconstructor", "make_plan", "prepare", "select"]
 
 # A network must beat ridge by this much on validation to be worth its weight: ridge is refitted on validation too.
 _WORTH_A_NETWORK = 0.98
 # Share of a time limit that the choice of sites may take; the rest is for the reconstructor.
 _SELECTION_SHARE = 0.6
+_CONVOLUTIONAL = ("resnet", "dcgan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +62,7 @@ def select(
     k: int,
     *,
     target: str | None = None,
+    target_kind: TargetKind | None = None,
     method: str = "auto",
     reconstructor: str = "auto",
     predictor: str = "auto",
@@ -82,6 +88,8 @@ def select(
     target
         Column of a frame or CSV file to tell from the sites, a class or a number, instead of rebuilding all the others;
         signals may also carry one (`Signals.with_target`).
+    target_kind
+        ``"class"`` or ``"number"``, where the guess from the column's values would be wrong.
     method
         A selector: ``"auto"`` tries several and keeps the best on validation; ``"learned"`` or a law (``"vln"``,
         ``"hnet"``, ...); ``"greedy"``, ``"qr"`` or any other of ``docs/methods.md``.
@@ -104,7 +112,8 @@ def select(
         ``"auto"``, ``"cpu"`` or ``"cuda"``; ``"32-true"`` or ``"bf16-mixed"``.
     checkpoint, resume, save_every
         A folder to keep unfinished training in, whether to go on from what it holds (what it holds is cleared
-        otherwise), and how often to save, in seconds.
+        otherwise), and how often to save, in seconds. A run that fails for what it was given leaves nothing there:
+        going on would fail again.
     callback
         Called with an Event for every step of training; None shows a bar where standard error is a terminal.
 
@@ -127,19 +136,36 @@ def select(
         save_seconds=save_every,
     )
     selector = make_selector(method, settings or {})
-    prepared = prepare(read(signals, target=target), split, seed)
+    prepared = prepare(read(signals, target=target, target_kind=target_kind), split, seed)
     k = check_k(k, prepared.signals)
-    check_reconstructor(reconstructor)
-    check_predictor_for(predictor, prepared)
-    if run.folder is not None and not resume:
-        clear_states(run.folder)
-    with progress(callback) as tell:
+    check_stages({method: selector}, reconstructor, predictor, prepared.signals)
+    with _own_states(run), progress(callback) as tell:
         run = replace(run, callback=tell)
         selection = choose_sites(selector, prepared, k, run)
         fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
         told = fit_target(predictor, prepared, selection.sites, run)
     plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=told)
     return replace(plan, made={**plan.made, "seconds": round(clock.monotonic() - started, 2)})
+
+
+@contextlib.contextmanager
+def _own_states(run: Run) -> Iterator[None]:
+    """Clear the run's folder before a run that starts anew, and again if it fails for what it was given.
+
+    To go on would fail again then. What is kept where a run is stopped, or where the machine had no room, is good; and
+    a run that was to resume clears nothing: it may have been asked for by mistake.
+    """
+    if run.folder is None or run.resume:
+        yield
+        return
+    clear_states(run.folder)
+    try:
+        yield
+    except StorageError:
+        raise
+    except KeyholeError:
+        clear_states(run.folder)
+        raise
 
 
 def make_selector(method: str, settings: Mapping[str, Any]) -> Selector:
@@ -182,17 +208,24 @@ def check_k(k: Any, signals: Signals) -> int:
     return count
 
 
-def check_reconstructor(name: str) -> None:
-    """Raise a SettingsError unless there is such a reconstructor."""
+def check_stages(selectors: Mapping[str, Selector], reconstructor: str, predictor: str, signals: Signals) -> None:
+    """Raise a SettingsError unless every stage is known and suits the signals; nothing has been trained so far."""
+    for method, selector in selectors.items():
+        reason = selector.refusal(signals)
+        if reason is not None:
+            raise SettingsError(f"method {method!r}: {reason}")
+    check_reconstructor(reconstructor, signals.grid)
+    check_predictor(predictor)
+    if predictor != "auto" and signals.target is None:
+        raise SettingsError(f"predictor {predictor!r} has no meaning without a target; give one, or leave it out")
+
+
+def check_reconstructor(name: str, grid: Grid) -> None:
+    """Raise a SettingsError unless there is such a reconstructor and it can rebuild the grid."""
     if name not in ("auto", *RECONSTRUCTORS):
         raise SettingsError(f"reconstructor {name!r} is not known; there are auto, {', '.join(RECONSTRUCTORS)}")
-
-
-def check_predictor_for(name: str, prepared: Prepared) -> None:
-    """Raise a SettingsError unless there is such a predictor, and a target where one is asked for."""
-    check_predictor(name)
-    if name != "auto" and prepared.signals.target is None:
-        raise SettingsError(f"predictor {name!r} has no meaning without a target; give one, or leave it out")
+    if name in _CONVOLUTIONAL:
+        check_two_dimensional(grid.shape, name)
 
 
 def choose_sites(selector: Selector, prepared: Prepared, k: int, run: Run) -> Selection:
@@ -207,7 +240,7 @@ def choose_sites(selector: Selector, prepared: Prepared, k: int, run: Run) -> Se
 
 def fit_reconstructor(name: str, prepared: Prepared, sites: NDArray[np.int64], run: Run) -> Reconstructor:
     """Fit the reconstructor named, or choose between ridge and ridge + network on validation."""
-    check_reconstructor(name)
+    check_reconstructor(name, prepared.signals.grid)
     train, validation = prepared.train, prepared.validation
     if name == "auto" and prepared.signals.target is not None:
         name = "ridge"  # time goes to what was asked for

@@ -13,13 +13,15 @@ from keyhole.errors import DataError, SettingsError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Target", "TargetKind"]
+__all__ = ["Target", "TargetKind", "looks_like_classes"]
 
 TargetKind = Literal["class", "number"]
 
 # Whole numbers are codes of classes if they are few: at most so many, and fewer than such a share of the samples.
 _MOST_CODES = 20
 _SHARE_OF_CODES = 0.2
+# Whole numbers up to here are exact in double precision.
+_MOST_EXACT = 2.0**53
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +46,8 @@ class Target:
     def of(cls, values: Any, *, name: str = "target", kind: TargetKind | None = None) -> Target:
         """Make a target of a column, array or list.
 
-        Text, booleans and categories are classes; whole numbers are if at most 20 different ones occur, and fewer than
-        a fifth of the samples; all else are numbers. ``kind`` overrules this.
+        Text, booleans and categories are classes; whole numbers, also as 1.0, are if at most 20 different ones occur,
+        and fewer than a fifth of the samples; all else are numbers. ``kind`` overrules this.
 
         Examples
         --------
@@ -57,10 +59,10 @@ class Target:
         import pandas as pd
 
         if kind not in (None, "class", "number"):
-            raise SettingsError(f"kind={kind!r}: 'class', 'number' or None is needed")
+            raise SettingsError(f"target {name!r}: kind={kind!r}: 'class', 'number' or None is needed")
         column = pd.Series(_one_axis(values, name)).reset_index(drop=True).infer_objects()
         _check_known(column, name)
-        classes = _looks_like_classes(column) if kind is None else kind == "class"
+        classes = looks_like_classes(column) if kind is None else kind == "class"
         return _classes(column, name) if classes else _numbers(column, name)
 
     def __len__(self) -> int:
@@ -99,19 +101,32 @@ def _check_known(column: pd.Series[Any], name: str) -> None:
         raise DataError(f"target {name!r}: infinite in {infinite} of {len(column)} samples; leave such samples out")
 
 
-def _looks_like_classes(column: pd.Series[Any]) -> bool:
+def looks_like_classes(column: pd.Series[Any]) -> bool:
+    """Whether a column without missing values holds classes, as far as can be guessed."""
     import pandas as pd
 
     if not pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
         return True
     distinct = column.nunique()
     few = distinct <= _MOST_CODES and distinct < _SHARE_OF_CODES * len(column)
-    return few and pd.api.types.is_integer_dtype(column.dtype)
+    return few and pd.api.types.is_integer_dtype(_whole(column).dtype)
+
+
+def _whole(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Give floats as integers if all of them are whole; any other column as it is."""
+    import pandas as pd
+
+    if not pd.api.types.is_float_dtype(column.dtype):
+        return column
+    values = column.to_numpy(np.float64)
+    whole = (values == np.floor(values)).all() and (np.abs(values) <= _MOST_EXACT).all()
+    return column.astype(np.int64) if whole else column
 
 
 def _classes(column: pd.Series[Any], name: str) -> Target:
     import pandas as pd
 
+    column = _whole(column)  # the names are 1 and 2, not 1.0 and 2.0
     if column.dtype == object:  # what pandas cannot sort, such as texts beside numbers
         column = column.astype(str)
     categories = column.astype("category") if not isinstance(column.dtype, pd.CategoricalDtype) else column

@@ -76,12 +76,14 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
     name
         Of the stage, unique within a run: its state is kept and found by it.
     identity
-        Fingerprint of all that defines the run; state of another run is refused.
+        Fingerprint of all that defines the run, but for versions and threads, which a state tells itself.
 
     Raises
     ------
     TrainingError
         The loss is not finite. State saved before is untouched.
+    StateError
+        The state to go on from is another run's, another version's, damaged, or does not fit the task.
     Interrupted
         A signal arrived; the step was ended and the state saved where ``run.folder`` says.
     """

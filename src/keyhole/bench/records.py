@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Case", "Meter", "Store", "record"]
+__all__ = ["Case", "Costs", "Meter", "Store", "code_in_use", "record"]
+
+Costs = dict[str, float]
 
 _SCHEMA = 1
 _PACKAGES = ("keyhole", "torch", "numpy", "scikit-learn")
@@ -107,19 +110,20 @@ class Store:
 
 
 class Meter:
-    """What a case costs: wall time, processor time and peak memory from when it is made."""
+    """What a case costs: wall time, processor time and peak memory, ``before`` and from when the meter is made."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Costs | None = None) -> None:
         with suppress(OSError):  # Linux forgets the peak so far
             Path("/proc/self/clear_refs").write_text("5")
+        self._before = before or {"seconds": 0.0, "cpu_seconds": 0.0, "peak_mib": 0}
         self._wall, self._cpu = time.monotonic(), time.process_time()
 
-    def costs(self) -> dict[str, float]:
+    def costs(self) -> Costs:
         """Give the costs so far."""
         return {
-            "seconds": round(time.monotonic() - self._wall, 2),
-            "cpu_seconds": round(time.process_time() - self._cpu, 2),
-            "peak_mib": _peak_mib(),
+            "seconds": round(self._before["seconds"] + time.monotonic() - self._wall, 2),
+            "cpu_seconds": round(self._before["cpu_seconds"] + time.process_time() - self._cpu, 2),
+            "peak_mib": max(self._before["peak_mib"], _peak_mib()),
         }
 
 
@@ -143,7 +147,7 @@ def record(
         "comparable": comparable,
         **costs,
         "threads": torch.get_num_threads(),
-        **_source(),
+        **code_in_use(),
         "versions": {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()},
         "date": datetime.now(UTC).date().isoformat(),
     }
@@ -162,8 +166,12 @@ def _peak_mib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def _source() -> dict[str, Any]:
-    """Commit of the checkout that runs, and whether it was changed; None where it is installed from a package."""
+@cache
+def code_in_use() -> dict[str, Any]:
+    """Commit of the checkout that runs, and whether it was changed; None where it is installed from a package.
+
+    Read once: a commit that is made while cases run is not what runs.
+    """
     root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return {"commit": None, "dirty": None}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from keyhole.bench.data import Data, load
 from keyhole.bench.records import Case
 from keyhole.bench.runner import Job, Outcome
-from keyhole.pipeline import choose_sites, fit_reconstructor, make_plan, make_selector
+from keyhole.pipeline import choose_sites, make_plan, make_selector
+from keyhole.reconstructors import RECONSTRUCTORS
 from keyhole.run import Run
+from keyhole.settings import DenseSettings
 
 __all__ = ["jobs"]
 
@@ -23,6 +26,11 @@ _GROUPS: list[tuple[str, int, str, tuple[str, ...], tuple[int, ...]]] = [
     ("mnist", 20, "ridge", _METHODS, _SEEDS),
     ("mnist", 20, "residual", ("learned", "greedy", "qr"), _SEEDS[:1]),
 ]
+# Settings of the reconstructors: ridge has none, the network on top of it has the defaults.
+_RECONSTRUCTORS: dict[str, dict[str, Any]] = {
+    "ridge": {},
+    "residual": {"inner": "dense", **DenseSettings().model_dump()},
+}
 
 
 def jobs() -> Iterator[Job]:
@@ -30,14 +38,19 @@ def jobs() -> Iterator[Job]:
     for name, k, reconstructor, methods, seeds in _GROUPS:
         data = load(name, None)
         for method in methods:
+            settings = {
+                "selector": make_selector(method, {}).settings(),
+                "reconstructor": _RECONSTRUCTORS[reconstructor],
+            }
             for seed in seeds if method in _RANDOM else seeds[:1]:
-                case = Case("selectors", name, "compare", method, reconstructor, k, seed)
+                case = Case("selectors", name, "compare", method, reconstructor, k, seed, settings)
                 yield Job([case], data.split(), "32-true", partial(_work, case, data))
 
 
 def _work(case: Case, data: Data, run: Run) -> Iterator[Outcome]:
-    selector, prepared = make_selector(case.method, {}), data.scaled
+    selector, prepared = make_selector(case.method, case.settings["selector"]), data.scaled
     selection = choose_sites(selector, prepared, case.k, run)
-    fitted = fit_reconstructor(case.reconstructor, prepared, selection.sites, run)
+    reconstructor = RECONSTRUCTORS[case.reconstructor](**case.settings["reconstructor"])
+    fitted = reconstructor.fit(prepared.train, selection.sites, validation=prepared.validation, run=run)
     plan = make_plan(prepared, selection, fitted, selector, run, method=case.method)
-    yield Outcome(plan.metrics["test"], plan.k, selection.notes | {"settings": selector.settings()})
+    yield Outcome(plan.metrics["test"], plan.k, selection.notes)

@@ -19,6 +19,7 @@ from keyhole.cli.options import (
     Seed,
     SetOption,
     Source,
+    TargetKindOption,
     TargetOption,
     TimeLimit,
     Variable,
@@ -65,6 +66,7 @@ def select(
     reconstructor: Annotated[str, typer.Option(help="auto, ridge, dense, resnet, dcgan, residual.")] = "auto",
     setting: SetOption = None,
     target: TargetOption = None,
+    target_kind: TargetKindOption = "auto",
     predictor: Predictor = "auto",
     variable: Variable = None,
     channels: Channels = None,
@@ -85,7 +87,7 @@ def select(
     from keyhole import pipeline
     from keyhole.checkpoint import clear_states
 
-    signals = read_source(source, variable, channels, anomalies, target)
+    signals = read_source(source, variable, channels, anomalies, target, target_kind)
     _check_writable(out, report)
     folder = out.with_name(out.name + ".checkpoint")
     if resume is None and folder.exists():
@@ -112,6 +114,7 @@ def compare(
     ] = "learned,greedy,qr,variance,random",
     reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
     target: TargetOption = None,
+    target_kind: TargetKindOption = "auto",
     predictor: Predictor = "auto",
     variable: Variable = None,
     channels: Channels = None,
@@ -126,7 +129,7 @@ def compare(
     """Compare methods at the same K with the same reconstructor: one table, one figure."""
     from keyhole.comparison import compare as run_comparison
 
-    signals = read_source(source, variable, channels, anomalies, target)
+    signals = read_source(source, variable, channels, anomalies, target, target_kind)
     _check_writable(figure, report)
     if figure is not None and figure.suffix not in (".png", ".svg"):
         raise typer.BadParameter(f"{figure}: a .png or .svg is needed", param_hint="--figure")

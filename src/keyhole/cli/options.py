@@ -20,6 +20,7 @@ __all__ = [
     "Seed",
     "SetOption",
     "Source",
+    "TargetKindOption",
     "TargetOption",
     "Time",
     "TimeLimit",
@@ -46,6 +47,9 @@ TargetOption = Annotated[
     typer.Option(
         "--target", help="Column of a .csv file to tell from the sites, a class or a number; 'labels' of a data set."
     ),
+]
+TargetKindOption = Annotated[
+    str, typer.Option("--target-kind", help="What the target is: class, number, or auto for a guess by its values.")
 ]
 Predictor = Annotated[str, typer.Option(help="What tells the target: auto, linear, network.")]
 Method = Annotated[

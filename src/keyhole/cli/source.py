@@ -10,12 +10,20 @@ from keyhole.cli.output import say
 
 if TYPE_CHECKING:
     from keyhole.signals import Signals
+    from keyhole.target import TargetKind
 
 __all__ = ["read_source"]
 
+_KINDS: dict[str, TargetKind | None] = {"auto": None, "class": "class", "number": "number"}
+
 
 def read_source(
-    source: str, variable: str | None, channels: int | None, anomalies: str | None, target: str | None
+    source: str,
+    variable: str | None,
+    channels: int | None,
+    anomalies: str | None,
+    target: str | None,
+    target_kind: str,
 ) -> Signals:
     """Read signals as the options say, with a hint where the seasonal cycle may have been forgotten."""
     from keyhole import datasets
@@ -23,11 +31,12 @@ def read_source(
 
     if anomalies not in (None, "month", "none"):
         raise typer.BadParameter(f"{anomalies!r}: month or none", param_hint="--anomalies")
+    kind = _kind(target_kind, target)
     if source in datasets.DATASETS:
-        _check_named(source, variable, channels, target)
+        _check_named(source, variable, channels, target, kind)
         signals = datasets.load(source).with_target(None if target is None else datasets.labels(source))
     else:
-        signals = read(source, variable=variable, channels=channels, target=target)
+        signals = read(source, variable=variable, channels=channels, target=target, target_kind=kind)
     if anomalies is not None:
         return signals.anomalies("month" if anomalies == "month" else None)
     if signals.cycle is None and _is_monthly(signals):
@@ -35,12 +44,26 @@ def read_source(
     return signals
 
 
-def _check_named(source: str, variable: str | None, channels: int | None, target: str | None) -> None:
+def _kind(text: str, target: str | None) -> TargetKind | None:
+    """Give the kind of the target that an option asks for; None where it is to be guessed."""
+    if text not in _KINDS:
+        raise typer.BadParameter(f"{text!r}: auto, class or number", param_hint="--target-kind")
+    kind = _KINDS[text]
+    if kind is not None and target is None:
+        raise typer.BadParameter("has no meaning without --target", param_hint="--target-kind")
+    return kind
+
+
+def _check_named(
+    source: str, variable: str | None, channels: int | None, target: str | None, kind: TargetKind | None
+) -> None:
     for option, value in (("--variable", variable), ("--channels", channels)):
         if value is not None:
             raise typer.BadParameter(f"has no meaning for the data set {source}", param_hint=option)
     if target not in (None, "labels"):
         raise typer.BadParameter(f"{target!r}: the target of a data set is 'labels'", param_hint="--target")
+    if kind == "number":
+        raise typer.BadParameter(f"the labels of {source} are classes", param_hint="--target-kind")
 
 
 def _is_monthly(signals: Signals) -> bool:

@@ -18,7 +18,7 @@ __all__ = ["Linear", "nested_errors"]
 
 # Strengths tried, relative to the mean squared singular value of the readings.
 _STRENGTHS = np.logspace(-8, 2, 41)
-_SHARPEST = 1e3
+_LARGEST_FACTOR = 1e3
 
 
 class Linear(Predictor):
@@ -26,7 +26,7 @@ class Linear(Predictor):
 
     The strength `a` has the smallest leave-one-out error: with `R = U S V'` and the leverage `h_i` of sample `i`, its
     left-out residual is `e_i / (1 - h_i)`. What ridge gives for classes are no probabilities; `softmax(c Y)` are, with
-    the sharpness `c` that has the smallest log loss on the left-out samples. The likeliest class is the same for all
+    the factor `c` that has the smallest log loss on the left-out samples. The likeliest class is the same for all
     `c > 0`.
     """
 
@@ -43,8 +43,8 @@ class Linear(Predictor):
         wanted = self._columns(part)
         self.strength, self.offset, self.weights, left_out = _ridge(part.inputs, wanted)
         if self.is_class:
-            sharp = sharpness(left_out, part.wanted.astype(np.int64))
-            self.offset, self.weights = sharp * self.offset, sharp * self.weights
+            factor = calibration(left_out, part.wanted.astype(np.int64))
+            self.offset, self.weights = factor * self.offset, factor * self.weights
 
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         """Give one matrix product."""
@@ -115,11 +115,11 @@ def _left_out(
     return np.asarray((centred - shrunk @ scores) / (1 - leverage)[:, np.newaxis])
 
 
-def sharpness(scores: NDArray[np.float64], codes: NDArray[np.int64]) -> float:
+def calibration(scores: NDArray[np.float64], codes: NDArray[np.int64]) -> float:
     """Factor of the scores whose softmax has the smallest log loss."""
 
     def log_loss(log_factor: float) -> float:
         return float(-log_softmax(np.exp(log_factor) * scores, axis=1)[np.arange(len(codes)), codes].mean())
 
-    limit = float(np.log(_SHARPEST))
+    limit = float(np.log(_LARGEST_FACTOR))
     return float(np.exp(minimize_scalar(log_loss, bounds=(-limit, limit), method="bounded").x))

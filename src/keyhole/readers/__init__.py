@@ -14,6 +14,7 @@ from keyhole.readers.arrays import read_array, read_npy, read_npz
 from keyhole.readers.fields import read_dataarray, read_dataset, read_netcdf
 from keyhole.readers.tables import read_csv, read_frame
 from keyhole.signals import Signals
+from keyhole.target import TargetKind
 
 __all__ = ["FILES", "read"]
 
@@ -23,12 +24,17 @@ FILES: dict[str, tuple[Callable[..., Signals], tuple[str, ...]]] = {
     ".npz": (read_npz, ("variable", "channels")),
     ".nc": (read_netcdf, ("variable",)),
     ".nc4": (read_netcdf, ("variable",)),
-    ".csv": (read_csv, ("target",)),
+    ".csv": (read_csv, ("target", "target_kind")),
 }
 
 
 def read(
-    source: Any, *, variable: str | None = None, channels: int | None = None, target: str | None = None
+    source: Any,
+    *,
+    variable: str | None = None,
+    channels: int | None = None,
+    target: str | None = None,
+    target_kind: TargetKind | None = None,
 ) -> Signals:
     """Read signals.
 
@@ -44,6 +50,8 @@ def read(
     target
         The column of a frame or CSV file that is to be told from the others instead of being one of them. Other signals
         get theirs by `Signals.with_target`.
+    target_kind
+        ``"class"`` or ``"number"``, where the guess of `Target.of` would be wrong.
 
     Examples
     --------
@@ -51,24 +59,25 @@ def read(
     >>> len(signals), signals.channels, signals.grid.shape
     (4, 1, (2, 3))
     """
+    told = {"target": target, "target_kind": target_kind}
     if isinstance(source, Signals):
-        _refuse("signals that were read before", variable=variable, channels=channels, target=target)
+        _refuse("signals that were read before", variable=variable, channels=channels, **told)
         _check_observable(source)
         return source
     if isinstance(source, str | Path):
-        return _read_file(Path(source), variable=variable, channels=channels, target=target)
+        return _read_file(Path(source), variable=variable, channels=channels, **told)
     if isinstance(source, np.ndarray | list | tuple):
-        _refuse("an array", variable=variable, target=target)
+        _refuse("an array", variable=variable, **told)
         return read_array(source, channels=channels)
     if _is_a(source, "xarray", "Dataset"):
-        _refuse("a Dataset", channels=channels, target=target)
+        _refuse("a Dataset", channels=channels, **told)
         return read_dataset(source, variable=variable)
     if _is_a(source, "xarray", "DataArray"):
-        _refuse("a DataArray", variable=variable, channels=channels, target=target)
+        _refuse("a DataArray", variable=variable, channels=channels, **told)
         return read_dataarray(source)
     if _is_a(source, "pandas", "DataFrame"):
         _refuse("a frame", variable=variable, channels=channels)
-        return read_frame(source, target=target)
+        return read_frame(source, target=target, target_kind=target_kind)
     raise DataError(f"cannot read a {type(source).__name__}; give an array, a DataArray, a frame or a path")
 
 
@@ -105,5 +114,6 @@ def _is_a(source: Any, module: str, name: str) -> bool:
 def _refuse(what: str, **options: Any) -> None:
     spare = [name for name, value in options.items() if value is not None]
     if spare:
-        remedy = "; it is a column of a frame or CSV, all else takes Signals.with_target" if "target" in spare else ""
+        of_target = any(name.startswith("target") for name in spare)
+        remedy = "; it is a column of a frame or CSV, all else takes Signals.with_target" if of_target else ""
         raise DataError(f"{', '.join(spare)} has no meaning for {what}{remedy}")

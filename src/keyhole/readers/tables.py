@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.errors import DataError, StorageError
+from keyhole.errors import DataError, SettingsError, StorageError
 from keyhole.grid import Grid
 from keyhole.signals import Origin, Signals
-from keyhole.target import Target
+from keyhole.target import Target, TargetKind, looks_like_classes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,41 +21,49 @@ if TYPE_CHECKING:
 __all__ = ["TIME", "load_csv", "parse_dates", "read_csv", "read_frame"]
 
 TIME = "time"
+_ENCODING = "utf-8-sig"
 _SHOWN = 5
 
 
-def read_frame(frame: pd.DataFrame, *, target: str | None = None, name: str = "table") -> Signals:
+def read_frame(
+    frame: pd.DataFrame, *, target: str | None = None, target_kind: TargetKind | None = None, name: str = "table"
+) -> Signals:
     """Take a frame of numbers; a DatetimeIndex gives the samples' times, and a column of any kind the target."""
     if target is None:
+        if target_kind is not None:
+            raise SettingsError(
+                f"target_kind={target_kind!r} has no meaning without a target; give one, or leave it out"
+            )
         return _signals(frame, name)
     place = _place(frame, target)
-    told = Target.of(frame.iloc[:, place], name=target)
+    told = Target.of(frame.iloc[:, place], name=target, kind=target_kind)
     return _signals(frame.drop(columns=frame.columns[place]), name).with_target(told)
 
 
-def read_csv(path: Path, *, target: str | None = None) -> Signals:
+def read_csv(path: Path, *, target: str | None = None, target_kind: TargetKind | None = None) -> Signals:
     """Read a CSV file whose first row names the columns; a column called ``time`` gives the samples' times."""
     import pandas as pd
 
-    frame = load_csv(path)
+    frame = load_csv(path, whole=True)
     if any(column.startswith("Unnamed: ") for column in frame.columns):  # row numbers would be a site like any other
         raise DataError("a column has no name; name it or leave it out (pandas: to_csv(index=False))")
+    if target is not None and target in frame.columns:
+        frame[target] = _typed(_fields(path, target), target, target_kind)
     if TIME in frame.columns:
         try:
             frame.index = pd.DatetimeIndex(parse_dates(frame.pop(TIME)))
         except (ValueError, TypeError) as error:
             raise DataError(f"time: not dates ({error}); write them as 2023-02-01, or rename the column") from error
-    return read_frame(frame, target=target, name=path.stem)
+    return read_frame(frame, target=target, target_kind=target_kind, name=path.stem)
 
 
-def load_csv(path: Path) -> pd.DataFrame:
-    """Load a CSV file whose first row names the columns."""
+def load_csv(path: Path, *, whole: bool = False) -> pd.DataFrame:
+    """Load a CSV file whose first row names the columns; no row may be longer, nor shorter if they are to be whole."""
     import pandas as pd
 
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            header = next(csv.reader(file), [])
-        frame = pd.read_csv(path, encoding="utf-8-sig")
+        header = _check_rows(path, whole=whole)
+        frame = pd.read_csv(path, encoding=_ENCODING, index_col=False)
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, csv.Error) as error:
@@ -62,8 +71,6 @@ def load_csv(path: Path) -> pd.DataFrame:
     repeated = sorted({name for name in header if header.count(name) > 1})
     if repeated:  # pandas has renamed them
         raise DataError(f"{path}: column {repeated[0]!r} stands more than once")
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas took the first column for the rows' labels
-        raise DataError(f"{path}: rows have more values than the header has names")
     return frame
 
 
@@ -75,6 +82,52 @@ def parse_dates(values: Any) -> NDArray[np.datetime64]:
     if column.ndim > 1 or column.dtype.kind in "biufc":  # pandas would take numbers as nanoseconds since 1970
         raise TypeError(f"{column.dtype} of shape {column.shape}")
     return pd.to_datetime(column, format="ISO8601", utc=True).tz_localize(None).to_numpy("datetime64[ns]")
+
+
+def _check_rows(path: Path, *, whole: bool) -> list[str]:
+    """Give the names in the header; a ValueError names the line of a row whose values would go to other columns."""
+    header: list[str] = []
+    for line, row in _rows(path):
+        header = header or row
+        if len(row) > len(header) or (whole and len(row) < len(header)):
+            more = "more" if len(row) > len(header) else "fewer"
+            raise ValueError(f"line {line} has {more} values than the header has names: {len(row)}, not {len(header)}")
+    return header
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Rows of a CSV file, each with the line that it begins on; blank lines are left out, as pandas does."""
+    with path.open(newline="", encoding=_ENCODING) as file:
+        reader, line = csv.reader(file), 1
+        for row in reader:
+            if len(row) > 1 or "".join(row).strip():
+                yield line, row
+            line = reader.line_num + 1
+
+
+def _fields(path: Path, column: str) -> pd.Series[Any]:
+    """Texts of one column as they stand: pandas takes words like None for missing."""
+    import pandas as pd
+
+    return pd.read_csv(path, encoding=_ENCODING, usecols=[column], dtype=str, keep_default_na=False)[column]
+
+
+def _typed(texts: pd.Series[Any], name: str, kind: TargetKind | None) -> pd.Series[Any]:
+    """Give the target's fields as numbers if all of them are, else as the texts they are; an empty one is missing."""
+    import pandas as pd
+
+    known = texts.mask(texts.str.strip() == "")
+    numbers = pd.to_numeric(known, errors="coerce")
+    words = known[numbers.isna() & known.notna()]
+    if words.empty:
+        return numbers
+    told = numbers.dropna()
+    if kind is None and len(told) > len(words) and not looks_like_classes(told):
+        raise DataError(
+            f"target {name!r}: {words.iloc[0]!r} stands among numbers; leave such samples out, "
+            "or give the kind 'class' if the numbers are names too"
+        )
+    return known
 
 
 def _signals(frame: pd.DataFrame, name: str) -> Signals:

@@ -13,7 +13,7 @@ from keyhole.laws import share
 from keyhole.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
 from keyhole.signals import Signals
 
-__all__ = ["DECODERS", "ConditionalReconstructor", "DenseConditional", "ResNetConditional", "make_decoder"]
+__all__ = ["ConditionalReconstructor", "DenseConditional", "ResNetConditional", "make_decoder"]
 
 
 class ConditionalReconstructor(nn.Module, ABC):
@@ -154,9 +154,6 @@ class ResNetConditional(ConditionalReconstructor):
         seen = share(masks, len(x)).unsqueeze(1)
         inputs = [x * seen, *([seen] if self.mask_channel else []), *more]
         return self.network(torch.cat(inputs, dim=1))  # type: ignore[no-any-return]
-
-
-DECODERS = ("gaussian", "dense", "resnet")
 
 
 def make_decoder(kind: str, signals: Signals, k: int, *, mask_channel: bool = True) -> ConditionalReconstructor:

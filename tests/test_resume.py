@@ -1,0 +1,97 @@
+"""Everything that trains goes on bit for bit where it was stopped: laws, their budgets and goals, predictors."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import keyhole as kh
+from keyhole.interrupts import Interrupted
+from keyhole.pipeline import make_selector, prepare
+from keyhole.predictors import fit_predictor
+from keyhole.run import Run
+from keyhole.settings import TrainSettings
+from keyhole.target import Target
+from samples import smooth
+
+STEPS = 12
+TRAIN = {"steps": STEPS, "batch": 8, "validations": 4}
+PAPER = {"budget": "dual", "masks": "soft", "fall": 0.5, "warm_start": "none"}
+SITES = np.array([1, 6, 11])
+LAWS = {
+    "cgan": ("cgan", {}),
+    "cgan, dual and soft": ("cgan", PAPER),
+    "vln, dual and soft": ("vln", PAPER | {"decoder": "resnet", "mask_channel": False}),
+    "hnet, dual and soft": ("hnet", PAPER),
+    "sct, dual and soft": ("sct", PAPER),
+    "simplex, dual and soft": ("simplex", PAPER),
+    "vln, dual and hard": ("vln", PAPER | {"masks": "hard", "decoder": "dense"}),
+    "vln, penalty": ("vln", {"budget": "penalty"}),
+}
+
+
+def stopping_at(step):
+    """A callback that presses Ctrl-C in a step."""
+
+    def stop(event):
+        if event.step == step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return stop
+
+
+def stopped_and_resumed(work, folder, step):
+    """What work gives that was stopped in a step and went on."""
+    run = Run(seed=3, folder=folder)
+    with pytest.raises(Interrupted, match=f"stopped at step {step} of {STEPS}"):
+        work(replace(run, callback=stopping_at(step)))
+    return work(replace(run, resume=True))
+
+
+def assert_same(one, other):
+    """The same names, and the same bits under each."""
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert torch.equal(torch.as_tensor(value), torch.as_tensor(other[name])), name
+
+
+@pytest.mark.parametrize("step", [1, 7])
+@pytest.mark.parametrize("name", LAWS)
+def test_a_law_goes_on_bit_for_bit(tmp_path, name, step):
+    """Law, network, price and history are those of a run left alone, and they have moved."""
+    method, settings = LAWS[name]
+    selector = make_selector(method, {"train": TRAIN | {"average": 0.0}, "draws": 2, **settings})
+    train = prepare(kh.read(smooth(40, 4, 4)), None, 0).train
+
+    def work(run):
+        task, history = selector.learn(train, 3, run)
+        return task.state_dict(), history
+
+    (expected, rows), (found, others) = work(Run(seed=3)), stopped_and_resumed(work, tmp_path, step)
+    assert_same(expected, found)
+    assert rows == others
+    assert rows[0]["count"] != rows[-1]["count"]
+
+
+@pytest.mark.parametrize("step", [1, 7])
+@pytest.mark.parametrize("kind", ["class", "number"])
+@pytest.mark.parametrize("name", ["network", "auto"])
+def test_a_predictor_goes_on_bit_for_bit(tmp_path, monkeypatch, name, kind, step):
+    """Weights and history of the network are those of a run left alone."""
+    monkeypatch.setattr("keyhole.predictors.network.train_settings_for", lambda samples: TrainSettings(**TRAIN))
+    values = smooth(40, 4, 4)
+    cause = values[:, 0, 0] - values[:, 3, 3]
+    parts = prepare(kh.read(values).with_target(Target.of(cause > 0 if kind == "class" else cause)), None, 0)
+
+    def work(run):
+        fitted = fit_predictor(name, parts.train, SITES, validation=parts.validation, run=run)
+        return fitted.learned()[1], fitted.history, fitted.name
+
+    expected, found = work(Run(seed=3)), stopped_and_resumed(work, tmp_path, step)
+    assert_same(expected[0], found[0])
+    assert expected[1:] == found[1:]

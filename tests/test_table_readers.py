@@ -1,0 +1,202 @@
+"""Tables: frames and CSV files become the same Signals, or an error that names what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import keyhole as kh
+from keyhole import DataError, SettingsError
+from samples import smooth
+
+# Frames -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_frame_gives_names_and_times():
+    index = pd.date_range("2000-01-01", periods=6, freq="D")
+    signals = kh.read(pd.DataFrame(smooth(6, 3), columns=["pulse", "age", 7], index=index))
+    assert signals.grid.names == ("pulse", "age", "7")
+    np.testing.assert_array_equal(signals.time, index.to_numpy())
+    np.testing.assert_array_equal(signals.values[:, 0], smooth(6, 3))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [[True, False, True], pd.array([1, 2, 3], "Int64"), pd.array([1.5, 2, 3], "Float32"), np.float16([1, 2, 3])],
+)
+def test_columns_of_every_kind_of_number_go_together(column):
+    signals = kh.read(pd.DataFrame({"a": [0.5, 1.5, 2.5], "b": column}))
+    np.testing.assert_array_equal(signals.values[:, 0, 1], np.asarray(column, float))
+
+
+def test_a_column_without_any_value_is_outside():
+    signals = kh.read(pd.DataFrame({"a": [0.5, 1.5], "b": [np.nan, np.nan], "c": pd.array([None, None], "Int64")}))
+    np.testing.assert_array_equal(signals.grid.inside, [True, False, False])
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [
+        (pd.DataFrame({"a": [1, 2], "who": ["x", "y"]}), "columns that are not numbers: who"),
+        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "two columns have the same name"),
+        (pd.DataFrame([[1, 2], [3, 4]], columns=["1", 1]), "two columns have the same name"),
+        (pd.DataFrame(), "empty"),
+        (pd.DataFrame({"a": []}), "empty"),
+    ],
+)
+def test_a_frame_that_cannot_be_used_is_refused(frame, says):
+    with pytest.raises(DataError, match=says):
+        kh.read(frame)
+
+
+# CSV: rows ----------------------------------------------------------------------------------------------------------
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "people.csv"
+    path.write_text(text, newline="")
+    return path
+
+
+UNEVEN = {
+    "every row too long": ("a,b\n1,2,3\n4,5,6\n", "line 2 has more values than the header has names: 3, not 2"),
+    "every row with a comma at its end": ("a,b\n1,2,\n3,4,\n", "line 2 has more values .*: 3, not 2"),
+    "the first row too long": ("a,b\n1,2,3\n4,5\n", "line 2 has more values .*: 3, not 2"),
+    "a later row too long": ("a,b\n1,2\n3,4\n5,6,7\n", "line 4 has more values .*: 3, not 2"),
+    "long by empty fields": ("a,b\n1,2\n3,4,,\n", "line 3 has more values .*: 4, not 2"),
+    "a row too short": ("a,b,c\n1,2,3\n4,5\n6,7,8\n", "line 3 has fewer values than the header has names: 2, not 3"),
+    "every row too short": ("a,b,c\n1,2\n3,4\n", "line 2 has fewer values .*: 2, not 3"),
+    "after a blank line": ("a,b\n1,2\n\n3,4,5\n", "line 4 has more values"),
+    "after a name on two lines": ('"a\nz",b\n1,2\n3,4,5\n', "line 4 has more values"),
+    "after lines that end as on Windows": ("a,b\r\n1,2\r\n3\r\n", "line 3 has fewer values"),
+}
+
+
+@pytest.mark.parametrize("target", [None, "b"])
+@pytest.mark.parametrize(("text", "says"), UNEVEN.values(), ids=UNEVEN)
+def test_a_row_of_another_length_than_the_header_is_refused_by_its_line(tmp_path, text, says, target):
+    """Else its values would stand in other columns than they were written for."""
+    with pytest.raises(DataError, match=rf"people.csv: cannot be read as CSV \({says}"):
+        kh.read(written(tmp_path, text), target=target)
+
+
+@pytest.mark.parametrize(
+    "text", ["a,b\n1,2\n3,5\n", "\n  \na,b\n1,2\n\n   \n3,5\n\n", "\ufeffa,b\r\n1,2\r\n3,5", "a,b\r1,2\r3,5\r"]
+)
+def test_blank_lines_and_other_line_ends_are_no_rows(tmp_path, text):
+    """Before the header, between rows and at the end."""
+    signals = kh.read(written(tmp_path, text))
+    assert signals.grid.names == ("a", "b")
+    np.testing.assert_array_equal(signals.values[:, 0], [[1, 2], [3, 5]])
+
+
+def test_a_value_that_is_left_empty_is_missing(tmp_path):
+    """Its row has all the commas, so nothing is shifted."""
+    with pytest.raises(DataError, match=r"people.csv: 1 of 3 cells are missing"):
+        kh.read(written(tmp_path, "a,b,c\n1,,3\n4,5,6\n"))
+
+
+# CSV: the target ----------------------------------------------------------------------------------------------------
+
+
+def labelled(folder: Path, *fields: str, times: int = 10) -> Path:
+    """A file whose target ``y`` takes the fields in turn."""
+    rows = [f"{number:.3f},{field}" for number, field in zip(range(times * len(fields)), fields * times, strict=True)]
+    return written(folder, "\n".join(["a,y", *rows]) + "\n")
+
+
+def classes_of(path: Path, **options: Any) -> list[str]:
+    target = kh.read(path, target="y", **options).target
+    return [target.classes[code] for code in target.values]
+
+
+NAMES = {
+    "None": ("None", "mild", "severe"),
+    "nothing but markers": ("None", "NA", "null", "nan", "NaN", "N/A", "#N/A", "<NA>", "NULL", "n/a"),
+    "yes and no": ("TRUE", "FALSE"),
+    "text with spaces": (" left", "right "),
+    "codes beside a word": ("0", "1", "NA"),
+}
+
+
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
+def test_the_text_of_a_target_is_kept_as_it_is(tmp_path, names):
+    """What pandas takes as missing may be the name of a class."""
+    assert classes_of(labelled(tmp_path, *names)) == list(names) * 10
+
+
+@pytest.mark.parametrize("fields", [("None", "", "mild"), ("None", "  ", "mild"), ("0", "", "1"), ("0.5", '""', "1.5")])
+def test_an_empty_field_of_a_target_is_missing(tmp_path, fields):
+    """That alone is, in text and in numbers."""
+    with pytest.raises(DataError, match=r"people.csv: target 'y': missing in 10 of 30"):
+        kh.read(labelled(tmp_path, *fields), target="y")
+
+
+@pytest.mark.parametrize("word", ["NA", "nan", "unknown"])
+def test_a_word_among_numbers_makes_no_classes_of_them(tmp_path, word):
+    """It may stand for missing, or the numbers for classes: the user must say."""
+    path = labelled(tmp_path, "0.5", "1.5", "2.5", word)
+    with pytest.raises(DataError, match=f"target 'y': {word!r} stands among numbers; leave .* out, or .* kind 'class'"):
+        kh.read(path, target="y")
+    assert classes_of(path, target_kind="class") == ["0.5", "1.5", "2.5", word] * 10
+    with pytest.raises(DataError, match=r"target 'y': .*(not numbers|missing)"):
+        kh.read(path, target="y", target_kind="number")
+
+
+def test_a_target_stays_with_its_samples(tmp_path):
+    """Where times label the rows, and lines are blank."""
+    path = written(tmp_path, "time,y,a\n2000-01-01,None,1\n\n2000-01-02,NA,2\n2000-01-03,None,3\n")
+    assert classes_of(path) == ["None", "NA", "None"]
+    assert kh.read(path, target="y").time is not None
+
+
+def test_what_sites_lack_is_marked_as_before(tmp_path):
+    """Numbers alone stand there, so a marker is no name."""
+    signals = kh.read(written(tmp_path, "a,b,y\n1,NA,None\n2,null,mild\n3,,None\n"), target="y")
+    np.testing.assert_array_equal(signals.grid.inside, [True, False])
+
+
+# The kind of the target ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fields", [("0", "1"), ("0.0", "1.0"), ("0", "1.0"), ("0e0", "+1")])
+def test_whole_numbers_of_a_csv_are_classes_however_they_are_written(tmp_path, fields):
+    """By the names of whole numbers."""
+    assert classes_of(labelled(tmp_path, *fields)) == ["0", "1"] * 10
+
+
+def test_the_kind_of_a_target_may_be_given_where_it_is_read(tmp_path):
+    """For a frame as for a CSV."""
+    path = labelled(tmp_path, "0.0", "1.0", "2.5")
+    for source in (path, pd.read_csv(path)):
+        assert not kh.read(source, target="y").target.is_class
+        assert kh.read(source, target="y", target_kind="class").target.classes == ("0.0", "1.0", "2.5")
+    path = labelled(tmp_path, "0.0", "1.0")
+    for source in (path, pd.read_csv(path)):
+        assert kh.read(source, target="y").target.is_class
+        np.testing.assert_array_equal(kh.read(source, target="y", target_kind="number").target.values, [0.0, 1.0] * 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"target": "y", "target_kind": "colour"}, "target 'y': kind='colour': 'class', 'number' or None is needed"),
+        ({"target_kind": "class"}, "target_kind='class' has no meaning without a target"),
+    ],
+)
+def test_a_kind_that_means_nothing_is_refused(tmp_path, options, says):
+    """One that is not known, or one of no target."""
+    path = labelled(tmp_path, "0", "1")
+    for source in (path, pd.read_csv(path)):
+        with pytest.raises(SettingsError, match=says):
+            kh.read(source, **options)
+
+
+def test_a_kind_needs_a_table():
+    """The error names the other way."""
+    with pytest.raises(DataError, match=r"target_kind has no meaning for an array.*Signals.with_target"):
+        kh.read(smooth(5, 3), target_kind="class")
