@@ -116,11 +116,11 @@ def test_a_job_without_its_arrays_is_run_again_to_draw(tmp_path):
 
 
 def test_the_small_protocol_keeps_its_promises():
-    """At most 10000 samples, a law step of at least 1e-2; the paper's has the paper's numbers."""
+    """At most 10000 samples, larger steps for the laws; the paper's has the paper's numbers."""
     for data in ("mnist", "ipsl", "ncep", "celeba"):
         small, paper = protocol_of("small", data), protocol_of("paper", data)
         assert small.samples == 10_000
-        assert min(small.law_rates.values()) >= 1e-2
+        assert all(small.law_rates[law] > paper.law_rates[law] for law in PAPER[1:])
         assert paper.samples is None
         assert paper.rate == 2e-4
         assert paper.law_rates == dict.fromkeys(PAPER[1:], 2e-4)
