@@ -183,8 +183,10 @@ def selector_cases(monkeypatch, reconstructor: str, *methods: str) -> list[Job]:
 def test_cases_of_the_selectors_hold_all_settings(monkeypatch):
     """Those of the selector and of the reconstructor, so that other defaults make another case."""
     (one,) = selector_cases(monkeypatch, "residual", "greedy")[0].cases
-    network = {"inner": "dense", "train": None, "width": None, "blocks": 2, "dropout": 0.1}
-    assert one.settings == {"selector": {"components": None}, "reconstructor": network}
+    network = one.settings["reconstructor"]
+    assert one.settings["selector"] == {"components": None}
+    assert network | {"inner": "dense", "width": 128, "blocks": 2, "dropout": 0.1} == network
+    assert network["train"]["steps"] == 600
 
 
 def test_cases_of_the_selectors_are_run_with_the_settings_they_hold(monkeypatch, store):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from keyhole.bench.data import Data, load
 from keyhole.bench.records import Case
 from keyhole.bench.runner import Job, Outcome
+from keyhole.bench.table1 import refit_settings
 from keyhole.pipeline import choose_sites, make_plan, make_selector
 from keyhole.reconstructors import RECONSTRUCTORS
 from keyhole.run import Run
-from keyhole.settings import DenseSettings
 
 __all__ = ["jobs"]
 
@@ -26,11 +25,6 @@ _GROUPS: list[tuple[str, int, str, tuple[str, ...], tuple[int, ...]]] = [
     ("mnist", 20, "ridge", _METHODS, _SEEDS),
     ("mnist", 20, "residual", ("learned", "greedy", "qr"), _SEEDS[:1]),
 ]
-# Settings of the reconstructors: ridge has none, the network on top of it has the defaults.
-_RECONSTRUCTORS: dict[str, dict[str, Any]] = {
-    "ridge": {},
-    "residual": {"inner": "dense", **DenseSettings().model_dump()},
-}
 
 
 def jobs() -> Iterator[Job]:
@@ -40,7 +34,7 @@ def jobs() -> Iterator[Job]:
         for method in methods:
             settings = {
                 "selector": make_selector(method, {}).settings(),
-                "reconstructor": _RECONSTRUCTORS[reconstructor],
+                "reconstructor": refit_settings(len(data.scaled.train)) if reconstructor == "residual" else {},
             }
             for seed in seeds if method in _RANDOM else seeds[:1]:
                 case = Case("selectors", name, "compare", method, reconstructor, k, seed, settings)

@@ -20,12 +20,14 @@ from keyhole.bench.records import Case
 from keyhole.bench.runner import Job, Outcome
 from keyhole.laws import LAWS
 from keyhole.pipeline import check_k, make_selector
-from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor
-from keyhole.reconstructors.neural import ResNetReconstructor
+from keyhole.reconstructors import Reconstructor, Residual
+from keyhole.reconstructors.networks import width_for
+from keyhole.reconstructors.neural import ResNetReconstructor, train_settings_for
 from keyhole.run import Run
 from keyhole.selectors import Selection
+from keyhole.settings import DenseSettings
 
-__all__ = ["CLASSICAL", "KS", "METHODS", "jobs"]
+__all__ = ["CLASSICAL", "KS", "METHODS", "jobs", "refit_settings"]
 
 KS = {"mnist": (20, 30, 50), "ipsl": (20, 50, 100), "ncep": (100, 200, 300), "celeba": (100, 200, 300)}
 CLASSICAL = ("qr", "greedy")
@@ -62,8 +64,10 @@ class _Row:
         ]  # fmt: skip
 
     def reconstructor(self, name: str, data: Data) -> dict[str, Any]:
-        """Settings of a network on fixed sites; the paper's has its own, the refit has the defaults."""
-        return self.protocol.resnet(data.samples) if name == RESNET else {}
+        """Settings of a network on fixed sites: the paper's, or those that our refit has for so many samples."""
+        if name == RESNET:
+            return self.protocol.resnet(data.samples)
+        return refit_settings(len(data.scaled.train)) if name == REFIT else {}
 
     def selector(self, data: Data) -> dict[str, Any]:
         """Settings of the method under the protocol."""
@@ -90,6 +94,12 @@ def jobs(
                 yield Job(row.cases(loaded), loaded.split(), scale.precision, partial(_work, row, loaded))
 
 
+def refit_settings(samples: int) -> dict[str, Any]:
+    """Settings of ridge + dense network for so many samples, all named, so that other defaults are other cases."""
+    train = train_settings_for(samples)
+    return {"inner": "dense", **DenseSettings(width=width_for(samples), train=train).model_dump()}
+
+
 def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
     prepared = data.scaled if row.method in CLASSICAL else data.plain
     check_k(row.k, prepared.signals)
@@ -113,14 +123,14 @@ def _judge(name: str, row: _Row, data: Data, selection: Selection, run: Run) -> 
     """Errors of one network: the ResNet on fixed sites learns as a law's does, from all but test, to the last step."""
     if name == OWN and selection.rebuild is not None:
         return data.score(data.plain, selection.rebuild(data.test(data.plain)))
-    sites = selection.sites
+    sites, settings = selection.sites, row.reconstructor(name, data)
     if name == RESNET:
         prepared = data.plain
-        network = ResNetReconstructor(**row.protocol.resnet(data.samples))
+        network = ResNetReconstructor(**settings)
         fitted: Reconstructor = network.fit(prepared.development, sites, validation=None, run=run)
     else:
         prepared = data.scaled
-        fitted = RECONSTRUCTORS[name]().fit(prepared.train, sites, validation=prepared.validation, run=run)
+        fitted = Residual(**settings).fit(prepared.train, sites, validation=prepared.validation, run=run)
     return data.score(prepared, fitted.rebuild(data.test(prepared).readings(sites)))
 
 
