@@ -20,8 +20,8 @@ from keyhole.run import Run
 __all__ = ["METHODS", "STEPS", "jobs"]
 
 _STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-# HNet-LN's parameters are a network's weights, which want smaller steps than a law's logits.
-STEPS = dict.fromkeys(METHODS, _STEPS) | {"hnet": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)}
+# HNet-LN's parameters are a network's weights, which want smaller steps than a law's logits; CAE's rows want larger.
+STEPS = dict.fromkeys(METHODS, _STEPS) | {"hnet": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05), "cae": (*_STEPS, 0.5, 1.0)}
 
 
 def jobs(protocol: str, data: str, methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]) -> Iterator[Job]:
