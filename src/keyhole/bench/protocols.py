@@ -109,7 +109,7 @@ _PAPER_FACES = replace(_PAPER_128, epochs=140, cae_epochs=400)
 # The steps of laws and rows have the least validation error on IPSL at K = 20: keyhole bench steps.
 _SMALL = Protocol(
     "small", 10_000, 128, 2e-3, {"iln": 0.01, "sct": 0.02, "vln": 0.05, "hnet": 0.001},
-    cycle=True, cae_rate=1e-3, row_rate=0.01, steps=1000, cae_steps=4000,
+    cycle=True, cae_rate=1e-3, row_rate=0.2, steps=1000, cae_steps=4000,
 )  # fmt: skip
 _SMALL_WIDE = replace(_SMALL, batch=32, steps=600, cae_steps=2000)
 
