@@ -28,6 +28,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
     from keyhole import datasets as datasets
+    from keyhole.curves import Curve as Curve
+    from keyhole.curves import curve as curve
     from keyhole.pipeline import select as select
     from keyhole.plan import Plan as Plan
     from keyhole.plan import load as load
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BudgetError",
+    "Curve",
     "DataError",
     "KeyholeError",
     "Plan",
@@ -42,6 +45,7 @@ __all__ = [
     "SettingsError",
     "StorageError",
     "TrainingError",
+    "curve",
     "datasets",
     "load",
     "read",
@@ -49,7 +53,14 @@ __all__ = [
 ]
 
 # Loaded when first used, so that `import keyhole` stays quick.
-_LAZY = {"select": "pipeline", "Plan": "plan", "load": "plan", "read": "readers"}
+_LAZY = {
+    "Curve": "curves",
+    "Plan": "plan",
+    "curve": "curves",
+    "load": "plan",
+    "read": "readers",
+    "select": "pipeline",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 __all__ = ["Grid"]
 
 _LATITUDES = ("lat", "latitude", "nav_lat")
+_LONGITUDES = ("lon", "longitude", "nav_lon")
 _DIGITS = (6, 9, 17)  # short, all of single precision, all of double
 
 
@@ -80,17 +81,46 @@ class Grid:
 
     def axis_of_latitude(self) -> int | None:
         """Position of the axis that holds latitude in degrees, if there is one."""
-        return next((i for i, dim in enumerate(self.dims) if dim.lower() in _LATITUDES), None)
+        return self._axis_named(_LATITUDES)
+
+    def _axis_named(self, names: tuple[str, ...]) -> int | None:
+        return next((i for i, dim in enumerate(self.dims) if dim.lower() in names), None)
+
+    @cached_property
+    def places(self) -> NDArray[np.float64]:
+        """Where each cell is, ``(size, d)``, such that nearness is Euclidean.
+
+        Latitude and longitude are a point on the unit sphere; the other axes are counted in cells, the longest of them
+        from 0 to 1.
+        """
+        latitude, longitude = self.axis_of_latitude(), self._axis_named(_LONGITUDES)
+        index = np.indices(self.shape, dtype=np.float64).reshape(len(self.shape), -1)
+        if latitude is None or longitude is None:
+            return np.asarray(index.T / max(max(self.shape) - 1, 1))
+        angles = [np.deg2rad(self._along(axis)) for axis in (latitude, longitude)]
+        sphere = _on_sphere(*angles)
+        others = [axis for axis in range(len(self.shape)) if axis not in (latitude, longitude)]
+        longest = max((self.shape[axis] - 1 for axis in others), default=1)
+        return np.concatenate([sphere, index[others].T / max(longest, 1)], axis=1)
+
+    def _along(self, axis: int) -> NDArray[np.float64]:
+        """Coordinate of one axis at each cell."""
+        line = np.asarray(self.coordinates[self.dims[axis]], float)
+        shape = [-1 if i == axis else 1 for i in range(len(self.shape))]
+        return np.broadcast_to(line.reshape(shape), self.shape).ravel()
 
     def area(self) -> NDArray[np.float64] | None:
         """Relative area of each cell, ``cos(latitude)``, or None where the grid knows no latitude."""
         axis = self.axis_of_latitude()
         if axis is None:
             return None
-        latitude = np.asarray(self.coordinates[self.dims[axis]], float)
-        line = np.clip(np.cos(np.deg2rad(latitude)), 0.0, None)
-        shape = [-1 if i == axis else 1 for i in range(len(self.shape))]
-        return np.broadcast_to(line.reshape(shape), self.shape).copy()
+        return np.clip(np.cos(np.deg2rad(self._along(axis))), 0.0, None).reshape(self.shape)
+
+
+def _on_sphere(latitude: NDArray[np.float64], longitude: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Points ``(n, 3)`` of the unit sphere; angles in radians."""
+    flat = np.cos(latitude)
+    return np.stack([flat * np.cos(longitude), flat * np.sin(longitude), np.sin(latitude)], axis=1)
 
 
 def _label(dim: str, values: NDArray[np.generic]) -> list[str]:

@@ -125,7 +125,7 @@ def select(
     (1, 36, 72)
     """
     started = clock.monotonic()
-    _check_run(device, precision, save_every)
+    check_run(device, precision, save_every)
     run = Run(
         seed=seed,
         device=device,
@@ -357,7 +357,7 @@ def _check_target_varies(train: Signals) -> None:
         raise DataError(f"target {target.name!r}: it never varies in the training part, so nothing can be learned")
 
 
-def _check_run(device: str, precision: str, save_every: float) -> None:
+def check_run(device: str, precision: str, save_every: float = 15.0) -> None:
     """Raise a SettingsError for what no machine has; whether this one has it shows when something is trained."""
     if device not in _DEVICES:
         raise SettingsError(f"device {device!r} is not known; there are {', '.join(_DEVICES)}")

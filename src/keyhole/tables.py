@@ -1,4 +1,4 @@
-"""Plans and comparisons as tables for a terminal, and as plain values for machines."""
+"""Plans, comparisons and curves as tables for a terminal, and as plain values for machines."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from keyhole.comparison import Comparison
+from keyhole.curves import Curve
 from keyhole.plan import Plan
 
-__all__ = ["comparison_table", "plan_summary", "plan_table"]
+__all__ = ["comparison_table", "curve_summary", "curve_table", "plan_summary", "plan_table"]
 
 _MOST_SITES = 30
 
@@ -35,6 +36,27 @@ def comparison_table(comparison: Comparison) -> RenderableType:
     return table
 
 
+def curve_table(curve: Curve) -> RenderableType:
+    """One row for each K asked for, one column for each method; then the fewest sites for the error to reach."""
+    table = Table()
+    for heading in ("sites", *curve.methods):
+        table.add_column(heading, justify="right")
+    errors = {(row.method, row.k): f"{row.test[curve.metric]:.4g}" for row in curve.rows}
+    for k in curve.ks:
+        table.add_row(str(k), *(errors.get((method, k), "-") for method in curve.methods))
+    told = [] if curve.target_error is None else [Text(_fewest(curve))]
+    return Group(Text(curve.title), table, *told)
+
+
+def curve_summary(curve: Curve) -> dict[str, Any]:
+    """Every row of a curve, and the fewest sites by method where an error was to be reached, as JSON can hold it."""
+    asked = {"metric": curve.metric, "reconstructor": curve.reconstructor, "rows": curve.records()}
+    if curve.target_error is None:
+        return asked
+    smallest = {method: curve.smallest_k(method) for method in curve.methods}
+    return asked | {"target_error": curve.target_error, "smallest_k": smallest}
+
+
 def plan_table(plan: Plan) -> RenderableType:
     """The sites in rank order, then the errors and how the plan was made."""
     table = Table(title=Text(_sites(plan)), title_justify="left")
@@ -53,6 +75,20 @@ def plan_summary(plan: Plan) -> dict[str, Any]:
     sites = plan.sites.to_dict(orient="records")
     told = {} if plan.predictor is None else {"target": {"name": plan.target, "classes": plan.predictor.classes}}
     return {"k": plan.k, "sites": sites, **told, "metrics": plan.metrics, "made": plan.made}
+
+
+def _fewest(curve: Curve) -> str:
+    """Say for each method how many sites reach the error asked for, or how near they come."""
+    lines = [f"at most {curve.target_error:g} on validation:"]
+    for method in curve.methods:
+        row, best = curve.smallest(method), curve.best(method)
+        if row is None:
+            least = f"{best.validation[curve.metric]:.4g}"
+            lines.append(f"  {method}: not reached; the least is {least}, with {best.k} sites")
+        else:
+            validation, test = row.validation[curve.metric], row.test[curve.metric]
+            lines.append(f"  {method}: {row.k} sites, with {validation:.4g} there and {test:.4g} on test")
+    return "\n".join(lines)
 
 
 class _Figure(NamedTuple):

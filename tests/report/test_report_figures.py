@@ -219,14 +219,16 @@ def test_curves_and_bars_hold_the_numbers(map_comparison):
 
 
 def test_figures_are_saved_by_ending(map_comparison, tmp_path):
-    """PNG and SVG are written whole; another ending and a missing folder are errors."""
+    """PNG, SVG and PDF are written whole; another ending and a missing folder are errors."""
     figure = curve_figure(map_comparison)
     save_figure(figure, tmp_path / "curve.png")
     save_figure(figure, tmp_path / "curve.svg")
+    save_figure(figure, tmp_path / "curve.pdf")
     with Image.open(tmp_path / "curve.png") as image:
         assert image.size[0] == 1800
     assert "<svg" in (tmp_path / "curve.svg").read_text(encoding="utf-8")
-    with pytest.raises(SettingsError, match=r"\.png or \.svg"):
+    assert (tmp_path / "curve.pdf").read_bytes().startswith(b"%PDF")
+    with pytest.raises(SettingsError, match=r"\.png, \.svg or \.pdf"):
         save_figure(figure, tmp_path / "curve.jpg")
     with pytest.raises(StorageError):
         save_figure(figure, tmp_path / "missing" / "curve.png")

@@ -15,6 +15,8 @@ from keyhole.cli.options import (
     Json,
     K,
     Method,
+    Methods,
+    Precision,
     Predictor,
     Seed,
     SetOption,
@@ -24,8 +26,8 @@ from keyhole.cli.options import (
     TimeLimit,
     Variable,
 )
-from keyhole.cli.output import say, show_comparison, show_plan
-from keyhole.cli.source import read_source
+from keyhole.cli.output import check_suffix, check_writable, say, show_comparison, show_plan
+from keyhole.cli.source import method_names, read_source
 from keyhole.errors import StorageError
 from keyhole.interrupts import stoppable
 
@@ -74,7 +76,7 @@ def select(
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
-    precision: Annotated[str, typer.Option(help="32-true, or bf16-mixed.")] = "32-true",
+    precision: Precision = "32-true",
     report: Annotated[Path | None, typer.Option(help="HTML page to write.")] = None,
     resume: Annotated[
         bool | None,
@@ -88,7 +90,7 @@ def select(
     from keyhole.checkpoint import clear_states
 
     signals = read_source(source, variable, channels, anomalies, target, target_kind)
-    _check_writable(out, report)
+    check_writable(out, report)
     folder = out.with_name(out.name + ".checkpoint")
     if resume is None and folder.exists():
         raise StorageError(f"{folder}: holds an unfinished run; --resume goes on with it, --anew replaces it")
@@ -109,9 +111,7 @@ def select(
 def compare(
     source: Source,
     k: K,
-    methods: Annotated[
-        str, typer.Option(help="Methods, with commas between; 'all' for every one.")
-    ] = "learned,greedy,qr,variance,random",
+    methods: Methods = "learned,greedy,qr,variance,random",
     reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
     target: TargetOption = None,
     target_kind: TargetKindOption = "auto",
@@ -122,7 +122,7 @@ def compare(
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
-    figure: Annotated[Path | None, typer.Option(help="Figure to write, .png or .svg.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Figure to write, .png, .svg or .pdf.")] = None,
     report: Annotated[Path | None, typer.Option(help="HTML page to write.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -130,10 +130,9 @@ def compare(
     from keyhole.comparison import compare as run_comparison
 
     signals = read_source(source, variable, channels, anomalies, target, target_kind)
-    _check_writable(figure, report)
-    if figure is not None and figure.suffix not in (".png", ".svg"):
-        raise typer.BadParameter(f"{figure}: a .png or .svg is needed", param_hint="--figure")
-    names = _every_method(signals) if methods == "all" else [name.strip() for name in methods.split(",")]
+    check_writable(figure, report)
+    check_suffix(figure, "--figure", ".png", ".svg", ".pdf")
+    names = method_names(methods, signals)
     with stoppable(say):
         comparison = run_comparison(
             signals, k, names, reconstructor=reconstructor, predictor=predictor, time_limit=time_limit, seed=seed,
@@ -141,17 +140,6 @@ def compare(
         )  # fmt: skip
     _draw(comparison, figure, report)
     show_comparison(comparison, as_json)
-
-
-def _every_method(signals: Signals) -> list[str]:
-    """Give the methods that can choose on these signals, and say why the others cannot."""
-    from keyhole.selectors import SELECTORS
-
-    refusals = {name: make().refusal(signals) for name, make in SELECTORS.items()}
-    for name, reason in refusals.items():
-        if reason is not None:
-            say(f"{name} is left out: {reason}")
-    return [name for name, reason in refusals.items() if reason is None]
 
 
 def _settings(pairs: list[str]) -> dict[str, Any]:
@@ -166,15 +154,6 @@ def _settings(pairs: list[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             settings[name] = value
     return settings
-
-
-def _check_writable(*paths: Path | None) -> None:
-    """Fail before the work, not after it, where a result cannot be written."""
-    from keyhole.files import check_writable
-
-    for path in paths:
-        if path is not None:
-            check_writable(path)
 
 
 def _make_folder(folder: Path) -> None:

@@ -14,7 +14,9 @@ __all__ = [
     "Json",
     "K",
     "Method",
+    "Methods",
     "PlanFile",
+    "Precision",
     "Predictor",
     "Readings",
     "Seed",
@@ -55,6 +57,7 @@ Predictor = Annotated[str, typer.Option(help="What tells the target: auto, linea
 Method = Annotated[
     str, typer.Option(help="auto, learned, a law (vln, hnet, iln, sct), greedy, qr, lasso, cae, ...: docs/methods.md.")
 ]
+Methods = Annotated[str, typer.Option(help="Methods, with commas between; 'all' for every one.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="Setting of the method, name=value; may be repeated.")
 ]
@@ -62,4 +65,5 @@ Time = Annotated[list[str] | None, typer.Option(help="Time of a reading, once fo
 TimeLimit = Annotated[float | None, typer.Option(help="Seconds that learning may take.")]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same machine and threads: same result.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Precision = Annotated[str, typer.Option(help="32-true, or bf16-mixed.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]

@@ -6,15 +6,26 @@ import json
 import math
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
     from keyhole.comparison import Comparison
+    from keyhole.curves import Curve
     from keyhole.plan import Plan
 
-__all__ = ["fail", "print_json", "say", "show_comparison", "show_plan"]
+__all__ = [
+    "check_suffix",
+    "check_writable",
+    "fail",
+    "print_json",
+    "say",
+    "show_comparison",
+    "show_curve",
+    "show_plan",
+]
 
 
 def show_comparison(comparison: Comparison, as_json: bool) -> None:
@@ -27,6 +38,16 @@ def show_comparison(comparison: Comparison, as_json: bool) -> None:
         _print(comparison_table(comparison))
 
 
+def show_curve(curve: Curve, as_json: bool) -> None:
+    """Print the error of each method at each K."""
+    from keyhole.tables import curve_summary, curve_table
+
+    if as_json:
+        print_json(curve_summary(curve))
+    else:
+        _print(curve_table(curve))
+
+
 def show_plan(plan: Plan, as_json: bool) -> None:
     """Print the sites of a plan and how it was made."""
     from keyhole.tables import plan_summary, plan_table
@@ -35,6 +56,21 @@ def show_plan(plan: Plan, as_json: bool) -> None:
         print_json(plan_summary(plan))
     else:
         _print(plan_table(plan))
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Fail before the work, not after it, where a result cannot be written."""
+    from keyhole.files import check_writable
+
+    for path in paths:
+        if path is not None:
+            check_writable(path)
+
+
+def check_suffix(path: Path | None, option: str, *suffixes: str) -> None:
+    """Fail before the work where a result is to be written as something that it cannot be."""
+    if path is not None and path.suffix.lower() not in suffixes:
+        raise typer.BadParameter(f"{path}: {' or '.join(suffixes)} is needed", param_hint=option)
 
 
 def print_json(value: Any) -> None:

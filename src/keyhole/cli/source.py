@@ -1,4 +1,4 @@
-"""What a command works on: signals from a file or a named data set, with their target."""
+"""What a command works on: signals from a file or a named data set, with their target, and methods by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from keyhole.signals import Signals
     from keyhole.target import TargetKind
 
-__all__ = ["read_source"]
+__all__ = ["method_names", "read_source"]
 
 _KINDS: dict[str, TargetKind | None] = {"auto": None, "class": "class", "number": "number"}
 
@@ -42,6 +42,19 @@ def read_source(
     if signals.cycle is None and _is_monthly(signals):
         say("the samples are months: --anomalies month would take their seasonal cycle as known")
     return signals
+
+
+def method_names(text: str, signals: Signals) -> list[str]:
+    """Give the methods that an option names; for 'all', those that these signals allow, saying why not the others."""
+    from keyhole.selectors import SELECTORS
+
+    if text != "all":
+        return [name.strip() for name in text.split(",")]
+    refusals = {name: make().refusal(signals) for name, make in SELECTORS.items()}
+    for name, reason in refusals.items():
+        if reason is not None:
+            say(f"{name} is left out: {reason}")
+    return [name for name, reason in refusals.items() if reason is None]
 
 
 def _kind(text: str, target: str | None) -> TargetKind | None:

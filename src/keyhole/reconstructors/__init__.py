@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from keyhole.reconstructors.base import Reconstructor
 from keyhole.reconstructors.dcgan import DCGAN
+from keyhole.reconstructors.kriging import Kriging
 from keyhole.reconstructors.neural import Dense, ResNetReconstructor
 from keyhole.reconstructors.residual import Residual
 from keyhole.reconstructors.ridge import Ridge, nested_errors
 
-__all__ = ["RECONSTRUCTORS", "Reconstructor", "Residual", "Ridge", "nested_errors"]
+__all__ = ["RECONSTRUCTORS", "Kriging", "Reconstructor", "Residual", "Ridge", "nested_errors"]
 
 RECONSTRUCTORS: dict[str, type[Reconstructor]] = {
-    kind.name: kind for kind in (Ridge, Dense, ResNetReconstructor, DCGAN, Residual)
+    kind.name: kind for kind in (Ridge, Kriging, Dense, ResNetReconstructor, DCGAN, Residual)
 }

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from keyhole.grid import Grid
-from keyhole.reconstructors.base import Reconstructor, flat, unpack
+from keyhole.reconstructors.base import flat
+from keyhole.reconstructors.linear import LinearReconstructor
 from keyhole.run import Run
 from keyhole.signals import Signals
 
@@ -20,7 +19,7 @@ __all__ = ["Ridge", "nested_errors"]
 _STRENGTHS = np.logspace(-8, 2, 41)
 
 
-class Ridge(Reconstructor):
+class Ridge(LinearReconstructor):
     """Linear reconstruction `x = mean + (r - mean_r) B`, `B = (R'R + a I)^-1 R'X`.
 
     The strength `a` is the one with the smallest leave-one-out error, which the decomposition `R = U S V'` gives for
@@ -29,43 +28,18 @@ class Ridge(Reconstructor):
     """
 
     name: ClassVar[str] = "ridge"
-    closed_form: ClassVar[bool] = True
 
-    def __init__(self) -> None:
-        self.strength = 0.0
-        self.offset = np.zeros(0, np.float32)
-        self.weights = np.zeros((0, 0), np.float32)
-        self.channels, self.grid = 1, Grid.plain((0,))
+    @property
+    def strength(self) -> float:
+        """The strength with the smallest leave-one-out error."""
+        return self.chosen["strength"]
 
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
         """Fit on ``train``; leave-one-out needs no validation."""
         self.channels, self.grid = train.channels, train.grid
-        self.strength, self.offset, self.weights = _fit(flat(train.readings(sites)), flat(train.packed()))
+        strength, self.offset, self.weights = _fit(flat(train.readings(sites)), flat(train.packed()))
+        self.chosen = {"strength": strength}
         return self
-
-    def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
-        """Rebuild by one matrix product."""
-        return unpack(self.rebuild_packed(readings), self.channels, self.grid)
-
-    def rebuild_packed(self, readings: NDArray[Any]) -> NDArray[np.float32]:
-        """Rebuild the inside cells alone, ``(N, channels, cells)``."""
-        packed = self.offset + flat(readings).astype(np.float32, copy=False) @ self.weights
-        return packed.reshape(len(readings), self.channels, -1)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give strength, offset and weights."""
-        settings = {"strength": self.strength, "channels": self.channels}
-        return settings, {"offset": self.offset, "weights": self.weights}
-
-    @classmethod
-    def restore(
-        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
-    ) -> Self:
-        """Take strength, offset and weights back."""
-        ridge = cls()
-        ridge.strength, ridge.channels, ridge.grid = settings["strength"], settings["channels"], grid
-        ridge.offset, ridge.weights = arrays["offset"], arrays["weights"]
-        return ridge
 
 
 def _fit(readings: NDArray[Any], targets: NDArray[Any]) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:

@@ -6,6 +6,7 @@ Loads matplotlib, so nothing else imports it before it is needed.
 from __future__ import annotations
 
 from keyhole.report.curves import comparison_figure, curve_figure, training_figure
+from keyhole.report.error_by_k import Line, error_by_k_figure
 from keyhole.report.figures import error_figure, samples_figure, sites_figure
 from keyhole.report.findings import Findings
 from keyhole.report.page import write_report
@@ -15,8 +16,10 @@ __all__ = [
     "NARROW",
     "WIDE",
     "Findings",
+    "Line",
     "comparison_figure",
     "curve_figure",
+    "error_by_k_figure",
     "error_figure",
     "samples_figure",
     "save_figure",

@@ -44,7 +44,8 @@ ACCENT = "#0b6e8f"
 # Beside the accent: told apart by the colour-blind too, and none louder than the accent.
 _OTHERS = ("#d9822b", "#7a5195", "#3f8f5b", "#b8475f", "#8a6d3b", "#5b7fb8", "#7f7f7f")
 PALETTE = 1 + len(_OTHERS)
-_KINDS = ("png", "svg")
+# What a figure is written as, and what would tell two files of the same figure apart.
+_KINDS = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -93,17 +94,16 @@ def png(figure: Figure) -> bytes:
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PNG or SVG, by the path's ending; the old file stays until the new one is whole."""
+    """Write a figure as PNG, SVG or PDF, by the path's ending; the old file stays until the new one is whole."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in _KINDS:
-        raise SettingsError(f"{path}: figures are written as .png or .svg; end the name with one of them")
+        raise SettingsError(f"{path}: figures are written as .png, .svg or .pdf; end the name with one of them")
     with replacing(Path(path)) as file:
         _render(figure, file, kind)
 
 
 def _render(figure: Figure, file: IO[bytes], kind: str) -> None:
-    metadata = {"Software": None} if kind == "png" else {"Date": None}
     with warnings.catch_warnings():
         # A name in a script that the font lacks is boxes in the figure; the page's tables show it as it is.
         warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(file, format=kind, dpi=DPI, metadata=metadata)
+        figure.savefig(file, format=kind, dpi=DPI, metadata={_KINDS[kind]: None})

@@ -12,6 +12,7 @@ from keyhole.selectors.auto import Auto
 from keyhole.selectors.base import Selection, Selector
 from keyhole.selectors.classical import QR, Greedy, Random, Variance
 from keyhole.selectors.concrete_autoencoder import ConcreteAutoencoder
+from keyhole.selectors.exchange import Exchange
 from keyhole.selectors.laplacian import Laplacian
 from keyhole.selectors.lasso import GroupLasso, Lasso
 from keyhole.selectors.learned import Learned
@@ -42,6 +43,6 @@ SELECTORS: dict[str, Callable[..., Selector]] = {
     "cgan": partial(_learned, "cgan", {"objective": "gan"}),
     "cae": ConcreteAutoencoder,
     "cae_distinct": _distinct_cae,
-    **{kind.name: kind for kind in (Greedy, QR, Variance, Random)},
+    **{kind.name: kind for kind in (Exchange, Greedy, QR, Variance, Random)},
     **{kind.name: kind for kind in (Laplacian, Lasso, GroupLasso, LinearAutoencoder, AEFS)},
 }

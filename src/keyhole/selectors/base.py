@@ -38,9 +38,13 @@ class Selector(ABC):
 
     A selector that ``decides`` something on validation samples gets them apart; one that does not gets everything but
     the test part to work on.
+
+    The rankings of one that is ``nested`` begin with those for fewer sites, so that one ranking, cut, serves every
+    smaller K.
     """
 
     name: ClassVar[str]
+    nested: ClassVar[bool] = False
 
     @property
     def decides(self) -> bool:

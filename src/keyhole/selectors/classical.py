@@ -22,6 +22,7 @@ class Random(Selector):
     """Sites drawn at random: what any method must beat."""
 
     name: ClassVar[str] = "random"
+    nested: ClassVar[bool] = True
 
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Draw ``k`` of the observable sites."""
@@ -33,6 +34,7 @@ class Variance(Selector):
     """The most variable sites, whether they say the same thing or not."""
 
     name: ClassVar[str] = "variance"
+    nested: ClassVar[bool] = True
 
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Rank sites by variance, summed over channels."""
@@ -44,7 +46,8 @@ class QR(Selector):
 
     With the basis `V` of the K leading components, each pick is the site whose row of `V` has the largest part
     orthogonal to the rows already picked. A site with several channels has several rows: their squared norms add up and
-    all of them are projected out.
+    all of them are projected out. The basis grows with K, and all of it counts alike from the first pick on, so
+    rankings are not nested: one for more sites, cut, was made for components that fewer sites cannot tell.
     """
 
     name: ClassVar[str] = "qr"
@@ -74,6 +77,10 @@ class Greedy(Selector):
     removes `||M v_j||^2 / (v_j' M v_j)` from the trace, after which `M` loses the rank-one part `M v_j v_j' M / (v_j' M
     v_j)`. Keeping `V M` up to date makes a pick O(sites x components).
 
+    Picks do not depend on those to come, so rankings are nested: exactly so with a fixed number of components, or up to
+    50 sites; beyond, a ranking for more sites works with more components, and its first picks may differ, though they
+    are as greedy.
+
     Parameters
     ----------
     settings
@@ -81,6 +88,7 @@ class Greedy(Selector):
     """
 
     name: ClassVar[str] = "greedy"
+    nested: ClassVar[bool] = True
 
     def __init__(self, **settings: Any) -> None:
         self._settings = parse(GreedySettings, settings)

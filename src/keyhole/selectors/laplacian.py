@@ -38,6 +38,7 @@ class Laplacian(Selector):
     """
 
     name: ClassVar[str] = "laplacian"
+    nested: ClassVar[bool] = True
 
     def __init__(self, **settings: Any) -> None:
         self._settings = parse(LaplacianSettings, settings)

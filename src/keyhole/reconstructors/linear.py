@@ -1,0 +1,50 @@
+"""What linear reconstructors have in common: one matrix product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.grid import Grid
+from keyhole.reconstructors.base import Reconstructor, flat, unpack
+
+__all__ = ["LinearReconstructor"]
+
+
+class LinearReconstructor(Reconstructor):
+    """`x = offset + r B`, fitted in closed form; ``chosen`` are the figures that the fit settled on."""
+
+    closed_form: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.chosen: dict[str, float] = {}
+        self.offset = np.zeros(0, np.float32)
+        self.weights = np.zeros((0, 0), np.float32)
+        self.channels, self.grid = 1, Grid.plain((0,))
+
+    def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
+        """Rebuild by one matrix product."""
+        return unpack(self.rebuild_packed(readings), self.channels, self.grid)
+
+    def rebuild_packed(self, readings: NDArray[Any]) -> NDArray[np.float32]:
+        """Rebuild the inside cells alone, ``(N, channels, cells)``."""
+        packed = self.offset + flat(readings).astype(np.float32, copy=False) @ self.weights
+        return packed.reshape(len(readings), self.channels, -1)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Give what was settled on, offset and weights."""
+        return {**self.chosen, "channels": self.channels}, {"offset": self.offset, "weights": self.weights}
+
+    @classmethod
+    def restore(
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
+    ) -> Self:
+        """Take them back."""
+        made = cls()
+        made.chosen = {name: value for name, value in settings.items() if name != "channels"}
+        made.channels, made.grid = settings["channels"], grid
+        made.offset, made.weights = arrays["offset"], arrays["weights"]
+        return made

@@ -1,0 +1,191 @@
+"""What a set of sites leaves of a Gaussian field, kept up to date as sites come and go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.covariance import fading
+from keyhole.signals import Signals
+
+__all__ = ["Covariance", "Remainder"]
+
+_MOST_NUMBERS = 10_000_000  # of the largest array; fewer cells stand for all where there would be more
+_FEWEST_TARGETS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance:
+    """Covariance of candidates with each other and with the cells to be rebuilt, `S * exp(-d / length)`.
+
+    Parameters
+    ----------
+    candidates
+        Flat grid index of the sites that may be chosen.
+    readings
+        ``(n, m, channels)``, what they read, centred, over the root of n.
+    targets
+        ``(n, t)``, the cells to be rebuilt (all channels, or as many as memory allows), likewise.
+    sites, cells
+        Places of candidates ``(m, d)`` and targets ``(t, d)``.
+    length, noise
+        Of the fading; variance of each reading's noise.
+    """
+
+    candidates: NDArray[np.int64]
+    readings: NDArray[np.float32]
+    targets: NDArray[np.float32]
+    sites: NDArray[np.float64]
+    cells: NDArray[np.float64]
+    length: float
+    noise: float
+
+    @classmethod
+    def of(cls, signals: Signals, length: float, noise: float, rng: np.random.Generator) -> Self:
+        """Estimate it; ``noise`` is a share of the readings' mean variance."""
+        packed = signals.packed().astype(np.float32)
+        centred = (packed - packed.mean(axis=0)) / np.float32(np.sqrt(len(packed)))
+        may = signals.observable.ravel()[signals.grid.cells]
+        readings = centred[:, :, may].transpose(0, 2, 1)
+        places = signals.grid.places[signals.grid.cells]
+        columns = _some(centred[0].size, _MOST_NUMBERS // readings[0].size, rng)
+        level = float(np.square(readings).sum()) / readings[0].size or 1.0
+        return cls(
+            signals.grid.cells[may], readings, centred.reshape(len(packed), -1)[:, columns],
+            places[may], places[columns % len(places)], length, noise * level,
+        )  # fmt: skip
+
+    def among(self, picks: NDArray[np.int64]) -> Covariance:
+        """Let only some of the candidates be chosen."""
+        return replace(
+            self, candidates=self.candidates[picks], readings=self.readings[:, picks], sites=self.sites[picks]
+        )
+
+    def own(self) -> NDArray[np.float32]:
+        """Of each candidate's readings with each other, ``(m, channels, channels)``, without noise."""
+        return np.asarray(np.einsum("nmc,nmd->mcd", self.readings, self.readings))
+
+    def cross(self) -> NDArray[np.float32]:
+        """Of all targets with all candidates, ``(t, m, channels)``."""
+        plain = np.tensordot(self.targets, self.readings, axes=(0, 0))
+        return np.asarray(plain * fading(self.cells, self.sites, self.length)[:, :, np.newaxis])
+
+    def with_targets(self, pick: int) -> NDArray[np.float32]:
+        """Of all targets with one candidate, ``(t, channels)``."""
+        plain = self.targets.T @ self.readings[:, pick]
+        return np.asarray(plain * fading(self.cells, self.sites[[pick]], self.length))
+
+    def with_candidates(self, pick: int) -> NDArray[np.float32]:
+        """Of all candidates with one of them, ``(m, channels, channels)``."""
+        plain = np.einsum("nmc,nd->mcd", self.readings, self.readings[:, pick], optimize=True)
+        return np.asarray(plain * fading(self.sites, self.sites[[pick]], self.length)[:, :, np.newaxis])
+
+
+class Remainder:
+    """What is left of a covariance `C` once some sites `S` are read: `P = C - C_xS (C_SS + a I)^-1 C_Sx`.
+
+    The trace of `P` over the targets is the squared error that the best linear estimate leaves. Reading site j as well
+    takes `tr((P_jj + a I)^-1 P_jt P_tj)` from it. Dropping site i gives back `G b^-1 G'`, with `B = (C_SS + a I)^-1`,
+    `G = C_xS B_Si` and `b = B_ii`: so the gain of every candidate after a drop costs one product with `P`.
+    """
+
+    def __init__(self, covariance: Covariance) -> None:
+        self.covariance = covariance
+        self.picks: list[int] = []
+        self._left, self._own = covariance.cross(), covariance.own()
+        self._square = _squares(self._left)
+        self._to_targets: list[NDArray[np.float32]] = []
+        self._to_candidates: list[NDArray[np.float32]] = []
+
+    @property
+    def count(self) -> int:
+        """Number of candidates."""
+        return len(self.covariance.candidates)
+
+    def gains(self) -> NDArray[np.float64]:
+        """What reading each candidate would take from the error; nothing for one that is read."""
+        return self._gains(self._own, self._square, self.picks)
+
+    def add(self, pick: int) -> None:
+        """Read one more site."""
+        column = self.covariance.with_candidates(pick)
+        factor = np.linalg.inv(self._own[pick] + self._noise())
+        self._move(self._left[:, pick].copy(), -factor, self._left_of(column))
+        self._note(pick, self.covariance.with_targets(pick), column)
+
+    def gains_without(self, place: int) -> NDArray[np.float64]:
+        """What reading each candidate would take from the error once the site at ``place`` in the picks is dropped."""
+        targets, factor, candidates = self._given_back(place)
+        with_left = np.einsum("tmc,te->mce", self._left, targets, optimize=True)
+        half = np.einsum("mce,ef,mdf->mcd", with_left, factor, candidates, optimize=True)
+        inner = factor @ (targets.T @ targets) @ factor.T
+        square = self._square + half + half.transpose(0, 2, 1)
+        square += np.einsum("mce,ef,mdf->mcd", candidates, inner, candidates, optimize=True)
+        own = self._own + np.einsum("mce,ef,mdf->mcd", candidates, factor, candidates, optimize=True)
+        return self._gains(own, square, self.picks[:place] + self.picks[place + 1 :])
+
+    def replace(self, place: int, pick: int) -> None:
+        """Drop the site at ``place`` in the picks, and read another one, or the same again: it becomes the last."""
+        if self.picks[place] != pick:
+            self._move(*self._given_back(place))
+        site = self.picks.pop(place)
+        targets, candidates = self._to_targets.pop(place), self._to_candidates.pop(place)
+        if site != pick:
+            self.add(pick)
+        else:
+            self._note(pick, targets, candidates)
+
+    def _note(self, pick: int, targets: NDArray[np.float32], candidates: NDArray[np.float32]) -> None:
+        self.picks.append(pick)
+        self._to_targets.append(targets)
+        self._to_candidates.append(candidates)
+
+    def _noise(self) -> NDArray[np.float64]:
+        return self.covariance.noise * np.eye(self._own.shape[1])
+
+    def _gains(self, own: NDArray[Any], square: NDArray[Any], picks: list[int]) -> NDArray[np.float64]:
+        gains = np.einsum("mcd,mdc->m", np.linalg.inv(own + self._noise()), square)
+        gains[picks] = -np.inf
+        return np.asarray(gains, np.float64)
+
+    def _move(self, targets: NDArray[Any], factor: NDArray[Any], candidates: NDArray[Any]) -> None:
+        """Add `targets factor candidates'` to what is left."""
+        change = np.einsum("te,ef,mcf->tmc", targets, factor, candidates, optimize=True)
+        self._left += change.astype(np.float32)
+        self._own += np.einsum("mce,ef,mdf->mcd", candidates, factor, candidates, optimize=True).astype(np.float32)
+        self._square = _squares(self._left)
+
+    def _inverse(self) -> NDArray[np.float64]:
+        """`(C_SS + a I)^-1`, ``(sites, channels, sites, channels)``."""
+        count, channels = len(self.picks), self._own.shape[1]
+        between = np.stack([column[self.picks] for column in self._to_candidates], axis=2)
+        size = count * channels
+        matrix = between.astype(np.float64).reshape(size, size) + self.covariance.noise * np.eye(size)
+        return np.asarray(np.linalg.inv(matrix).reshape(count, channels, count, channels), np.float64)
+
+    def _given_back(self, place: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """`G` over the targets, `b^-1`, and `G` over the candidates."""
+        inverse = self._inverse()[:, :, place]
+        targets = np.einsum("stc,sce->te", np.stack(self._to_targets), inverse, optimize=True)
+        candidates = np.einsum("smdc,sce->mde", np.stack(self._to_candidates), inverse, optimize=True)
+        return targets, np.linalg.inv(inverse[place]), candidates
+
+    def _left_of(self, column: NDArray[np.float32]) -> NDArray[Any]:
+        """What is left of the covariance of all candidates with one, ``(m, channels, channels)``."""
+        if not self.picks:
+            return column
+        weights = np.einsum("scte,ted->scd", self._inverse(), column[self.picks], optimize=True)
+        return np.asarray(column - np.einsum("smdc,sce->mde", np.stack(self._to_candidates), weights, optimize=True))
+
+
+def _squares(left: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(np.einsum("tmc,tmd->mcd", left, left, optimize=True))
+
+
+def _some(count: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Positions of all, or of as many as there may be."""
+    most = max(most, _FEWEST_TARGETS)
+    return np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False))

@@ -1,0 +1,175 @@
+"""Kriging and exchanges, against straightforward computations."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import keyhole as kh
+from keyhole.covariance import LENGTHS, fading
+from keyhole.grid import Grid
+from keyhole.reconstructors import Kriging, Ridge
+from keyhole.reconstructors.kriging import _STRENGTHS, _gentlest
+from keyhole.run import Run
+from keyhole.selectors import SELECTORS
+from keyhole.selectors.remainder import Covariance, Remainder
+
+
+def smooth(n, cells=24, length=0.15, channels=1, seed=0):
+    """Samples of a Gaussian field on a line, whose covariance really fades."""
+    rng = np.random.default_rng(seed)
+    places = np.linspace(0, 1, cells)
+    covariance = np.exp(-np.abs(places[:, None] - places) / length) + 1e-6 * np.eye(cells)
+    values = rng.normal(size=(n, channels, cells)) @ np.linalg.cholesky(covariance).T
+    return kh.read(values, channels=1)
+
+
+def left_out(data, sites, length, share):
+    """Error of kriging when each of five blocks is really left out, all from its definition."""
+    readings = data.readings(sites).reshape(len(data), -1).astype(float)
+    targets = data.packed().reshape(len(data), -1).astype(float)
+    places, error = data.grid.places, 0.0
+    block = np.arange(len(data)) * 5 // len(data)
+    for number in range(5):
+        kept = block != number
+        r, x = readings[kept], targets[kept]
+        r0, x0 = r.mean(0), x.mean(0)
+        own = (r - r0).T @ (r - r0) / kept.sum() * fading(places[sites], places[sites], length)
+        cross = (r - r0).T @ (x - x0) / kept.sum() * fading(places[sites], places, length)
+        weights = np.linalg.solve(own + share * np.trace(own) / len(own) * np.eye(len(own)), cross)
+        error += np.square(targets[~kept] - x0 - (readings[~kept] - r0) @ weights).sum()
+    return error
+
+
+def test_length_and_strength_are_the_best_over_blocks_left_out():
+    """The quick sums over eigenvectors say the same as leaving the blocks out."""
+    data, sites = smooth(25), np.array([2, 9, 15, 21])
+    chosen = Kriging().fit(data, sites, validation=data, run=Run()).chosen
+    errors = np.array([[left_out(data, sites, length, share) for share in _STRENGTHS[::4]] for length in LENGTHS])
+    assert chosen["length"] == LENGTHS[_gentlest(errors.min(axis=1))]
+    assert chosen["length"] < np.inf
+    here = left_out(data, sites, chosen["length"], chosen["strength"])
+    assert here <= 1.0001 * errors[LENGTHS.index(chosen["length"])].min()
+
+
+def test_few_samples_of_a_fading_field_are_rebuilt_better_than_by_ridge():
+    """What kriging is for."""
+    data, new, sites = smooth(20), smooth(400, seed=1), np.array([2, 9, 15, 21])
+    errors = {}
+    for kind in (Ridge, Kriging):
+        fitted = kind().fit(data, sites, validation=data, run=Run())
+        errors[kind.name] = np.square(new.values - fitted.rebuild(new.readings(sites))).mean()
+    assert errors["kriging"] < 0.97 * errors["ridge"]
+
+
+def test_with_many_samples_nothing_fades_and_kriging_is_ridge():
+    """A field tied across the grid, well sampled, is left as it is."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 12)) + 0.1 * rng.normal(size=(500, 12))
+    data, sites = kh.read(values), np.array([0, 4, 7])
+    kriging, ridge = (kind().fit(data, sites, validation=data, run=Run()) for kind in (Kriging, Ridge))
+    assert kriging.chosen["length"] == np.inf
+    readings = data.readings(sites)
+    np.testing.assert_allclose(kriging.rebuild(readings), ridge.rebuild(readings), atol=0.02)
+
+
+def test_constant_sites_do_no_harm():
+    """A reading that never varies says nothing, and breaks nothing."""
+    data = smooth(30)
+    values = data.values.copy()
+    values[:, :, 5] = 1.0
+    flat = kh.read(values, channels=1)
+    fitted = Kriging().fit(flat, np.array([5]), validation=flat, run=Run())
+    assert np.isfinite(fitted.weights).all()
+
+
+@pytest.mark.parametrize("length", [0.1, 1.0, np.inf])
+def test_a_faded_covariance_is_a_covariance(length):
+    """No negative eigenvalue, on the line and on the sphere."""
+    axes = {"lat": np.linspace(-80, 80, 5), "lon": np.arange(0.0, 360, 60)}
+    sphere = Grid((5, 6), ("lat", "lon"), axes, np.ones((5, 6), bool)).places
+    for places in (sphere, Grid.plain((30,)).places):
+        samples = np.random.default_rng(0).normal(size=(4, 30))
+        faded = samples.T @ samples * fading(places, places, length)
+        assert np.linalg.eigvalsh(faded.astype(float)).min() > -1e-5
+
+
+def test_places_are_near_where_the_globe_is():
+    """Across the date line and around a pole; plain grids are counted in cells."""
+    axes = {"lat": np.array([-89.0, 0.0, 89.0]), "lon": np.array([0.0, 179.0, 181.0])}
+    places = Grid((3, 3), ("lat", "lon"), axes, np.ones((3, 3), bool)).places
+    assert places.shape == (9, 3)
+    np.testing.assert_allclose(np.square(places).sum(axis=1), 1)
+    assert np.linalg.norm(places[4] - places[5]) == pytest.approx(np.deg2rad(2), rel=1e-3)
+    assert np.linalg.norm(places[6] - places[7]) < np.deg2rad(2.1)
+    np.testing.assert_allclose(Grid.plain((3, 5)).places[[0, 4, 14]], [[0, 0], [0, 1], [0.5, 1]])
+    deep = Grid((2, 1, 3), ("depth", "lat", "lon"), {"depth": np.array([0, 9]), **axes, "lat": axes["lat"][:1]},
+                np.ones((2, 1, 3), bool))  # fmt: skip
+    np.testing.assert_allclose(deep.places[:, 3], [0, 0, 0, 1, 1, 1])
+
+
+def posterior(covariance: Covariance, picks):
+    """Error left by some sites, from the definition, with everything dense."""
+    channels = covariance.readings.shape[2]
+    readings = covariance.readings.astype(float).reshape(len(covariance.readings), -1)
+    targets = covariance.targets.astype(float)
+    sites, cells = np.repeat(covariance.sites, channels, axis=0), covariance.cells
+    own = readings.T @ readings * fading(sites, sites, covariance.length)
+    cross = targets.T @ readings * fading(cells, sites, covariance.length)
+    total = np.square(targets).sum()
+    if not len(picks):
+        return total
+    chosen = np.concatenate([np.arange(pick * channels, (pick + 1) * channels) for pick in picks])
+    matrix = own[np.ix_(chosen, chosen)] + covariance.noise * np.eye(len(chosen))
+    return total - np.trace(cross[:, chosen] @ np.linalg.solve(matrix, cross[:, chosen].T))
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("length", [0.3, np.inf])
+def test_gains_are_what_the_definition_says(channels, length):
+    """After picks, drops and replacements, for every candidate."""
+    data = smooth(15, cells=8, channels=channels)
+    covariance = Covariance.of(data, length, 0.01, np.random.default_rng(0))
+    remainder = Remainder(covariance)
+    for step, pick in enumerate((1, 6, 3)):
+        before = posterior(covariance, remainder.picks)
+        expected = [before - posterior(covariance, [*remainder.picks, j]) for j in range(8)]
+        free = [j for j in range(8) if j not in remainder.picks]
+        np.testing.assert_allclose(remainder.gains()[free], np.array(expected)[free], rtol=2e-3, atol=1e-4)
+        remainder.add(pick)
+        assert len(remainder.picks) == step + 1
+    for place, pick in ((0, 5), (1, 3), (0, 0)):
+        kept = remainder.picks[:place] + remainder.picks[place + 1 :]
+        expected = [posterior(covariance, kept) - posterior(covariance, [*kept, j]) for j in range(8)]
+        free = [j for j in range(8) if j not in kept]
+        np.testing.assert_allclose(remainder.gains_without(place)[free], np.array(expected)[free], rtol=2e-3, atol=1e-4)
+        remainder.replace(place, pick)
+        assert remainder.picks == [*kept, pick]
+
+
+def test_no_exchange_of_one_site_helps_any_more():
+    """What comes out cannot be bettered by one site, and is near the best of all sets."""
+    data = smooth(40, cells=10)
+    selection = SELECTORS["exchange"]().select(data, 3, validation=None, run=Run())
+    covariance = Covariance.of(data, selection.notes["length"], selection.notes["noise"], np.random.default_rng(0))
+    error = posterior(covariance, selection.sites)
+    swapped = [
+        [*np.delete(selection.sites, place), other]
+        for place in range(3) for other in range(10) if other not in selection.sites
+    ]  # fmt: skip
+    assert error <= 1.001 * min(posterior(covariance, picks) for picks in swapped)
+    assert error <= 1.05 * min(posterior(covariance, picks) for picks in itertools.combinations(range(10), 3))
+
+
+def test_fewer_cells_stand_for_all_where_memory_is_short(monkeypatch):
+    """The sites found by a sample of the cells leave about as little."""
+    monkeypatch.setattr("keyhole.selectors.remainder._MOST_NUMBERS", 0)
+    monkeypatch.setattr("keyhole.selectors.remainder._FEWEST_TARGETS", 30)
+    data = smooth(60, cells=60)
+    few = SELECTORS["exchange"]().select(data, 5, validation=None, run=Run())
+    monkeypatch.undo()
+    whole = Covariance.of(data, few.notes["length"], few.notes["noise"], np.random.default_rng(0))
+    best = SELECTORS["exchange"]().select(data, 5, validation=None, run=Run())
+    assert posterior(whole, few.sites) < 1.1 * posterior(whole, best.sites)
