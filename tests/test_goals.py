@@ -117,7 +117,7 @@ def test_what_was_trained_rebuilds_from_the_sites_alone(settings):
     """Cells that are not chosen may hold anything: the network behind the law does not see them."""
     parts = prepare(signals(), None, seed=0)
     selection = choose_sites(make_selector("learned", QUICK | settings), parts, 4, Run())
-    test = parts.scaling.apply(parts.test)
+    test = parts.choosing.apply(parts.test)
     rebuilt = selection.rebuild(test)
     assert rebuilt.shape == test.values.shape
     spoilt = np.random.default_rng(1).normal(size=test.values.shape).astype(np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import keyhole as kh
 from keyhole.covariance import LENGTHS, fading
 from keyhole.grid import Grid
+from keyhole.pipeline import prepare
 from keyhole.reconstructors import Kriging, Ridge
 from keyhole.reconstructors.kriging import _STRENGTHS, _gentlest
 from keyhole.run import Run
@@ -35,11 +37,10 @@ def left_out(data, sites, length, share):
     for number in range(5):
         kept = block != number
         r, x = readings[kept], targets[kept]
-        r0, x0 = r.mean(0), x.mean(0)
-        own = (r - r0).T @ (r - r0) / kept.sum() * fading(places[sites], places[sites], length)
-        cross = (r - r0).T @ (x - x0) / kept.sum() * fading(places[sites], places, length)
+        own = r.T @ r / kept.sum() * fading(places[sites], places[sites], length)
+        cross = r.T @ x / kept.sum() * fading(places[sites], places, length)
         weights = np.linalg.solve(own + share * np.trace(own) / len(own) * np.eye(len(own)), cross)
-        error += np.square(targets[~kept] - x0 - (readings[~kept] - r0) @ weights).sum()
+        error += np.square(targets[~kept] - readings[~kept] @ weights).sum()
     return error
 
 
@@ -68,7 +69,7 @@ def test_with_many_samples_nothing_fades_and_kriging_is_ridge():
     """A field tied across the grid, well sampled, is left as it is."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 12)) + 0.1 * rng.normal(size=(500, 12))
-    data, sites = kh.read(values), np.array([0, 4, 7])
+    data, sites = kh.read(values - values.mean(axis=0)), np.array([0, 4, 7])
     kriging, ridge = (kind().fit(data, sites, validation=data, run=Run()) for kind in (Kriging, Ridge))
     assert kriging.chosen["length"] == np.inf
     readings = data.readings(sites)
@@ -173,3 +174,39 @@ def test_fewer_cells_stand_for_all_where_memory_is_short(monkeypatch):
     whole = Covariance.of(data, few.notes["length"], few.notes["noise"], np.random.default_rng(0))
     best = SELECTORS["exchange"]().select(data, 5, validation=None, run=Run())
     assert posterior(whole, few.sites) < 1.1 * posterior(whole, best.sites)
+
+
+def seasonal(n, seed=0):
+    """A field whose far half follows its near half with the season's sign; noise elsewhere."""
+    rng = np.random.default_rng(seed)
+    time = np.arange("1950-01", "2100-01", dtype="datetime64[M]")[:n].astype("datetime64[ns]")
+    turn = 2 * np.pi * (np.arange(n) % 12) / 12
+    cause = rng.normal(size=n)
+    values = np.stack([cause, 0.1 * rng.normal(size=n), cause * np.cos(turn), cause * np.cos(turn)], axis=1)
+    return replace(kh.read(values), time=time)
+
+
+def test_what_a_reading_says_may_change_over_the_year():
+    """Products with the time of year rebuild what no plain linear map can."""
+    data, sites = prepare(seasonal(600).with_context("year"), None, 0), np.array([0])
+    errors = {}
+    for kind in (Ridge, Kriging):
+        fitted = kind().fit(data.train, sites, validation=data.validation, run=Run())
+        left = data.validation.values - fitted.rebuild(data.validation.readings(sites), data.validation.context)
+        errors[kind.name] = np.square(left).mean()
+    assert errors["kriging"] < 0.2 * errors["ridge"]
+
+
+def test_means_may_depend_on_columns_of_context():
+    """A column that moves the field, and no site that tells of it."""
+    rng = np.random.default_rng(0)
+    column = rng.normal(size=300)
+    values = np.stack([2 * rng.normal(size=300), column + 0.01 * rng.normal(size=300)], axis=1)
+    signals = kh.read(values).with_context(columns=column)
+    plan = kh.select(signals, 1, method="variance", reconstructor="kriging")
+    other = 1 - int(plan.indices[0])
+    assert plan.reconstructor.chosen["means"] == 1
+    readings = values[:5, plan.indices]
+    np.testing.assert_allclose(plan.reconstruct(readings, context=column[:5])[:, other], values[:5, other], atol=0.1)
+    with pytest.raises(kh.PlanError, match="0 columns where the plan was made with 1"):
+        plan.reconstruct(readings)

@@ -43,7 +43,7 @@ def fitted(name: str, parts: Prepared, seed: int = 0):
 
 
 def scores(predictor, parts: Prepared) -> dict[str, float]:
-    test = parts.scaling.apply(parts.test)
+    test = parts.choosing.apply(parts.test)
     return target_scores(test.target, predictor.predict(test.readings(SITES)), predictor.expected)
 
 

@@ -80,16 +80,16 @@ def test_residual_starts_as_ridge_and_is_never_worse_on_validation():
     data, sites = parts(nonlinear=True, n=300), np.array([3, 8, 14])
     fitted = Residual(**QUICK).fit(data.train, sites, validation=data.validation, run=Run())
     cells = data.validation.packed()
-    ridge = np.square(cells - fitted.ridge.rebuild_packed(data.validation.readings(sites))).mean()
+    ridge = np.square(cells - fitted.linear.rebuild_packed(data.validation.readings(sites))).mean()
     assert fitted.history[0]["validation"] == pytest.approx(ridge, rel=1e-4)
     rebuilt = fitted.rebuild(data.validation.readings(sites)).reshape(len(cells), 1, -1)[:, :, data.signals.grid.cells]
     assert np.square(cells - rebuilt).mean() <= ridge * (1 + 1e-5)
 
 
 def test_auto_takes_a_network_only_where_it_pays():
-    """Linear data get ridge, data that are not get a network on top of it."""
+    """Linear data get a closed form, data that are not get a network on top of it."""
     sites = np.array([3, 8, 14])
-    assert fit_reconstructor("auto", parts(), sites, Run()).name == "ridge"
+    assert fit_reconstructor("auto", parts(), sites, Run()).closed_form
     assert fit_reconstructor("auto", parts(nonlinear=True, n=1500), sites, Run()).name == "residual"
 
 
@@ -124,7 +124,7 @@ def test_resnet_tells_an_observed_zero_from_nothing_only_with_the_mask(mask_chan
     """Without the mask channel both look the same to the network."""
     made = RECONSTRUCTORS["resnet"](mask_channel=mask_channel)
     made.grid, made.sites, made.channels = parts().signals.grid, np.array([3, 8]), 1
-    zeros = made.inputs(torch.zeros(1, 2, 1))
+    zeros = made.inputs(torch.zeros(1, 2, 1), torch.zeros(1, 0))
     assert bool(zeros.any()) is mask_channel
 
 

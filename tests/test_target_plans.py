@@ -133,7 +133,7 @@ def test_a_damaged_predictor_is_refused(tmp_path, change):
 def test_no_time_goes_to_rebuilding_unless_it_is_asked_for(monkeypatch):
     """Ridge by default, without a look at a network; another by name."""
     assert plan_of("class", reconstructor="residual", time_limit=0.3).made["reconstructor"] == "residual"
-    monkeypatch.setattr("keyhole.pipeline.Residual", None)
+    monkeypatch.setattr("keyhole.pipeline.fit_best", None)
     assert plan_of("class").made["reconstructor"] == "ridge"
 
 

@@ -93,9 +93,9 @@ class Curve:
     Examples
     --------
     >>> import keyhole as kh
-    >>> found = kh.curve(kh.datasets.sst(), ks=(5, 20), methods=("greedy", "random"), target_error=0.8)
+    >>> found = kh.curve(kh.datasets.sst(), ks=(5, 20), methods=("greedy", "random"), target_error=0.7)
     >>> found.smallest_k("greedy"), found.smallest_k("random")
-    (9, None)
+    (13, None)
     """
 
     rows: Sequence[Row]

@@ -26,7 +26,7 @@ from keyhole.predictors import Predictor, check_predictor, fit_predictor
 from keyhole.predictors import nested_errors as nested_target_errors
 from keyhole.progress import progress
 from keyhole.readers import read
-from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor, Residual, Ridge, nested_errors
+from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor, Ridge, fit_best, nested_errors
 from keyhole.reconstructors.networks import check_two_dimensional
 from keyhole.run import Event, Run
 from keyhole.scaling import Scaling
@@ -37,8 +37,6 @@ from keyhole.target import TargetKind
 
 __all__ = ["Prepared", "check_k", "check_stages", "choose_sites", "fit_reconstructor", "make_plan", "prepare", "select"]
 
-# A network must beat ridge by this much on validation to be worth its weight: ridge is refitted on validation too.
-_WORTH_A_NETWORK = 0.98
 # Share of a time limit that the choice of sites may take; the rest is for the reconstructor.
 _SELECTION_SHARE = 0.6
 _CONVOLUTIONAL = ("resnet", "dcgan")
@@ -46,10 +44,16 @@ _CONVOLUTIONAL = ("resnet", "dcgan")
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Signals split and scaled. ``train``, ``validation`` and ``development`` (both) are scaled, ``test`` is raw."""
+    """Signals split and scaled. ``train``, ``validation`` and ``development`` (both) are scaled, ``test`` is raw.
+
+    ``choosing`` is the scaling that choices are made with: train and validation are scaled by it, and it knows train
+    alone, as a plan knows nothing of the days it will be used on. ``scaling``, the plan's and that of ``development``,
+    knows all but test.
+    """
 
     signals: Signals
     split: Split
+    choosing: Scaling
     scaling: Scaling
     train: Signals
     validation: Signals
@@ -94,8 +98,8 @@ def select(
         A selector: ``"auto"`` tries several and keeps the best on validation; ``"learned"`` or a law (``"vln"``,
         ``"hnet"``, ...); ``"greedy"``, ``"qr"`` or any other of ``docs/methods.md``.
     reconstructor
-        ``"ridge"``, ``"dense"``, ``"resnet"``, ``"dcgan"``, ``"residual"``, or ``"auto"``: ridge, unless a network on
-        top of it is clearly better on validation; always ridge where there is a target.
+        ``"ridge"``, ``"kriging"``, ``"dense"``, ``"resnet"``, ``"dcgan"``, ``"residual"``, or ``"auto"``: ridge or
+        kriging, unless a network on top is clearly better on validation; always ridge where there is a target.
     predictor
         What tells the target: ``"linear"``, ``"network"``, or ``"auto"``: the network, unless the linear one is better
         on validation.
@@ -179,23 +183,24 @@ def make_selector(method: str, settings: Mapping[str, Any]) -> Selector:
 
 
 def prepare(signals: Signals, split: Split | None, seed: int) -> Prepared:
-    """Split and scale; the scaling comes from everything but the test part."""
+    """Split and scale; choices are made with a scaling from the training part, the plan's is from all but test."""
     parts = split or signals.split or _default_split(signals, seed)
     splits.check(parts, len(signals))
     _check_varies(signals.take(parts.train))
     _check_target_varies(signals.take(parts.train))
-    prepared = prepare_with(signals, parts, Scaling.fit(signals.take(parts.development)))
+    choosing, scaling = (Scaling.fit(signals.take(rows)) for rows in (parts.train, parts.development))
+    prepared = prepare_with(signals, parts, choosing, scaling)
     values = prepared.development.values
     if not np.isfinite(values).all() or not values.any():
         raise DataError("the values are too large or too small for single precision once scaled; change their unit")
     return prepared
 
 
-def prepare_with(signals: Signals, split: Split, scaling: Scaling) -> Prepared:
+def prepare_with(signals: Signals, split: Split, choosing: Scaling, scaling: Scaling) -> Prepared:
     """Split, and scale as told."""
-    whole, cut = scaling.apply(signals.take(split.development)), len(split.train)
-    train, validation = whole.take(np.arange(cut)), whole.take(np.arange(cut, len(whole)))
-    return Prepared(signals, split, scaling, train, validation, whole, signals.take(split.test))
+    train, validation = (choosing.apply(signals.take(rows)) for rows in (split.train, split.validation))
+    development = scaling.apply(signals.take(split.development))
+    return Prepared(signals, split, choosing, scaling, train, validation, development, signals.take(split.test))
 
 
 def check_k(k: Any, signals: Signals) -> int:
@@ -239,17 +244,14 @@ def choose_sites(selector: Selector, prepared: Prepared, k: int, run: Run) -> Se
 
 
 def fit_reconstructor(name: str, prepared: Prepared, sites: NDArray[np.int64], run: Run) -> Reconstructor:
-    """Fit the reconstructor named, or choose between ridge and ridge + network on validation."""
+    """Fit the reconstructor named, or choose among them on validation."""
     check_reconstructor(name, prepared.signals.grid)
     train, validation = prepared.train, prepared.validation
     if name == "auto" and prepared.signals.target is not None:
         name = "ridge"  # time goes to what was asked for
-    if name != "auto":
-        return RECONSTRUCTORS[name]().fit(train, sites, validation=validation, run=run)
-    network = Residual().fit(train, sites, validation=validation, run=run)
-    if network.improvement < _WORTH_A_NETWORK:
-        return network
-    return Ridge().fit(train, sites, validation=validation, run=run)
+    if name == "auto":
+        return fit_best(train, sites, validation=validation, run=run)
+    return RECONSTRUCTORS[name]().fit(train, sites, validation=validation, run=run)
 
 
 def fit_target(name: str, prepared: Prepared, sites: NDArray[np.int64], run: Run) -> Predictor | None:
@@ -281,19 +283,19 @@ def make_plan(
     history += [{"stage": "refit", **row} for row in fitted.history]
     history += [{"stage": "predict", **row} for row in (predictor.history if predictor else [])]
     plan = Plan(
-        signals.grid, selection.sites, gains(prepared, selection.sites), prepared.scaling, fitted, signals.origin,
+        signals.grid, selection.sites, gains(prepared, selection.sites), prepared.choosing, fitted, signals.origin,
         made, {}, history, predictor,
     )  # fmt: skip
-    validation = score(plan, signals.take(prepared.split.validation))
+    validation = score(plan, signals.take(prepared.split.validation), prepared.choosing)
     plan = _fit_on_all_but_test(plan, prepared, run)
-    return replace(plan, metrics={"validation": validation, "test": score(plan, prepared.test)})
+    return replace(plan, metrics={"validation": validation, "test": score(plan, prepared.test, prepared.scaling)})
 
 
-def score(plan: Plan, part: Signals) -> dict[str, float]:
-    """Errors of a plan on raw signals."""
+def score(plan: Plan, part: Signals, baseline: Scaling) -> dict[str, float]:
+    """Errors of a plan on raw signals; variances are about what ``baseline`` expects, the same for all plans."""
     readings = part.readings(plan.indices)
-    rebuilt = plan.rebuild(readings, part.time)
-    scores = metrics.evaluate(part.values, rebuilt, plan.scaling.expected(part), plan.grid)
+    rebuilt = plan.rebuild(readings, part.time, part.context)
+    scores = metrics.evaluate(part.values, rebuilt, baseline.expected(part), plan.grid)
     if plan.predictor is None or part.target is None:
         return scores
     told = metrics.target_scores(part.target, plan.tell(readings, part.time), plan.predictor.expected)
@@ -329,14 +331,16 @@ def _told_by(predictor: Predictor | None) -> dict[str, Any]:
 
 
 def _fit_on_all_but_test(plan: Plan, prepared: Prepared, run: Run) -> Plan:
-    """Fit what has a closed form once more, now that all choices are made."""
-    parts, predictor = (prepared.development, plan.indices), plan.predictor
-    if plan.reconstructor.closed_form:
-        fitted = type(plan.reconstructor)().fit(*parts, validation=prepared.validation, run=run)
-        plan = replace(plan, reconstructor=fitted)
-    if predictor is not None and predictor.closed_form:
-        plan = replace(plan, predictor=type(predictor)().fit(*parts, validation=prepared.validation, run=run))
-    return plan
+    """Scale and fit a plan that has a closed form once more, now that all choices are made.
+
+    Networks stay as they are, with the scaling that they were trained with.
+    """
+    reconstructor, predictor = plan.reconstructor, plan.predictor
+    if not reconstructor.closed_form or (predictor is not None and not predictor.closed_form):
+        return plan
+    parts: Any = {"train": prepared.development, "sites": plan.indices, "validation": prepared.validation, "run": run}
+    told = None if predictor is None else type(predictor)().fit(**parts)
+    return replace(plan, scaling=prepared.scaling, reconstructor=type(reconstructor)().fit(**parts), predictor=told)
 
 
 def _default_split(signals: Signals, seed: int) -> Split:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.context import check_rhythms
 from keyhole.errors import PlanError
 from keyhole.export import as_read
 from keyhole.grid import Grid
@@ -83,7 +84,7 @@ class Plan:
         columns |= {dim: [place[dim] for place in places] for dim in self.grid.dims if dim not in columns}
         return pd.DataFrame(columns | {"gain": self.gain, "fixed": np.zeros(self.k, bool)})
 
-    def reconstruct(self, readings: Any, *, time: Any = None) -> Any:
+    def reconstruct(self, readings: Any, *, time: Any = None, context: Any = None) -> Any:
         """Rebuild whole signals from readings.
 
         Parameters
@@ -92,6 +93,8 @@ class Plan:
             ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order, or labelled by site name in any order.
         time
             Time of each reading; needed where the plan was made on anomalies, unless the labels hold it.
+        context
+            ``(N, columns)``, needed where the plan was made with columns of context.
 
         Returns
         -------
@@ -99,13 +102,16 @@ class Plan:
             ``(N, *grid)`` in the user's units, as the kind of object that was read; NaN outside.
         """
         values, when = in_rank_order(readings, self.names, len(self.scaling.scale), time)
-        rebuilt = self.rebuild(values, when)
+        rebuilt = self.rebuild(values, when, context)
         return as_read(np.where(self.grid.inside, rebuilt, np.nan), self.grid, self.origin, when)
 
-    def rebuild(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.floating[Any]]:
+    def rebuild(
+        self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, context: Any = None
+    ) -> NDArray[np.floating[Any]]:
         """Rebuild ``(N, channels, *grid)`` in the user's units from readings ``(N, K, channels)``."""
         scaled = self.scaling.scale_readings(readings, self.indices, time)
-        return self.scaling.undo(self.reconstructor.rebuild(scaled), time)
+        known = self.scaling.context(time, context, len(readings))
+        return self.scaling.undo(self.reconstructor.rebuild(scaled, known), time)
 
     def predict(self, readings: Any, *, time: Any = None) -> NDArray[Any]:
         """Tell the target from readings, which are given as to `reconstruct`.
@@ -155,7 +161,7 @@ def _pack(plan: Plan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "grid": {"shape": plan.grid.shape, "dims": plan.grid.dims, "names": plan.grid.names},
         "coordinate_types": {dim: str(axis.dtype) for dim, axis in axes.items()},
         "coordinate_texts": {dim: axis.tolist() for dim, axis in axes.items() if axis.dtype.kind == "U"},
-        "scaling": {"cycle": plan.scaling.cycle},
+        "scaling": {"cycle": plan.scaling.cycle, "rhythms": plan.scaling.rhythms},
         "reconstructor": {"name": plan.reconstructor.name, "settings": settings},
         "origin": asdict(plan.origin),
         "made": dict(plan.made),
@@ -168,6 +174,7 @@ def _pack(plan: Plan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "grid.inside": plan.grid.inside,
         "scaling.baseline": plan.scaling.baseline,
         "scaling.scale": plan.scaling.scale,
+        "scaling.columns": plan.scaling.columns,
     }
     arrays |= {f"coordinates.{dim}": _numbers(axis) for dim, axis in axes.items() if axis.dtype.kind != "U"}
     arrays |= {f"reconstructor.{name}": array for name, array in learned.items()}
@@ -188,7 +195,11 @@ def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Pl
     kind = RECONSTRUCTORS[header["reconstructor"]["name"]]
     learned = _under("reconstructor.", arrays)
     reconstructor = kind.restore(header["reconstructor"]["settings"], learned, grid, arrays["sites.index"])
-    scaling = Scaling(arrays["scaling.baseline"], arrays["scaling.scale"], header["scaling"]["cycle"])
+    scaling = Scaling(
+        arrays["scaling.baseline"], arrays["scaling.scale"], header["scaling"]["cycle"],
+        check_rhythms(header["scaling"].get("rhythms", ())),  # files older than context have none
+        arrays.get("scaling.columns", np.zeros((2, 0))),
+    )  # fmt: skip
     return Plan(
         grid, arrays["sites.index"], arrays["sites.gain"], scaling, reconstructor, Origin(**header["origin"]),
         dict(header["made"]), dict(header["metrics"]), list(header["history"]), _predictor(header, arrays),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.context import Rhythm, phases
 from keyhole.errors import DataError, PlanError
 from keyhole.signals import Cycle, Signals
 
@@ -30,11 +31,17 @@ class Scaling:
         ``(channels,)``, positive.
     cycle
         ``"month"`` where the baseline is a climatology.
+    rhythms
+        Rhythms of time that are given to reconstructors.
+    columns
+        ``(2, c)``, mean and standard deviation of the other columns of context.
     """
 
     baseline: NDArray[np.floating[Any]]
     scale: NDArray[np.float64]
     cycle: Cycle | None = None
+    rhythms: tuple[Rhythm, ...] = ()
+    columns: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 0)))
 
     @classmethod
     def fit(cls, signals: Signals) -> Scaling:
@@ -45,12 +52,26 @@ class Scaling:
         squares = np.square(values - baseline[phase], dtype=np.float64)
         per_channel = squares.sum(axis=(0, *range(2, values.ndim)))
         scale = np.sqrt(per_channel / (len(values) * signals.grid.inside.sum()))
-        return cls(baseline, np.where(scale > 0, scale, 1.0), signals.cycle)
+        scale = np.where(scale > 0, scale, 1.0)
+        return cls(baseline, scale, signals.cycle, _rhythms(signals), _standard(signals.context))
 
     def apply(self, signals: Signals) -> Signals:
         """Scale signals; single precision, zero outside the inside cells."""
         deviation = np.where(signals.grid.inside, signals.values - self.expected(signals), 0)
-        return replace(signals, values=np.asarray(deviation / self._column(signals.values.ndim), np.float32))
+        values = np.asarray(deviation / self._column(signals.values.ndim), np.float32)
+        return replace(signals, values=values, context=self.context(signals.time, signals.context, len(signals)))
+
+    def context(self, time: NDArray[np.datetime64] | None, columns: NDArray[Any] | None, n: int) -> NDArray[np.float32]:
+        """Give what is known of ``n`` samples without sensors, ``(n, columns)``: rhythms, and columns of unit size."""
+        if self.rhythms and time is None:
+            raise PlanError(f"this plan knows the time of {self.rhythms[0]}: give the time of each reading (time=...)")
+        given = np.zeros((n, 0)) if columns is None else np.asarray(columns, np.float64).reshape(n, -1)
+        if given.shape[1] != self.columns.shape[1]:
+            raise PlanError(
+                f"context: {given.shape[1]} columns where the plan was made with {self.columns.shape[1]} (context=...)"
+            )
+        known = phases(time, self.rhythms) if time is not None else np.zeros((n, 0), np.float32)
+        return np.concatenate([known, ((given - self.columns[0]) / self.columns[1]).astype(np.float32)], axis=1)
 
     def expected(self, signals: Signals) -> NDArray[np.floating[Any]]:
         """Give what is known without sensors of each sample, ``(N, channels, *grid)``."""
@@ -71,6 +92,20 @@ class Scaling:
 
     def _column(self, ndim: int) -> NDArray[np.float64]:
         return self.scale.reshape(-1, *[1] * (ndim - 2))
+
+
+def _rhythms(signals: Signals) -> tuple[Rhythm, ...]:
+    """Those asked for; else the year where there is a cycle by month, for then the time must be given anyway."""
+    if signals.rhythms is not None:
+        return signals.rhythms
+    return () if signals.cycle is None else ("year",)
+
+
+def _standard(columns: NDArray[Any] | None) -> NDArray[np.float64]:
+    if columns is None:
+        return np.zeros((2, 0))
+    spread = columns.std(axis=0)
+    return np.stack([columns.mean(axis=0), np.where(spread > 0, spread, 1.0)])
 
 
 def _phase(time: NDArray[np.datetime64] | None, n: int, cycle: Cycle | None) -> NDArray[np.int64]:

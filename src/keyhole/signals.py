@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.context import Rhythm, check_rhythms
 from keyhole.errors import DataError, SettingsError
 from keyhole.grid import Grid
 from keyhole.split import Indices, Split
@@ -63,6 +64,10 @@ class Signals:
         The parts fixed by the data set, if any.
     target
         What is to be told from the sites instead of the signals themselves, if anything.
+    rhythms
+        Which rhythms of ``time`` a reconstructor may take as known; None: the year, where there is a cycle by month.
+    context
+        ``(N, columns)``, what else is known of each sample without any sensor.
     """
 
     values: NDArray[np.floating[Any]]
@@ -73,6 +78,8 @@ class Signals:
     split: Split | None = None
     origin: Origin = field(default_factory=Origin)
     target: Target | None = None
+    rhythms: tuple[Rhythm, ...] | None = None
+    context: NDArray[np.floating[Any]] | None = None
 
     @classmethod
     def build(
@@ -108,13 +115,24 @@ class Signals:
         """Give some of the samples."""
         time = None if self.time is None else self.time[indices]
         target = None if self.target is None else self.target.take(indices)
-        return replace(self, values=self.values[indices], time=time, split=None, target=target)
+        context = None if self.context is None else self.context[indices]
+        return replace(self, values=self.values[indices], time=time, split=None, target=target, context=context)
 
     def with_target(self, target: Target | None) -> Signals:
         """Choose sites to tell ``target`` by; None to rebuild the signals themselves."""
         if target is not None and len(target) != len(self):
             raise DataError(f"target {target.name!r}: {len(target)} values for {len(self)} samples")
         return replace(self, target=target)
+
+    def with_context(self, *rhythms: str, columns: Any = None) -> Signals:
+        """Let reconstructors know the time of ``"year"`` or ``"day"``, or ``columns`` ``(N, c)`` of your own.
+
+        Without either, nothing is known but the readings.
+        """
+        chosen = check_rhythms(rhythms)
+        if chosen and self.time is None:
+            raise DataError(f"context {chosen[0]!r} needs a time for each sample, and the data have none")
+        return replace(self, rhythms=chosen, context=None if columns is None else _columns(columns, len(self)))
 
     def anomalies(self, cycle: Cycle | None = "month") -> Signals:
         """Work on anomalies from a climatology (``"month"``), or on deviations from the mean (None)."""
@@ -136,6 +154,8 @@ class Signals:
         digest = hashlib.sha256(repr((self.values.shape, str(self.values.dtype), self.cycle)).encode())
         for array in (self.values, self.grid.inside, self.observable):
             digest.update(np.ascontiguousarray(array).data)
+        if self.context is not None:
+            digest.update(np.ascontiguousarray(self.context).data)
         if self.target is not None:
             digest.update(repr((self.target.name, self.target.classes)).encode())
             digest.update(np.ascontiguousarray(self.target.values).data)
@@ -147,6 +167,16 @@ def _floating(values: NDArray[Any]) -> NDArray[np.floating[Any]]:
         raise DataError(f"values are of type {values.dtype}; real numbers are needed")
     wide = values.dtype.itemsize > (4 if values.dtype.kind == "f" else 2)  # single precision holds 16-bit integers
     return np.ascontiguousarray(values, dtype=np.float64 if wide else np.float32)
+
+
+def _columns(columns: Any, n: int) -> NDArray[np.float64]:
+    found = np.asarray(columns, dtype=np.float64)
+    found = found[:, np.newaxis] if found.ndim == 1 else found
+    if found.ndim != 2 or len(found) != n:
+        raise DataError(f"context: columns of shape {found.shape} for {n} samples")
+    if not np.isfinite(found).all():
+        raise DataError("context: some values are missing or infinite")
+    return found
 
 
 def _check_shape(values: NDArray[Any], grid: Grid) -> None:

@@ -64,9 +64,14 @@ class Data:
 def load(name: str, samples: int | None) -> Data:
     """Load a data set with at most ``samples`` to train and validate on, drawn once and for all."""
     signals = datasets.load(name)
-    split = _fewer(signals, samples)
-    scaled = prepare(signals, split, seed=0)
+    split = prepare(signals, _fewer(signals, samples), seed=0).split
+    scaled = _prepare(signals, split, Scaling.fit(signals.take(split.development)))
     return Data(name, _plain(scaled), scaled)
+
+
+def _prepare(signals: Signals, split: Split, scaling: Scaling) -> Prepared:
+    """Scale all parts alike: networks are trained on one part or all but test, and judged on test as they are."""
+    return prepare_with(signals, split, scaling, scaling)
 
 
 def _fewer(signals: Signals, samples: int | None) -> Split | None:
@@ -82,4 +87,4 @@ def _plain(scaled: Prepared) -> Prepared:
     if signals.cycle is not None:
         return scaled
     nothing = Scaling(np.zeros_like(scaled.scaling.baseline), np.ones(signals.channels))
-    return prepare_with(signals, scaled.split, nothing)
+    return _prepare(signals, scaled.split, nothing)

@@ -65,7 +65,7 @@ def select(
     k: K,
     out: Annotated[Path, typer.Option(help="Plan file to write.")] = Path("plan.keyhole"),
     method: Method = "auto",
-    reconstructor: Annotated[str, typer.Option(help="auto, ridge, dense, resnet, dcgan, residual.")] = "auto",
+    reconstructor: Annotated[str, typer.Option(help="auto, ridge, kriging, dense, resnet, dcgan, residual.")] = "auto",
     setting: SetOption = None,
     target: TargetOption = None,
     target_kind: TargetKindOption = "auto",

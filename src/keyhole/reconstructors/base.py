@@ -13,7 +13,7 @@ from keyhole.grid import Grid
 from keyhole.run import Run
 from keyhole.signals import Signals
 
-__all__ = ["Reconstructor", "flat", "unpack"]
+__all__ = ["Reconstructor", "flat", "known", "unpack"]
 
 
 class Reconstructor(ABC):
@@ -32,8 +32,11 @@ class Reconstructor(ABC):
         """Learn to rebuild from the sites (flat grid indices); ``validation`` serves to stop and choose alone."""
 
     @abstractmethod
-    def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
-        """Rebuild ``(N, channels, *grid)`` from readings ``(N, K, channels)``; zero outside."""
+    def rebuild(self, readings: NDArray[Any], context: NDArray[Any] | None = None) -> NDArray[np.float32]:
+        """Rebuild ``(N, channels, *grid)`` from readings ``(N, K, channels)``; zero outside.
+
+        ``context`` ``(N, columns)`` is as that of the signals fitted on; None where they had none.
+        """
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -55,6 +58,11 @@ class Reconstructor(ABC):
 def flat(values: NDArray[Any]) -> NDArray[Any]:
     """Give each sample as one row."""
     return values.reshape(len(values), -1)
+
+
+def known(context: NDArray[Any] | None, n: int) -> NDArray[np.float32]:
+    """Give context as ``(n, columns)``, without columns where there is none."""
+    return np.zeros((n, 0), np.float32) if context is None else np.asarray(context, np.float32)
 
 
 def unpack(packed: NDArray[Any], channels: int, grid: Grid) -> NDArray[np.float32]:

@@ -108,4 +108,4 @@ class DCGAN(NetworkReconstructor):
     def build(self, samples: int) -> nn.Module:
         """Make a decoder for the grid."""
         shape = check_two_dimensional(self.grid.shape, self.name)
-        return DCGANDecoder(len(self.sites) * self.channels, self.channels, shape, filters=self.settings.filters)
+        return DCGANDecoder(self.width, self.channels, shape, filters=self.settings.filters)

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.covariance import LENGTHS, fading
-from keyhole.reconstructors.base import flat
+from keyhole.reconstructors.base import flat, known
 from keyhole.reconstructors.linear import LinearReconstructor
 from keyhole.run import Run
 from keyhole.signals import Signals
 
 __all__ = ["Kriging"]
 
-_STRENGTHS = np.logspace(-6, 1, 29)  # relative to the mean variance of the readings
+_STRENGTHS = np.logspace(-6, 1, 29)  # relative to the mean variance of the features
+_SHARES = (0.05, 0.1, 0.3)  # of the products with context
 _BLOCKS = 5
 _WORTH_FADING, _AS_GOOD = 0.98, 1.01  # share of the error without fading to reach; of the least, to be as good
 _MOST_SAMPLES, _MOST_TARGETS = 10_000, 2048  # to choose length and strength by
 
 
 class Kriging(LinearReconstructor):
-    """Linear reconstruction `x = mean + (r - mean_r) B`, `B = (C_rr + a I)^-1 C_rx`, with `C = S * exp(-d / length)`.
+    """Linear reconstruction `x = f B`, `B = (C_ff + a I)^-1 C_fx`, with `C = S * exp(-d / length)`.
 
-    `S` is the sample covariance and `d` the distance between cells. Few samples tie far cells by chance; a covariance
-    that fades (the localisation of weather forecasting) forgets that. With infinite length this is ridge. Length and
-    strength `a` (a share of the readings' mean variance) are chosen by leaving out five blocks of samples in turn.
+    `S` are second moments of the scaled samples, whose mean is zero by their scaling, and `d` the distance between
+    cells. Few samples tie far cells by chance; a covariance that fades (localisation, in weather forecasting) forgets
+    that. The features `f` are the readings and, where there is context, a ``share`` of their products with it, so that
+    what a reading says may change over the year; with ``means``, the mean depends on the context too. With infinite
+    length and no context this is ridge. Length, strength `a` (a share of the features' mean square), share and means
+    are chosen by leaving out five blocks of samples in turn.
     """
 
     name: ClassVar[str] = "kriging"
@@ -37,67 +41,133 @@ class Kriging(LinearReconstructor):
         self.channels, self.grid = train.channels, train.grid
         places = train.grid.places
         parts = _Parts(
-            flat(train.readings(sites)), flat(train.packed()),
+            flat(train.readings(sites)), flat(train.packed()), known(train.context, len(train)),
             np.repeat(places[sites], train.channels, axis=0), np.tile(places[train.grid.cells], (train.channels, 1)),
         )  # fmt: skip
-        length, share = _choose(parts.fewer(run.generator("kriging")))
-        self.chosen = {"length": length, "strength": share}
-        self.offset, self.weights = _solve(parts, length, share)
+        self.chosen = _choose(parts.fewer(run.generator("kriging")))
+        self.offset, self.weights = _solve(parts, **self.chosen)
         return self
+
+    def features(self, readings: NDArray[Any], context: NDArray[np.float32]) -> NDArray[Any]:
+        """Readings, a share of their products with the context, and the context."""
+        return np.concatenate([_products(readings, context, self.chosen["share"]), context], axis=1)
 
 
 class _Parts(NamedTuple):
-    """Readings (n, r) and targets (n, t), and the places of both."""
+    """Readings (n, r), targets (n, t) and context (n, c), the places of both, and whether context moves the means."""
 
     readings: NDArray[Any]
     targets: NDArray[Any]
+    context: NDArray[np.float32]
     sites: NDArray[np.float64]
     cells: NDArray[np.float64]
+    means: bool = False
 
     def fewer(self, rng: np.random.Generator) -> _Parts:
         """Give as many samples and targets as a choice needs, samples in their order."""
         rows = _some(len(self.readings), _MOST_SAMPLES, rng)
         columns = _some(self.targets.shape[1], _MOST_TARGETS, rng)
-        return _Parts(self.readings[rows], self.targets[rows][:, columns], self.sites, self.cells[columns])
+        return self._replace(
+            readings=self.readings[rows], targets=self.targets[rows][:, columns], context=self.context[rows],
+            cells=self.cells[columns],
+        )  # fmt: skip
+
+    def with_products(self, share: float) -> _Parts:
+        """Give the features in place of the readings; a product is where its reading is."""
+        features = _products(self.readings, self.context, share)
+        copies = features.shape[1] // max(self.readings.shape[1], 1)
+        return self._replace(readings=features, sites=np.tile(self.sites, (copies, 1)))
+
+    def moments(self, rows: NDArray[np.bool_] | slice) -> _Moments:
+        """Estimate means and covariances from some samples."""
+        design = self.design(rows)
+        inverse = np.linalg.pinv(design)
+        readings, targets = self.readings[rows], self.targets[rows]
+        middle = inverse @ readings, inverse @ targets
+        centred = (readings - design @ middle[0]).astype(np.float32)
+        cross = centred.T @ (targets - design @ middle[1]).astype(np.float32)
+        return _Moments(middle[0], middle[1], (centred.T @ centred) / len(design), cross / len(design))
+
+    def design(self, rows: NDArray[np.bool_] | slice) -> NDArray[np.float64]:
+        """What means depend on: one and the context, or nothing, for means of zero."""
+        context = self.context[rows].astype(np.float64)
+        return np.concatenate([np.ones((len(context), 1)), context], axis=1)[:, : None if self.means else 0]
+
+
+class _Moments(NamedTuple):
+    """Means of features and targets by the columns of the design, and covariances of features with both."""
+
+    features: NDArray[Any]
+    targets: NDArray[Any]
+    own: NDArray[np.float32]
+    cross: NDArray[np.float32]
+
+    def faded(self, parts: _Parts, length: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Covariances that fade with distance."""
+        return self.own * fading(parts.sites, parts.sites, length), self.cross * fading(
+            parts.sites, parts.cells, length
+        )
+
+
+def _products(readings: NDArray[Any], context: NDArray[np.float32], share: float) -> NDArray[Any]:
+    """Readings, then a share of their products with each column of the context, if there is to be one."""
+    if share == 0:
+        return readings
+    columns = [share * readings * context[:, [column]] for column in range(context.shape[1])]
+    return np.concatenate([readings, *columns], axis=1)
 
 
 def _some(count: int, most: int, rng: np.random.Generator) -> NDArray[np.int64] | slice:
     return slice(None) if count <= most else np.sort(rng.choice(count, most, replace=False))
 
 
-def _solve(parts: _Parts, length: float, share: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Offset and weights at a length and a share of the mean variance of the readings."""
-    centre, middle, own, cross = _moments(parts.readings, parts.targets)
-    own, cross = own * fading(parts.sites, parts.sites, length), cross * fading(parts.sites, parts.cells, length)
-    weights = np.linalg.solve(own + share * _level(own) * np.eye(len(own)), cross)
-    return (middle - centre @ weights).astype(np.float32), weights.astype(np.float32)
-
-
-def _moments(readings: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Means of readings and targets, covariance of the readings, and of readings with targets."""
-    centre, middle = readings.mean(axis=0, dtype=np.float64), targets.mean(axis=0, dtype=np.float64)
-    centred = readings - centre
-    own = centred.T @ centred / len(readings)
-    return centre, middle, own, (centred.astype(np.float32).T @ (targets - middle).astype(np.float32)) / len(readings)
+def _solve(
+    parts: _Parts, length: float, strength: float, share: float, means: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Offset, and weights of the features and of the context behind them."""
+    parts = parts.with_products(share)._replace(means=bool(means))
+    moments = parts.moments(slice(None))
+    own, cross = moments.faded(parts, length)
+    weights = np.linalg.solve(own + strength * _level(own) * np.eye(len(own)), cross.astype(np.float64))
+    middle = np.zeros((1 + parts.context.shape[1], len(parts.cells)))
+    middle[: len(moments.targets)] = moments.targets - moments.features @ weights
+    return middle[0].astype(np.float32), np.concatenate([weights, middle[1:]]).astype(np.float32)
 
 
 def _level(own: NDArray[Any]) -> float:
-    """Mean variance of the readings; one where nothing varies."""
+    """Mean variance of the features; one where nothing varies."""
     return float(np.trace(own)) / len(own) or 1.0
 
 
-def _choose(parts: _Parts) -> tuple[float, float]:
-    """Length and share by the error over the blocks left out."""
-    errors, energy = np.zeros((len(LENGTHS), len(_STRENGTHS))), 0.0
+def _choose(parts: _Parts) -> dict[str, float]:
+    """Choose by the error over the blocks left out, one thing after the other: length, means, share."""
+    errors = _left_out(parts, LENGTHS)
+    row = _gentlest(errors.min(axis=1))
+    best, length = errors[row], (LENGTHS[row],)
+    chosen = {"length": LENGTHS[row], "strength": 0.0, "share": 0.0, "means": 0.0}
+    if parts.context.shape[1]:
+        moved = parts._replace(means=True)
+        errors = _left_out(moved, length)[0]
+        if errors.min() < best.min() / _AS_GOOD:
+            parts, best, chosen["means"] = moved, errors, 1.0
+        for share in _SHARES:
+            errors = _left_out(parts.with_products(share), length)[0]
+            if errors.min() < best.min() / _AS_GOOD:
+                best, chosen["share"] = errors, share
+    return chosen | {"strength": float(_STRENGTHS[best.argmin()])}
+
+
+def _left_out(parts: _Parts, lengths: Sequence[float]) -> NDArray[np.float64]:
+    """Sum of squared errors over the blocks left out, for each length and strength."""
+    errors = np.zeros((len(lengths), len(_STRENGTHS)))
     for kept, left in _blocks(len(parts.readings)):
-        centre, middle, own, cross = _moments(parts.readings[kept], parts.targets[kept])
-        judged = parts.readings[left] - centre, (parts.targets[left] - middle).astype(np.float32)
-        energy += float(np.square(judged[1], dtype=np.float64).sum())
-        for row, length in enumerate(LENGTHS):
-            faded = own * fading(parts.sites, parts.sites, length)
-            errors[row] += _errors(faded, cross * fading(parts.sites, parts.cells, length), *judged)
-    row = _gentlest(np.maximum(errors.min(axis=1) + energy, 0))
-    return LENGTHS[row], float(_STRENGTHS[errors[row].argmin()])
+        moments, design = parts.moments(kept), parts.design(left)
+        readings = parts.readings[left] - design @ moments.features
+        targets = (parts.targets[left] - design @ moments.targets).astype(np.float32)
+        errors += float(np.square(targets, dtype=np.float64).sum())
+        for row, length in enumerate(lengths):
+            errors[row] += _errors(*moments.faded(parts, length), readings, targets)
+    return np.maximum(errors, 0)
 
 
 def _gentlest(least: NDArray[np.float64]) -> int:

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.grid import Grid
-from keyhole.reconstructors.base import Reconstructor, flat, unpack
+from keyhole.reconstructors.base import Reconstructor, flat, known, unpack
 
 __all__ = ["LinearReconstructor"]
 
 
 class LinearReconstructor(Reconstructor):
-    """`x = offset + r B`, fitted in closed form; ``chosen`` are the figures that the fit settled on."""
+    """`x = offset + f B`, fitted in closed form; ``chosen`` are the figures that the fit settled on."""
 
     closed_form: ClassVar[bool] = True
 
@@ -25,14 +25,19 @@ class LinearReconstructor(Reconstructor):
         self.weights = np.zeros((0, 0), np.float32)
         self.channels, self.grid = 1, Grid.plain((0,))
 
-    def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
+    def rebuild(self, readings: NDArray[Any], context: NDArray[Any] | None = None) -> NDArray[np.float32]:
         """Rebuild by one matrix product."""
-        return unpack(self.rebuild_packed(readings), self.channels, self.grid)
+        return unpack(self.rebuild_packed(readings, context), self.channels, self.grid)
 
-    def rebuild_packed(self, readings: NDArray[Any]) -> NDArray[np.float32]:
+    def rebuild_packed(self, readings: NDArray[Any], context: NDArray[Any] | None = None) -> NDArray[np.float32]:
         """Rebuild the inside cells alone, ``(N, channels, cells)``."""
-        packed = self.offset + flat(readings).astype(np.float32, copy=False) @ self.weights
+        features = self.features(flat(readings), known(context, len(readings)))
+        packed = self.offset + features.astype(np.float32, copy=False) @ self.weights
         return packed.reshape(len(readings), self.channels, -1)
+
+    def features(self, readings: NDArray[Any], context: NDArray[np.float32]) -> NDArray[Any]:
+        """What the weights act on: the readings ``(N, K * channels)``, unless it says otherwise."""
+        return readings
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give what was settled on, offset and weights."""

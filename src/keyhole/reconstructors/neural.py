@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from keyhole.grid import Grid
 from keyhole.objectives import reconstruction
-from keyhole.reconstructors.base import Reconstructor, flat, unpack
+from keyhole.reconstructors.base import Reconstructor, flat, known, unpack
 from keyhole.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
 from keyhole.run import Run, digest
 from keyhole.settings import DenseSettings, NetworkSettings, ResNetSettings, TrainSettings, parse
@@ -70,15 +70,21 @@ class NetworkReconstructor(Reconstructor):
     def __init__(self) -> None:
         self.network: nn.Module = nn.Identity()
         self.channels, self.grid, self.sites = 1, Grid.plain((0,)), np.zeros(0, np.int64)
+        self.context = 0
         self.rows: list[dict[str, float]] = []
 
     @abstractmethod
     def build(self, samples: int) -> nn.Module:
         """Make the network for the grid, channels and sites at hand."""
 
-    def inputs(self, readings: Tensor) -> Tensor:
-        """Turn readings ``(N, K, channels)`` into what the network takes: one vector, unless it says otherwise."""
-        return readings.flatten(1)
+    @property
+    def width(self) -> int:
+        """How many numbers `inputs` gives the network, where they are one vector."""
+        return len(self.sites) * self.channels + self.context
+
+    def inputs(self, readings: Tensor, context: Tensor) -> Tensor:
+        """Turn readings ``(N, K, channels)`` and context into what the network takes: one vector, by default."""
+        return torch.cat([readings.flatten(1), context], dim=1)
 
     def pack(self, outputs: Tensor) -> Tensor:
         """Turn what the network gives, a grid unless it says otherwise, into packed cells ``(N, channels * cells)``."""
@@ -100,42 +106,47 @@ class NetworkReconstructor(Reconstructor):
         """Train towards packed targets, which need not be the signals themselves; ``stage`` names the training."""
         train_part = taught[0]
         self.channels, self.grid, self.sites = train_part.channels, train_part.grid, sites
+        self.context = known(train_part.context, len(train_part)).shape[1]
         with seeded(run.seed_of(f"{self.name} weights")):
             self.network = self.build(len(train_part))
         judge = None if judged is None else self._tensors(judged)
         task = _Regression(_Packed(self, self.network), *self._tensors(taught), judge)
         settings = self.settings.train or train_settings_for(len(train_part))
-        parts = [array for part in (taught, judged) if part is not None for array in (part[0].values, part[1])]
-        identity = f"{digest(*parts, sites)} {self.settings.model_dump()} {settings} {run.seed}"
+        parts = [part for part in (taught, judged) if part is not None]
+        arrays = [array for part in parts for array in (part[0].values, _context(part[0]), part[1])]
+        identity = f"{digest(*arrays, sites)} {self.settings.model_dump()} {settings} {run.seed}"
         self.rows = train(task, settings, name=stage, identity=identity, run=run)
         self.network = self.network.cpu().eval()
         return self
 
     def _tensors(self, taught: Taught) -> tuple[Tensor, Tensor]:
-        return self.inputs(_tensor(taught[0].readings(self.sites))), _tensor(taught[1])
+        signals, targets = taught
+        return self.inputs(_tensor(signals.readings(self.sites)), _tensor(_context(signals))), _tensor(targets)
 
-    def rebuild(self, readings: NDArray[Any]) -> NDArray[np.float32]:
+    def rebuild(self, readings: NDArray[Any], context: NDArray[Any] | None = None) -> NDArray[np.float32]:
         """Rebuild in chunks, on the CPU."""
         network = _Packed(self, self.network).eval()
-        parts = []
+        values, given, parts = _tensor(readings), _tensor(known(context, len(readings))), []
         with torch.inference_mode():
             for start in range(0, len(readings), _CHUNK):
-                parts.append(network(self.inputs(_tensor(readings[start : start + _CHUNK]))).numpy())
+                part = slice(start, start + _CHUNK)
+                parts.append(network(self.inputs(values[part], given[part])).numpy())
         return unpack(np.concatenate(parts), self.channels, self.grid)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give settings and weights."""
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in self.network.state_dict().items()}
-        return {"channels": self.channels, **self.settings.model_dump()}, arrays
+        return {"channels": self.channels, "context": self.context, **self.settings.model_dump()}, arrays
 
     @classmethod
     def restore(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
     ) -> Self:
         """Build the network and take its weights back."""
-        own = {name: value for name, value in settings.items() if name != "channels"}
+        own = {name: value for name, value in settings.items() if name not in ("channels", "context")}
         made = cls(**own)
         made.channels, made.grid, made.sites = settings["channels"], grid, sites
+        made.context = settings.get("context", 0)  # files older than context have none
         with seeded(0):
             made.network = made.build(1)
         made.network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
@@ -170,7 +181,7 @@ class Dense(NetworkReconstructor):
         self.settings = self.settings.model_copy(update={"width": width})
         outputs = self.channels * len(self.grid.cells)
         return DenseNet(
-            len(self.sites) * self.channels, outputs,
+            self.width, outputs,
             width=width, blocks=self.settings.blocks, dropout=self.settings.dropout,
         )  # fmt: skip
 
@@ -192,11 +203,11 @@ class ResNetReconstructor(NetworkReconstructor):
     def build(self, samples: int) -> nn.Module:
         """Make a ResNet for the grid."""
         check_two_dimensional(self.grid.shape)
-        inputs = self.channels + int(self.settings.mask_channel)
+        inputs = self.channels + int(self.settings.mask_channel) + self.context
         return ResNet(inputs, self.channels, filters=self.settings.filters, blocks=self.settings.blocks)
 
-    def inputs(self, readings: Tensor) -> Tensor:
-        """Put the readings on the grid, zero elsewhere, and the mask behind them."""
+    def inputs(self, readings: Tensor, context: Tensor) -> Tensor:
+        """Put the readings on the grid, zero elsewhere, the mask behind them, and context as constant channels."""
         check_two_dimensional(self.grid.shape)
         observed = readings.new_zeros(len(readings), self.channels, self.grid.size)
         index = torch.from_numpy(self.sites)
@@ -205,7 +216,13 @@ class ResNetReconstructor(NetworkReconstructor):
             mask = readings.new_zeros(len(readings), 1, self.grid.size)
             mask[:, :, index] = 1
             observed = torch.cat([observed, mask], dim=1)
+        if context.shape[1]:
+            observed = torch.cat([observed, context[:, :, None].expand(-1, -1, self.grid.size)], dim=1)
         return observed.reshape(*observed.shape[:2], *self.grid.shape)
+
+
+def _context(signals: Signals) -> NDArray[np.float32]:
+    return known(signals.context, len(signals))
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
