@@ -365,3 +365,19 @@ def test_months_without_a_word_about_anomalies_get_a_hint(command, tmp_path, opt
     outcome = command("select", tmp_path / "field.nc", "-k", 3, *quick_options, *options)
     assert outcome.code == 0
     assert ("--anomalies month" in outcome.err) is hinted
+
+
+def test_context_is_named_or_refused(tmp_path, command, monkeypatch):
+    """The year where anomalies are by month, none where none is asked for, and an error that names what there is."""
+    monkeypatch.chdir(tmp_path)
+    quick = ("select", "sst", "-k", 3, "--method", "qr", "--reconstructor", "kriging")
+    for words, rhythms in ((), ("year",)), (("--context", "none"), ()), (("--context", "day,year"), ("year", "day")):
+        done = command(*quick, *words, "--out", "plan.keyhole")
+        assert done.code == 0, done.err
+        assert kh.load("plan.keyhole").scaling.rhythms == rhythms
+    wrong = command(*quick, "--context", "week")
+    assert wrong.code == 2
+    assert "year, day" in wrong.err
+    timeless = command("select", "digits", "-k", 3, "--method", "qr", "--context", "year")
+    assert timeless.code == 1
+    assert "needs a time" in timeless.err

@@ -11,6 +11,7 @@ import typer
 from keyhole.cli.options import (
     Anomalies,
     Channels,
+    ContextOption,
     Device,
     Json,
     K,
@@ -73,6 +74,7 @@ def select(
     variable: Variable = None,
     channels: Channels = None,
     anomalies: Anomalies = None,
+    context: ContextOption = None,
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -89,7 +91,7 @@ def select(
     from keyhole import pipeline
     from keyhole.checkpoint import clear_states
 
-    signals = read_source(source, variable, channels, anomalies, target, target_kind)
+    signals = read_source(source, variable, channels, anomalies, context, target, target_kind)
     check_writable(out, report)
     folder = out.with_name(out.name + ".checkpoint")
     if resume is None and folder.exists():
@@ -119,6 +121,7 @@ def compare(
     variable: Variable = None,
     channels: Channels = None,
     anomalies: Anomalies = None,
+    context: ContextOption = None,
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -129,7 +132,7 @@ def compare(
     """Compare methods at the same K with the same reconstructor: one table, one figure."""
     from keyhole.comparison import compare as run_comparison
 
-    signals = read_source(source, variable, channels, anomalies, target, target_kind)
+    signals = read_source(source, variable, channels, anomalies, context, target, target_kind)
     check_writable(figure, report)
     check_suffix(figure, "--figure", ".png", ".svg", ".pdf")
     names = method_names(methods, signals)

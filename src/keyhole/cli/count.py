@@ -10,6 +10,7 @@ import typer
 from keyhole.cli.options import (
     Anomalies,
     Channels,
+    ContextOption,
     Device,
     Json,
     Methods,
@@ -52,6 +53,7 @@ def curve(
     variable: Variable = None,
     channels: Channels = None,
     anomalies: Anomalies = None,
+    context: ContextOption = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds that learning may take, for each K.")] = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -68,7 +70,7 @@ def curve(
     check_suffix(out, "--out", ".csv")
     check_suffix(plot, "--plot", ".png", ".svg", ".pdf")
     check_writable(out, plot)
-    signals = read_source(source, variable, channels, anomalies, target, target_kind)
+    signals = read_source(source, variable, channels, anomalies, context, target, target_kind)
     with stoppable(say):
         try:
             found = run_curve(

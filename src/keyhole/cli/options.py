@@ -10,6 +10,7 @@ import typer
 __all__ = [
     "Anomalies",
     "Channels",
+    "ContextOption",
     "Device",
     "Json",
     "K",
@@ -43,6 +44,12 @@ Variable = Annotated[str | None, typer.Option(help="Variable of the file, where 
 Channels = Annotated[int | None, typer.Option(help="Axis of the array that holds channels, if one does.")]
 Anomalies = Annotated[
     str | None, typer.Option(help="'month': work on anomalies from the monthly climatology; 'none': from the mean.")
+]
+ContextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context", help="What is known without sensors: year, day, with commas between, or none; by month, the year."
+    ),
 ]
 TargetOption = Annotated[
     str | None,

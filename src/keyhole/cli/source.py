@@ -22,6 +22,7 @@ def read_source(
     variable: str | None,
     channels: int | None,
     anomalies: str | None,
+    context: str | None,
     target: str | None,
     target_kind: str,
 ) -> Signals:
@@ -37,6 +38,8 @@ def read_source(
         signals = datasets.load(source).with_target(None if target is None else datasets.labels(source))
     else:
         signals = read(source, variable=variable, channels=channels, target=target, target_kind=kind)
+    if context is not None:
+        signals = signals.with_context(*([] if context == "none" else [name.strip() for name in context.split(",")]))
     if anomalies is not None:
         return signals.anomalies("month" if anomalies == "month" else None)
     if signals.cycle is None and _is_monthly(signals):

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from keyhole.run import Run
 from keyhole.selectors.base import Selection, Selector
 from keyhole.selectors.classical import QR, Greedy
+from keyhole.selectors.exchange import Exchange
 from keyhole.selectors.learned import Learned
 from keyhole.selectors.scoring import judge_of
 from keyhole.signals import Signals
@@ -15,7 +16,7 @@ __all__ = ["Auto"]
 
 
 class Auto(Selector):
-    """Greedy, QR and learned sites, judged in closed form on validation; never worse there than the classical ones.
+    """Greedy, QR, exchanged and learned sites, judged in closed form on validation: never worse than the classical.
 
     Parameters
     ----------
@@ -26,7 +27,7 @@ class Auto(Selector):
     name: ClassVar[str] = "auto"
 
     def __init__(self, **settings: Any) -> None:
-        self.candidates: tuple[Selector, ...] = (Greedy(), QR(), Learned(**settings))
+        self.candidates: tuple[Selector, ...] = (Greedy(), QR(), Exchange(), Learned(**settings))
 
     @property
     def decides(self) -> bool:

@@ -9,20 +9,20 @@ from numpy.typing import NDArray
 
 from keyhole.metrics import target_scores
 from keyhole.predictors import Linear, target_of
-from keyhole.reconstructors import Ridge
+from keyhole.reconstructors.choice import fit_linear, squared_error
 from keyhole.run import Run
 from keyhole.selectors.base import some_of
 from keyhole.signals import Signals
 
-__all__ = ["Judge", "RidgeScore", "TargetScore", "judge_of"]
+__all__ = ["Judge", "LinearScore", "TargetScore", "judge_of"]
 
 Judge = Callable[[NDArray[np.int64]], float]
 
 _MOST_SAMPLES = 10_000
 
 
-class RidgeScore:
-    """Fraction of variance that ridge leaves on validation, for any set of sites.
+class LinearScore:
+    """Fraction of variance that ridge or kriging, whichever is better, leaves on validation, for any set of sites.
 
     Fits on at most 10000 samples, so that a candidate costs milliseconds.
     """
@@ -33,9 +33,8 @@ class RidgeScore:
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
         """Score the sites (flat grid indices); lower is better."""
-        ridge = Ridge().fit(self.train, sites, validation=self.validation, run=Run())
-        left = self.validation.packed() - ridge.rebuild_packed(self.validation.readings(sites))
-        return float(np.square(left, dtype=np.float64).sum()) / max(self.energy, np.finfo(float).tiny)
+        fitted = fit_linear(self.train, sites, validation=self.validation, run=Run())
+        return squared_error(fitted, sites, self.validation) / max(self.energy, np.finfo(float).tiny)
 
 
 class TargetScore:
@@ -57,7 +56,7 @@ class TargetScore:
 
 def judge_of(train: Signals, validation: Signals, run: Run) -> Judge:
     """Give the judge of sites for these signals; lower is better."""
-    kind = RidgeScore if train.target is None else TargetScore
+    kind = LinearScore if train.target is None else TargetScore
     return kind(train, validation, run)
 
 
