@@ -112,16 +112,20 @@ def steps(
     methods: Names = "",
     k: Ks = "20",
     seeds: Seeds = "0",
+    steps: Annotated[str, typer.Option(help="Comma-separated; each method's own grid by default.")] = "",
     protocol: Scale = "small",
     results: Results = _RESULTS,
     device: Device = "auto",
 ) -> None:
     """Try a grid of steps for each law, judged on the validation part: where the small protocol's come from."""
     from keyhole.bench import steps as bench
+    from keyhole.datasets import DATASETS
 
     chosen = _names(methods) or bench.METHODS
     _check("methods", chosen, bench.METHODS)
-    _run("steps", bench.jobs(protocol, data, chosen, _numbers(k), _numbers(seeds)), results, device)
+    _check("data", (data,), tuple(DATASETS))
+    jobs = bench.jobs(protocol, data, chosen, _numbers(k), _numbers(seeds), _decimals(steps))
+    _run("steps", jobs, results, device)
 
 
 @app.command()
@@ -205,6 +209,13 @@ def _numbers(text: str) -> tuple[int, ...]:
         return tuple(int(name) for name in _names(text))
     except ValueError as error:
         raise typer.BadParameter(f"{text!r}: whole numbers, separated by commas, are needed") from error
+
+
+def _decimals(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(name) for name in _names(text))
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r}: numbers, separated by commas, are needed") from error
 
 
 def _check(option: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:

@@ -24,11 +24,14 @@ _STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 STEPS = dict.fromkeys(METHODS, _STEPS) | {"hnet": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05), "cae": (*_STEPS, 0.5, 1.0)}
 
 
-def jobs(protocol: str, data: str, methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]) -> Iterator[Job]:
-    """Give one job for each K, seed, method and step; test is not looked at."""
+def jobs(
+    protocol: str, data: str, methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int],
+    steps: Sequence[float] = (),
+) -> Iterator[Job]:  # fmt: skip
+    """Give one job for each K, seed, method and step, by default those of its grid; test is not looked at."""
     scale = protocol_of(protocol, data)
     loaded = load(data, scale.samples)
-    tries = [(method, step) for method in methods for step in STEPS[method]]
+    tries = [(method, step) for method in methods for step in steps or STEPS[method]]
     for k, seed, (method, step) in product(ks, seeds, tries):
         settings = {**scale.circumstances(), "selector": _selector(scale, method, step, loaded)}
         case = Case("steps", data, scale.name, method, "own", k, seed, settings)
