@@ -133,6 +133,7 @@ class LearnedSettings(Settings):
         1.0,
         0.1,
     )  # annealed; how near the cut a site must be for its logit to move
+    latent_rate: float = Field(1.0, gt=0)  # share of the law's step for the weights of its latent
     law_rate: float = Field(0.2, gt=0)  # the law moves faster than the reconstructor; 0.02 did not settle in time
     draws: int = Field(16, ge=1)  # masks a batch, each shared by several signals
     collapse: Literal["marginal", "frequency", "best"] = "marginal"  # needs no validation part, so the law sees it too

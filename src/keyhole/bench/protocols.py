@@ -25,8 +25,8 @@ class Protocol:
         Passes over the training samples, or optimiser steps where ``steps`` is not None.
     batch, rate
         Of the network.
-    law_rates
-        Step of each law's parameters.
+    law_rates, latent_rate
+        Step of each law's parameters, and the share of it for the weights of VLN's latent.
     fall
         Share of the run over which K falls from the law's first count to what is asked.
     cycle
@@ -45,6 +45,7 @@ class Protocol:
     cycle: bool
     cae_rate: float
     row_rate: float
+    latent_rate: float = 1.0
     fall: float = 0.5
     epochs: int = 0
     cae_epochs: int = 0
@@ -64,6 +65,7 @@ class Protocol:
             "warm_start": "none",
             "temperature": [lam, lam],
             "law_rate": self.law_rates[law],
+            **({"latent_rate": self.latent_rate} if law == "vln" else {}),
             "draws": self.batch,
             "train": self._train(self.rate, self._count(self.steps, self.epochs, samples)),
         }
@@ -109,7 +111,7 @@ _PAPER_FACES = replace(_PAPER_128, epochs=140, cae_epochs=400)
 # The steps of laws and rows have the least validation error on IPSL at K = 20: keyhole bench steps.
 _SMALL = Protocol(
     "small", 10_000, 128, 2e-3, {"iln": 0.01, "sct": 0.02, "vln": 0.05, "hnet": 0.001},
-    cycle=True, cae_rate=1e-3, row_rate=0.2, steps=1000, cae_steps=4000,
+    cycle=True, cae_rate=1e-3, row_rate=0.2, latent_rate=1 / 16, steps=1000, cae_steps=4000,
 )  # fmt: skip
 _SMALL_WIDE = replace(_SMALL, batch=32, steps=600, cae_steps=2000)
 

@@ -190,6 +190,10 @@ class Law(nn.Module, ABC):
         """Add `delta` to the logits of all sites."""
         self._move(self._filled(delta))
 
+    def latent_weights(self) -> list[nn.Parameter]:
+        """Give the weights of a shared latent, of which many make one spread: they may need a smaller step."""
+        return []
+
     @torch.no_grad()
     def polarise(self, sample: MaskSample, least: float) -> None:
         """Remove interior modes where the law has a closed form for that, and keep marginals away from 0 and 1.

@@ -147,6 +147,10 @@ class VLN(LogitNormalLaw):
         z = self._normal(draws, self.weight.shape[1], generator=generator)
         return torch.addmm(self.bias, z, self.weight.T)
 
+    def latent_weights(self) -> list[nn.Parameter]:
+        """Give `W`."""
+        return [self.weight]
+
     def _covariance(self) -> Tensor:
         return self.weight @ self.weight.T
 

@@ -65,8 +65,11 @@ class Joint(Task):
 
     def groups(self) -> list[dict[str, Any]]:
         """Let the law move faster than the network, and without decay, which would pull it to a half."""
-        law = {"params": list(self.law.parameters()), "lr": self.settings.law_rate, "weight_decay": 0.0}
-        return [{"params": list(self.goal.parameters()), "lr": self.rate}, law]
+        latent, step = self.law.latent_weights(), self.settings.law_rate
+        others = [one for one in self.law.parameters() if not any(one is weight for weight in latent)]
+        law = [(others, step), (latent, step * self.settings.latent_rate)]
+        groups = [{"params": params, "lr": lr, "weight_decay": 0.0} for params, lr in law if params]
+        return [{"params": list(self.goal.parameters()), "lr": self.rate}, *groups]
 
     def begin(self, progress: float) -> None:
         """Lower the temperature geometrically, and K likewise where it is to fall."""
