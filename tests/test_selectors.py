@@ -157,3 +157,14 @@ def test_a_device_that_is_not_there_is_a_settings_error():
     """The error names the device."""
     with pytest.raises(SettingsError, match="'tpu'"):
         kh.select(prepared().signals, 4, method="learned", settings=QUICK, device="tpu")
+
+
+def test_the_weights_of_a_latent_may_have_a_smaller_step():
+    """Every parameter of law and network is in one group; those of the latent move by their share."""
+    parts = prepared()
+    for name, latent in (("vln", 1), ("iln", 0)):
+        chosen = make_selector(name, QUICK | {"law_rate": 0.4, "latent_rate": 0.25})
+        task, _ = chosen.learn(parts.train, 4, Run())
+        steps = [group["lr"] for group in task.groups()]
+        assert steps[1:] == [0.4, 0.1][: 1 + latent]
+        assert sum(len(group["params"]) for group in task.groups()) == len(list(task.parameters()))

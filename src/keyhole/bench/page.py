@@ -16,7 +16,8 @@ __all__ = ["write_page"]
 
 # What a benchmark sweeps: settings of the selector.
 _SWEPT = {
-    "selectors": (), "table1": (), "table2": (), "weights": ("penalty",), "cgan": (), "steps": ("law_rate", "row_rate"),
+    "selectors": (), "table1": (), "table2": (), "weights": ("penalty",), "cgan": (),
+    "steps": ("law_rate", "latent_rate", "row_rate"),
 }  # fmt: skip
 
 

@@ -85,15 +85,20 @@ def steps(lines: Lines) -> Iterator[str]:
     """Validation error by step, a row for each method, the least in bold."""
     grid = sorted({_step(one) for one in lines})
     rows = []
-    for data, k, method in dict.fromkeys((one["data"], one["k"], one["method"]) for one in lines):
-        here = lines.where(data=data, k=k, method=method)
+    for data, k, method in sorted({(one["data"], one["k"], _law(one)) for one in lines}):
+        here = [one for one in lines.where(data=data, k=k) if _law(one) == method]
         errors = {step: [one["metrics"]["validation_mse"] for one in here if _step(one) == step] for step in grid}
         means = {step: sum(found) / len(found) for step, found in errors.items() if found}
         least = min(means.values())
         cells = [f"{means[step]:.4f}" if step in means else "" for step in grid]
         bold = [f"**{cell}**" if means.get(step) == least else cell for step, cell in zip(grid, cells, strict=True)]
-        rows.append([DATA.get(data, data), str(k), METHODS[method], *bold])
+        rows.append([DATA.get(data, data), str(k), method, *bold])
     yield from table(["data", "K", "method", *(f"{step:g}" for step in grid)], rows)
+
+
+def _law(one: Mapping[str, Any]) -> str:
+    share = one["settings"]["selector"].get("latent_rate", 1)
+    return METHODS[one["method"]] + ("" if share == 1 else f", W at {share:g} of it")
 
 
 def _step(one: Mapping[str, Any]) -> float:
