@@ -110,7 +110,7 @@ _PAPER_128 = replace(_PAPER, batch=128)
 _PAPER_FACES = replace(_PAPER_128, epochs=140, cae_epochs=400)
 # The steps of laws and rows have the least validation error at K = 20: keyhole bench steps.
 _SMALL = Protocol(
-    "small", 10_000, 128, 2e-3, {"iln": 0.01, "sct": 0.02, "vln": 0.05, "hnet": 0.001},
+    "small", 10_000, 128, 2e-3, {"iln": 0.01, "sct": 0.02, "vln": 0.02, "hnet": 0.001},
     cycle=True, cae_rate=1e-3, row_rate=0.2, latent_rate=1 / 16, steps=1000, cae_steps=4000,
 )  # fmt: skip
 _SMALL_DIGITS = replace(_SMALL, law_rates={"iln": 0.1, "sct": 0.2, "vln": 0.2, "hnet": 0.002})
