@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LENGTHS", "fading"]
+__all__ = ["LENGTHS", "fading", "some"]
 
 # Lengths tried, in units of the grid's places: the sphere's radius, or the longest side. Infinite: no fading.
 LENGTHS = (np.inf, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125)
@@ -22,3 +22,8 @@ def fading(first: NDArray[np.float64], second: NDArray[np.float64], length: floa
         return np.ones((len(first), len(second)), np.float32)
     squares = np.square(first).sum(axis=1)[:, np.newaxis] + np.square(second).sum(axis=1) - 2 * first @ second.T
     return np.asarray(np.exp(-np.sqrt(np.maximum(squares, 0)) / length), np.float32)
+
+
+def some(count: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Positions of all, or of as many as there may be, in their order."""
+    return np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.covariance import LENGTHS, fading
+from keyhole.covariance import LENGTHS, fading, some
 from keyhole.reconstructors.base import flat, known
 from keyhole.reconstructors.linear import LinearReconstructor
 from keyhole.run import Run
@@ -65,8 +65,8 @@ class _Parts(NamedTuple):
 
     def fewer(self, rng: np.random.Generator) -> _Parts:
         """Give as many samples and targets as a choice needs, samples in their order."""
-        rows = _some(len(self.readings), _MOST_SAMPLES, rng)
-        columns = _some(self.targets.shape[1], _MOST_TARGETS, rng)
+        rows = some(len(self.readings), _MOST_SAMPLES, rng)
+        columns = some(self.targets.shape[1], _MOST_TARGETS, rng)
         return self._replace(
             readings=self.readings[rows], targets=self.targets[rows][:, columns], context=self.context[rows],
             cells=self.cells[columns],
@@ -115,10 +115,6 @@ def _products(readings: NDArray[Any], context: NDArray[np.float32], share: float
         return readings
     columns = [share * readings * context[:, [column]] for column in range(context.shape[1])]
     return np.concatenate([readings, *columns], axis=1)
-
-
-def _some(count: int, most: int, rng: np.random.Generator) -> NDArray[np.int64] | slice:
-    return slice(None) if count <= most else np.sort(rng.choice(count, most, replace=False))
 
 
 def _solve(

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.covariance import fading
+from keyhole.covariance import fading, some
 from keyhole.signals import Signals
 
 __all__ = ["Covariance", "Remainder"]
@@ -51,7 +51,7 @@ class Covariance:
         may = signals.observable.ravel()[signals.grid.cells]
         readings = centred[:, :, may].transpose(0, 2, 1)
         places = signals.grid.places[signals.grid.cells]
-        columns = _some(centred[0].size, _MOST_NUMBERS // readings[0].size, rng)
+        columns = some(centred[0].size, max(_MOST_NUMBERS // readings[0].size, _FEWEST_TARGETS), rng)
         level = float(np.square(readings).sum()) / readings[0].size or 1.0
         return cls(
             signals.grid.cells[may], readings, centred.reshape(len(packed), -1)[:, columns],
@@ -183,9 +183,3 @@ class Remainder:
 
 def _squares(left: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(np.einsum("tmc,tmd->mcd", left, left, optimize=True))
-
-
-def _some(count: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Positions of all, or of as many as there may be."""
-    most = max(most, _FEWEST_TARGETS)
-    return np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False))
