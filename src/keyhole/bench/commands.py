@@ -40,8 +40,7 @@ def table1(
     from keyhole.bench import table1 as bench
     from keyhole.datasets import DATASETS
 
-    chosen = _names(methods) or bench.METHODS
-    _check("methods", chosen, bench.METHODS)
+    chosen = _chosen(methods, bench.METHODS)
     _check("data", _names(data), tuple(DATASETS))
     _run("table1", bench.jobs(protocol, _names(data), chosen, _numbers(k), _numbers(seeds)), results, device)
 
@@ -61,8 +60,7 @@ def table2(
     from keyhole.bench.records import Store
     from keyhole.datasets import LABELS
 
-    chosen = _names(methods) or bench.METHODS
-    _check("methods", chosen, bench.METHODS)
+    chosen = _chosen(methods, bench.METHODS)
     _check("data", (data,), tuple(LABELS))
     asked = (protocol, data, chosen, _numbers(k), _numbers(seeds))
     _run("table1", bench.prerequisites(*asked), results, device)
@@ -83,8 +81,7 @@ def cgan(
     from keyhole.bench import cgan as bench
     from keyhole.datasets import DATASETS
 
-    chosen = _names(methods) or bench.METHODS
-    _check("methods", chosen, bench.METHODS)
+    chosen = _chosen(methods, bench.METHODS)
     _check("data", _names(data), tuple(DATASETS))
     _run("cgan", bench.jobs(protocol, _names(data), chosen, _numbers(k), _numbers(seeds)), results, device)
 
@@ -121,8 +118,7 @@ def steps(
     from keyhole.bench import steps as bench
     from keyhole.datasets import DATASETS
 
-    chosen = _names(methods) or bench.METHODS
-    _check("methods", chosen, bench.METHODS)
+    chosen = _chosen(methods, bench.METHODS)
     _check("data", (data,), tuple(DATASETS))
     jobs = bench.jobs(protocol, data, chosen, _numbers(k), _numbers(seeds), _decimals(steps))
     _run("steps", jobs, results, device)
@@ -163,8 +159,7 @@ def figures(
     from keyhole.bench.drawing import draw_all
     from keyhole.datasets import DATASETS
 
-    chosen = _names(methods) or bench.METHODS
-    _check("methods", chosen, bench.METHODS)
+    chosen = _chosen(methods, bench.METHODS)
     _check("data", _names(data), tuple(DATASETS))
     for name, jobs in bench.prerequisites(protocol, _names(data), chosen, _numbers(k), _numbers(seeds)):
         _run(name, jobs, results, device, to_draw=True)
@@ -202,6 +197,13 @@ def _warn(message: str) -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _chosen(methods: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Methods that an option names, or all of them."""
+    chosen = _names(methods) or known
+    _check("methods", chosen, known)
+    return chosen
 
 
 def _numbers(text: str) -> tuple[int, ...]:
