@@ -20,7 +20,7 @@ from keyhole.bench.published import METHODS as PAPER
 from keyhole.bench.published import RECONSTRUCTION, published_mse
 from keyhole.bench.records import Case, Store, record
 from keyhole.bench.runner import Job, Outcome, run_jobs
-from keyhole.bench.sections import answers
+from keyhole.bench.sections import answers, others
 from keyhole.errors import SettingsError
 from keyhole.laws import LAWS
 
@@ -299,3 +299,17 @@ def test_the_bench_runs_from_the_command_line(tiny, command, tmp_path):
     assert shown.code == 0, shown.err
     assert Path(tmp_path / "results.md").exists()
     assert command("bench", "l1").out.count("\n") == 7
+
+
+def test_of_steps_with_the_most_seeds_the_least_error_is_bold():
+    """A step that one seed likes does not win over those that three were tried with."""
+
+    def at(step, seed, error):
+        return {
+            "data": "mnist", "k": 20, "method": "iln", "seed": seed,
+            "settings": {"selector": {"law_rate": step}}, "metrics": {"validation_mse": error},
+        }  # fmt: skip
+
+    lines = [at(0.1, 0, 0.02), at(0.2, 0, 0.03), at(0.2, 1, 0.05), at(0.5, 0, 0.025), at(0.5, 1, 0.095)]
+    row = [text for text in others.steps(Lines(lines)) if text][-1]
+    assert [cell.strip() for cell in row.strip("| ").split("|")[3:]] == ["0.0200", "**0.0400** (2)", "0.0600 (2)"]

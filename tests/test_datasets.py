@@ -22,6 +22,7 @@ ELSEWHERE = {
     "celeba": ("celeba10k", "celeba10k_89x109_jpg.zip"),
     "ipsl": ("cmip6_ipsl_tas_monthly", "tas_mon_IPSL-CM6A-LR_20x20.npz"),
     "ncep": ("ncep_monthly_air", "air.mon.mean.nc"),
+    "oisst": ("oisst_monthly", r"one NetCDF file \*oisst\*.nc"),
 }
 
 
@@ -86,7 +87,7 @@ def test_digits_are_images_from_0_to_1():
 
 def test_a_data_set_is_had_by_name():
     assert datasets.load("digits").origin.name == "digits"
-    with pytest.raises(DataError, match="no data set 'iris'; there are sst, digits, mnist, celeba, ipsl, ncep"):
+    with pytest.raises(DataError, match="no data set 'iris'; there are sst, digits, mnist, celeba, ipsl, ncep, oisst"):
         datasets.load("iris")
 
 
@@ -139,6 +140,7 @@ DAMAGED = {
     "ipsl: not zip": ("ipsl", lambda f: (f / "runs.npz").write_bytes(b"no zip")),
     "ipsl: other arrays": ("ipsl", lambda f: np.savez(f / "runs.npz", a=np.zeros(3))),
     "ncep: not NetCDF": ("ncep", lambda f: (f / "air.nc").write_bytes(b"no NetCDF")),
+    "oisst: not NetCDF": ("oisst", lambda f: (f / "oisst.nc").write_bytes(b"no NetCDF")),
 }
 
 
@@ -159,6 +161,7 @@ def test_damaged_data_are_refused_by_name(monkeypatch, tmp_path, name, damage):
         ("celeba", (10000, 1, 64, 64), 2000, None),
         ("ipsl", (3960, 1, 20, 20), 1980, "month"),
         ("ncep", (938, 1, 73, 144), 188, "month"),
+        ("oisst", (494, 1, 73, 144), 99, "month"),
     ],
 )
 def test_the_benchmark_data_are_as_described(data_folder, name, shape, test, cycle):

@@ -41,6 +41,7 @@ __all__ = [
     "madelon",
     "mnist",
     "ncep",
+    "oisst",
     "sst",
 ]
 
@@ -108,9 +109,13 @@ def ipsl() -> Signals:
 def ncep() -> Signals:
     """NCEP/NCAR Reanalysis 1 monthly surface air temperature, 73 x 144, degC; the last fifth is the test part."""
     folder = _folder("ncep_monthly_air", "air.mon.mean.nc, monthly means of air.sig995 from NOAA PSL")
-    field = read(_one(folder, "*.nc"), variable="air")
-    train = int(len(field) * 0.8)
-    return _with_split(field.anomalies("month"), train)
+    return _monthly(_one(folder, "*.nc"), "air")
+
+
+def oisst() -> Signals:
+    """Sea-surface temperature as in `sst`, at 2.5 degrees: NOAA OI SST v2, monthly, 73 x 144, degC."""
+    folder = _folder("oisst_monthly", "one NetCDF file *oisst*.nc, monthly means of sst at 2.5 degrees from NOAA PSL")
+    return _monthly(_one(folder, "*oisst*.nc"), "sst")
 
 
 def isolet() -> Signals:
@@ -136,6 +141,7 @@ DATASETS: dict[str, Callable[[], Signals]] = {
     "celeba": celeba,
     "ipsl": ipsl,
     "ncep": ncep,
+    "oisst": oisst,
     "isolet": isolet,
     "coil20": coil20,
     "madelon": madelon,
@@ -183,6 +189,12 @@ def _field(
     grid = Grid(values.shape[1:], tuple(axes), axes, np.ones(values.shape[1:], bool))
     origin = Origin("field", sample_dim="time", name=name, attributes=attributes)
     return _with_split(Signals.build(values[:, None], grid, time=time, cycle="month", origin=origin), train)
+
+
+def _monthly(path: Path, variable: str) -> Signals:
+    """Anomalies of a variable of a NetCDF file; the last fifth of the months is the test part."""
+    field = read(path, variable=variable)
+    return _with_split(field.anomalies("month"), int(0.8 * len(field)))
 
 
 def _images(images: NDArray[np.floating[Any]], name: str, *, train: int) -> Signals:

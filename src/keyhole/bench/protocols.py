@@ -113,7 +113,7 @@ _SMALL = Protocol(
     "small", 10_000, 128, 2e-3, {"iln": 0.01, "sct": 0.02, "vln": 0.02, "hnet": 0.001},
     cycle=True, cae_rate=1e-3, row_rate=0.2, latent_rate=1 / 16, steps=1000, cae_steps=4000,
 )  # fmt: skip
-_SMALL_DIGITS = replace(_SMALL, law_rates={"iln": 0.1, "sct": 0.2, "vln": 0.2, "hnet": 0.002})
+_SMALL_DIGITS = replace(_SMALL, law_rates={"iln": 0.1, "sct": 0.2, "vln": 0.2, "hnet": 0.005})
 _SMALL_WIDE = replace(_SMALL_DIGITS, batch=32, steps=600, cae_steps=2000)
 
 PROTOCOLS: dict[str, dict[str, Protocol]] = {

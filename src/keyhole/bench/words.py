@@ -39,8 +39,9 @@ other data and an unknown scale."""
 STEPS = """`keyhole bench steps`. Laws move at very different speeds, so that one step for all would decide the order
 of methods. Each law, and CAE's rows, get the step with the least validation error at K = 20, for IPSL and for
 MNIST; NCEP and CelebA, which have more sites and shorter runs, have MNIST's. VLN's `W` has 1/16 of the step of its `b`:
-16 of its weights make one spread, and with the same step the law did not concentrate. Mean squared error on the
-validation part, by step."""
+16 of its weights make one spread, and with the same step the law did not concentrate. HNet-LN's best step on
+MNIST with one seed did not settle with another, so its two best were run with three. Mean squared error on the
+validation part, by step; of several seeds where their number stands in brackets."""
 TABLE2 = """`keyhole bench table2 --protocol small`. A DCGAN classifier sees the pixels that Table 1's methods chose
 and nothing else; the least and the mean of five trainings on each mask. CAE's duplicates are filled up to K."""
 WEIGHTS = """`keyhole bench weights`. The paper's own way: train with each weight of the expected L0, take what

@@ -33,8 +33,8 @@ __all__ = [
 Source = Annotated[
     str,
     typer.Argument(
-        help="A .npy, .npz, NetCDF or .csv file, or a data set: sst, digits, mnist, celeba, ipsl, ncep, isolet, "
-        "coil20, madelon."
+        help="A .npy, .npz, NetCDF or .csv file, or a data set: sst, digits, mnist, celeba, ipsl, ncep, oisst, "
+        "isolet, coil20, madelon."
     ),
 ]
 PlanFile = Annotated[Path, typer.Argument(help="Plan file.")]

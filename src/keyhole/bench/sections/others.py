@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from keyhole.bench.ill_posed import halve
@@ -82,18 +82,25 @@ def _error(one: Mapping[str, Any]) -> str:
 
 
 def steps(lines: Lines) -> Iterator[str]:
-    """Validation error by step, a row for each method, the least in bold."""
+    """Mean validation error by step, a row for each method; the least of those with the most seeds in bold."""
     grid = sorted({_step(one) for one in lines})
     rows = []
     for data, k, method in sorted({(one["data"], one["k"], _law(one)) for one in lines}):
         here = [one for one in lines.where(data=data, k=k) if _law(one) == method]
         errors = {step: [one["metrics"]["validation_mse"] for one in here if _step(one) == step] for step in grid}
-        means = {step: sum(found) / len(found) for step, found in errors.items() if found}
-        least = min(means.values())
-        cells = [f"{means[step]:.4f}" if step in means else "" for step in grid]
-        bold = [f"**{cell}**" if means.get(step) == least else cell for step, cell in zip(grid, cells, strict=True)]
-        rows.append([DATA.get(data, data), str(k), method, *bold])
+        rows.append([DATA.get(data, data), str(k), method, *_means(errors)])
     yield from table(["data", "K", "method", *(f"{step:g}" for step in grid)], rows)
+
+
+def _means(errors: Mapping[float, Sequence[float]]) -> list[str]:
+    """Give the mean of each step's errors, with their number where there are several."""
+    means = {step: sum(found) / len(found) for step, found in errors.items() if found}
+    most = max(map(len, errors.values()))
+    least = min(mean for step, mean in means.items() if len(errors[step]) == most)
+    texts = {step: f"{mean:.4f}" for step, mean in means.items()}
+    texts = {step: f"**{text}**" if means[step] == least else text for step, text in texts.items()}
+    texts = {step: text + (f" ({len(errors[step])})" if len(errors[step]) > 1 else "") for step, text in texts.items()}
+    return [texts.get(step, "") for step in errors]
 
 
 def _law(one: Mapping[str, Any]) -> str:
