@@ -131,8 +131,12 @@ def test_auto_is_never_worse_than_the_classical_on_validation():
     selection = choose_sites(selector("auto"), parts, 5, Run())
     judge = LinearScore(parts.train, parts.validation, Run())
     scores = selection.notes["scores"]
-    assert set(scores) == {"greedy", "qr", "exchange", "learned"}
+    assert list(scores) == ["greedy", "qr", "exchange", "learned", "swaps"]
     assert judge(selection.sites) == pytest.approx(min(scores.values()))
+    rows = [row for row in selection.history if row.get("stage") == "search"]
+    assert [(row["by"], row["left"]) for row in rows] == list(scores.items())
+    assert [row["best"] for row in rows] == np.minimum.accumulate(list(scores.values())).tolist()
+    assert all(row["seconds"] >= 0 for row in rows)
 
 
 def test_a_time_limit_ends_learning():

@@ -20,6 +20,7 @@ __all__ = [
     "NetworkSettings",
     "ResNetSettings",
     "Settings",
+    "SwapSettings",
     "TrainSettings",
     "parse",
 ]
@@ -81,6 +82,13 @@ class GreedySettings(Settings):
     """Greedy column subset selection."""
 
     components: int | None = Field(None, ge=1)  # that stand for the data; None: four for each site, at least 200
+
+
+class SwapSettings(Settings):
+    """Swaps judged by a quick non-linear reconstruction."""
+
+    hops: int = Field(8, ge=0)  # times that some sites are moved at random when no swap helps any more
+    tries: int = Field(3, ge=1)  # sites scored for each swap, of those that explain most of what is left
 
 
 class LaplacianSettings(Settings):

@@ -152,7 +152,7 @@ def _panels(history: Sequence[Mapping[str, float]]) -> dict[tuple[str, str], Poi
     stages = list(dict.fromkeys(str(row.get("stage", "")) for row in history))
     panels = {}
     for stage in stages:
-        rows = [row for row in history if str(row.get("stage", "")) == stage]
+        rows = [row for row in history if str(row.get("stage", "")) == stage and "step" in row]
         names = dict.fromkeys([*_FIRST, *(name for row in rows for name in row if name not in _NOT_FIGURES)])
         for name in names:
             values = [(row["step"], row[name]) for row in rows if isinstance(row.get(name), int | float)]

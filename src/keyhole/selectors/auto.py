@@ -1,48 +1,131 @@
-"""The selector that tries several and keeps the best."""
+"""The selector that tries several, one after the other, and keeps the best."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.errors import SettingsError
 from keyhole.run import Run
 from keyhole.selectors.base import Selection, Selector
 from keyhole.selectors.classical import QR, Greedy
 from keyhole.selectors.exchange import Exchange
 from keyhole.selectors.learned import Learned
-from keyhole.selectors.scoring import judge_of
+from keyhole.selectors.scoring import ClosedFormScore, Judge, TargetScore
+from keyhole.selectors.swaps import Swaps
 from keyhole.signals import Signals
 
-__all__ = ["Auto"]
+__all__ = ["STAGES", "Auto"]
+
+STAGES = ("greedy", "qr", "exchange", "learned", "swaps")
+_CLASSICAL = STAGES[:2]
+# Share of the time left that a stage may take, where there is a limit; the last one has the rest.
+_SHARES = {"exchange": 0.25, "learned": 0.5}
 
 
 class Auto(Selector):
-    """Greedy, QR, exchanged and learned sites, judged in closed form on validation: never worse than the classical.
+    """Classical sites first, then the searches that may better them, each kept only if validation says so.
+
+    Greedy and QR choose; exchanges under a fading covariance, the learned law, and swaps from the best of all and from
+    the law's own go on from there. A closed form, linear or not, judges on validation, so the outcome is never worse
+    there than the classical. Each stage leaves a row in the history: what its sites leave, what the best leave by then,
+    and how long it took.
 
     Parameters
     ----------
+    stages
+        Which of `STAGES` to go through; greedy or QR must be among them.
     settings
         Those of the learned selector.
     """
 
     name: ClassVar[str] = "auto"
 
-    def __init__(self, **settings: Any) -> None:
-        self.candidates: tuple[Selector, ...] = (Greedy(), QR(), Exchange(), Learned(**settings))
+    def __init__(self, stages: Sequence[str] = STAGES, **settings: Any) -> None:
+        self.stages = _checked(stages)
+        self.learned = Learned(**settings)
 
     @property
     def decides(self) -> bool:
-        """The best candidate is chosen on validation."""
+        """The best sites are chosen on validation."""
         return True
 
     def settings(self) -> dict[str, Any]:
-        """Give the settings of each candidate."""
-        return {selector.name: selector.settings() for selector in self.candidates}
+        """Give the stages, and the settings of the learned one."""
+        return {"stages": list(self.stages), **self.learned.settings()}
+
+    def refusal(self, signals: Signals) -> str | None:
+        """Tell what the learned selector has against the signals."""
+        return self.learned.refusal(signals) if "learned" in self.stages else None
 
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
-        """Choose by every candidate and keep the sites that leave least."""
-        judge = judge_of(train, train if validation is None else validation, run)
-        found = {s.name: s.select(train, k, validation=validation, run=run) for s in self.candidates}
-        scores = {name: judge(selection.sites) for name, selection in found.items()}
-        best = min(scores, key=scores.__getitem__)
-        history = [row for selection in found.values() for row in selection.history]
-        return Selection(found[best].sites, history, {"chosen": best, "scores": scores, **found[best].notes})
+        """Go through the stages and keep the sites that leave least."""
+        kind = ClosedFormScore if train.target is None else TargetScore
+        trail = _Trail(kind(train, train if validation is None else validation, run))
+        for stage in self._stages(train):
+            started = time.monotonic()
+            found = self._stage(stage, trail, train, k, validation, _share_of(run, _SHARES.get(stage, 1.0)))
+            trail.note(stage, found, time.monotonic() - started)
+        best = trail.found[trail.best]
+        notes = {**best.notes, "chosen": trail.best, "scores": trail.scores}
+        return Selection(best.sites, trail.history, notes)
+
+    def _stages(self, train: Signals) -> Iterator[str]:
+        """Give the stages for these signals: swaps rebuild, they tell no target."""
+        return (stage for stage in self.stages if stage != "swaps" or train.target is None)
+
+    def _stage(
+        self, stage: str, trail: _Trail, train: Signals, k: int, validation: Signals | None, run: Run
+    ) -> Selection:
+        if stage == "swaps":
+            return Swaps().improve(train, trail.starts(), run)
+        kinds: dict[str, Callable[[], Selector]] = {"greedy": Greedy, "qr": QR, "exchange": Exchange}
+        selector = self.learned if stage == "learned" else kinds[stage]()
+        return selector.select(train, k, validation=validation, run=run)
+
+
+class _Trail:
+    """What each stage found and what it was worth."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+        self.found: dict[str, Selection] = {}
+        self.scores: dict[str, float] = {}
+        self.history: list[dict[str, Any]] = []
+
+    @property
+    def best(self) -> str:
+        """Stage whose sites leave least."""
+        return min(self.scores, key=self.scores.__getitem__)
+
+    def starts(self) -> list[NDArray[np.int64]]:
+        """Sites to swap from: the best so far, and the law's own."""
+        names = dict.fromkeys([self.best, "learned"])
+        return [self.found[name].sites for name in names if name in self.found]
+
+    def note(self, stage: str, found: Selection, seconds: float) -> None:
+        """Judge the sites of a stage and write its row."""
+        self.found[stage], self.scores[stage] = found, self.judge(found.sites)
+        self.history += found.history
+        row = {"left": self.scores[stage], "best": self.scores[self.best], "seconds": round(seconds, 2)}
+        self.history.append({"stage": "search", "by": stage, **row})
+
+
+def _checked(stages: Sequence[str]) -> tuple[str, ...]:
+    unknown = [stage for stage in stages if stage not in STAGES]
+    if unknown:
+        raise SettingsError(f"stages: {unknown[0]!r} is not known; there are {', '.join(STAGES)}")
+    if not set(stages) & set(_CLASSICAL):
+        raise SettingsError("stages: greedy or qr must be among them, so that the outcome is never worse")
+    return tuple(stage for stage in STAGES if stage in stages)
+
+
+def _share_of(run: Run, share: float) -> Run:
+    """Give the run with a deadline after a share of the time left."""
+    left = run.seconds_left()
+    return run if np.isinf(left) else replace(run, deadline=time.monotonic() + share * left)

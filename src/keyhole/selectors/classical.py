@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from keyhole.selectors.base import Selection, Selector, complete
 from keyhole.settings import GreedySettings, parse
 from keyhole.signals import Signals
 
-__all__ = ["QR", "Greedy", "Random", "Variance"]
+__all__ = ["QR", "Greedy", "Random", "Variance", "ranked"]
 
 _NOTHING_LEFT = 1e-10
 
@@ -140,3 +141,11 @@ def _explained(projected: NDArray[np.float64], site: NDArray[np.float64]) -> NDA
     sizes, turn = np.linalg.eigh(projected @ site.T)
     keep = sizes > 1e-8 * sizes[-1]
     return np.asarray((turn[:, keep] / np.sqrt(sizes[keep])).T @ projected)
+
+
+def ranked(train: Signals, sites: NDArray[np.int64], run: Run) -> NDArray[np.int64]:
+    """Rank sites by use: each is the one that adds most to those before it."""
+    among = np.zeros(train.grid.size, bool)
+    among[sites] = True
+    only = replace(train, observable=among.reshape(train.grid.shape))
+    return Greedy().select(only, len(sites), validation=None, run=run).sites

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ from keyhole.budget import Budget, CountBudget, DualAscent, ExactK, Penalty
 from keyhole.laws import LAWS, Law, MaskSample, concentration_of
 from keyhole.run import Run
 from keyhole.selectors.base import Selection, Selector
-from keyhole.selectors.classical import QR, Greedy
+from keyhole.selectors.classical import QR, Greedy, ranked
 from keyhole.selectors.goals import Goal, make_goal
 from keyhole.selectors.scoring import Judge, judge_of
 from keyhole.settings import LearnedSettings, TrainSettings, parse
@@ -137,7 +136,7 @@ class Learned(Selector):
         sites = self._collapse(law, k, judge, run)
         if train.target is not None:
             return Selection(sites, history, notes, law=law)
-        return Selection(_ranked(train, sites, run), history, notes, partial(task.goal.rebuild, sites=sites), law)
+        return Selection(ranked(train, sites, run), history, notes, partial(task.goal.rebuild, sites=sites), law)
 
     def learn(self, train: Signals, k: int, run: Run) -> tuple[Joint, list[dict[str, float]]]:
         """Train the law and the network behind it; gives both, on the CPU, and the history."""
@@ -177,14 +176,6 @@ class Learned(Selector):
         if self._settings.collapse == "frequency":
             return collapse.frequency(law, k, draws=4096, generator=generator)
         return collapse.best_of(law, k, candidates=self._settings.candidates, score=judge(), generator=generator)
-
-
-def _ranked(train: Signals, sites: NDArray[np.int64], run: Run) -> NDArray[np.int64]:
-    """Rank by use: each site is the one that adds most to those before it, whatever the law's marginals say."""
-    among = np.zeros(train.grid.size, bool)
-    among[sites] = True
-    only = replace(train, observable=among.reshape(train.grid.shape))
-    return Greedy().select(only, len(sites), validation=None, run=run).sites
 
 
 def _train_settings(samples: int) -> TrainSettings:

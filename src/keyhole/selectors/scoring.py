@@ -12,9 +12,10 @@ from keyhole.predictors import Linear, target_of
 from keyhole.reconstructors.choice import fit_linear, squared_error
 from keyhole.run import Run
 from keyhole.selectors.base import some_of
+from keyhole.selectors.features import CURVED, FeatureScore, Halves
 from keyhole.signals import Signals
 
-__all__ = ["Judge", "LinearScore", "TargetScore", "judge_of"]
+__all__ = ["ClosedFormScore", "Judge", "LinearScore", "TargetScore", "judge_of"]
 
 Judge = Callable[[NDArray[np.int64]], float]
 
@@ -58,6 +59,17 @@ def judge_of(train: Signals, validation: Signals, run: Run) -> Judge:
     """Give the judge of sites for these signals; lower is better."""
     kind = LinearScore if train.target is None else TargetScore
     return kind(train, validation, run)
+
+
+class ClosedFormScore(LinearScore):
+    """As LinearScore, but for random features where these leave clearly less: seconds a candidate."""
+
+    def __call__(self, sites: NDArray[np.int64]) -> float:
+        """Score the sites (flat grid indices); lower is better."""
+        linear = super().__call__(sites)
+        data = Halves.of(self.train, self.validation, len(sites), Run())
+        features = FeatureScore.fitting(data, sites, Run())(sites)
+        return features if features < CURVED * linear else linear
 
 
 def _few(part: Signals, run: Run) -> Signals:

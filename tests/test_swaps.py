@@ -1,0 +1,109 @@
+"""Swaps, and the non-linear judge behind them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import keyhole as kh
+from keyhole.errors import SettingsError
+from keyhole.pipeline import prepare
+from keyhole.run import Run
+from keyhole.selectors import SELECTORS
+from keyhole.selectors.features import Bandwidth, FeatureScore, Halves
+from keyhole.selectors.scoring import ClosedFormScore, LinearScore
+
+
+def crossed(n=900, seed=0):
+    """Sites 0 and 1 are causes, 2 and 3 hold their product, which varies more; the rest is noise."""
+    rng = np.random.default_rng(seed)
+    causes = rng.normal(size=(n, 2))
+    product = 1.5 * causes.prod(axis=1, keepdims=True)
+    values = np.concatenate([causes, product, product, np.zeros((n, 2))], axis=1) + 0.05 * rng.normal(size=(n, 6))
+    return prepare(kh.read(values.astype(np.float32)), None, seed=0)
+
+
+def straight(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(n, 4)) @ rng.normal(size=(4, 12)) + 0.1 * rng.normal(size=(n, 12))
+    return prepare(kh.read(values.astype(np.float32)), None, seed=0)
+
+
+def test_swaps_find_sites_that_linear_methods_pass_over():
+    """The product explains most linearly; the causes explain everything, once the estimate may bend."""
+    train = crossed().train
+    greedy = SELECTORS["greedy"]().select(train, 2, validation=None, run=Run())
+    assert set(greedy.sites.tolist()) & {2, 3}
+    found = SELECTORS["swaps"]().select(train, 2, validation=None, run=Run())
+    assert set(found.sites.tolist()) == {0, 1}
+    assert found.notes["swaps"] >= 1
+    assert found.notes["curved"] < 0.98
+
+
+def test_auto_keeps_what_swaps_found():
+    parts = crossed()
+    selector = SELECTORS["auto"](stages=("greedy", "swaps"))
+    found = selector.select(parts.train, 2, validation=parts.validation, run=Run())
+    assert set(found.sites.tolist()) == {0, 1}
+    assert found.notes["chosen"] == "swaps"
+    assert found.notes["scores"]["swaps"] < 0.5 * found.notes["scores"]["greedy"]
+
+
+def test_where_signals_are_linear_the_sites_stay():
+    train = straight().train
+    greedy = SELECTORS["greedy"]().select(train, 3, validation=None, run=Run())
+    found = SELECTORS["swaps"]().select(train, 3, validation=None, run=Run())
+    np.testing.assert_array_equal(found.sites, greedy.sites)
+    assert found.notes["swaps"] == 0
+
+
+def test_no_time_leaves_the_start():
+    train = crossed().train
+    found = SELECTORS["swaps"]().select(train, 2, validation=None, run=Run(deadline=0.0))
+    greedy = SELECTORS["greedy"]().select(train, 2, validation=None, run=Run())
+    assert set(found.sites.tolist()) == set(greedy.sites.tolist())
+
+
+def test_the_linear_score_is_that_of_ridge():
+    """Computed on all cells, in double precision, with the penalty on every column."""
+    parts = straight()
+    data = Halves.of(parts.train, parts.validation, 3, Run())
+    score, sites = FeatureScore(data, 3, Bandwidth(0.5, 1e-2), Run()), [1, 4, 7]
+    taught, judged = (part[:, 0] for part in (data.taught, data.judged))
+    level = taught.std()
+    design, seen = (np.c_[np.ones(len(part)), part[:, sites] / level] for part in (taught, judged))
+    weights = np.linalg.solve(design.T @ design + 1e-2 * len(design) * np.eye(4), design.T @ taught)
+    expected = np.square(judged - seen @ weights).sum() / np.square(judged).sum()
+    assert score.linear(sites) == pytest.approx(expected, rel=1e-3)
+
+
+def test_gains_are_largest_where_most_is_left_and_none_where_nothing_may_be_read():
+    parts = crossed()
+    may = np.ones(6, bool)
+    may[3] = False
+    train = replace(parts.train, observable=may)
+    score = FeatureScore(Halves.of(train, parts.validation, 2, Run()), 2, Bandwidth(0.5, 1e-2), Run())
+    gains = score.gains([0])
+    assert np.isneginf(gains[[0, 3]]).all()
+    assert gains[[1, 2]].min() > 10 * gains[[4, 5]].max()
+    np.testing.assert_array_equal(score.gains([0, 1], without=1), gains)
+
+
+def test_the_judge_bends_where_that_leaves_clearly_less():
+    """The causes leave next to nothing of the product, which no linear estimate sees."""
+    bent, plain = crossed(), straight()
+    sites = np.array([0, 1])
+    linear, closed = (kind(bent.train, bent.validation, Run()) for kind in (LinearScore, ClosedFormScore))
+    assert closed(sites) < 0.1 * linear(sites)
+    linear, closed = (kind(plain.train, plain.validation, Run()) for kind in (LinearScore, ClosedFormScore))
+    assert closed(sites) == linear(sites)
+
+
+def test_stages_are_checked():
+    with pytest.raises(SettingsError, match="'magic' is not known; there are greedy, qr, exchange, learned, swaps"):
+        SELECTORS["auto"](stages=("greedy", "magic"))
+    with pytest.raises(SettingsError, match="greedy or qr must be among them"):
+        SELECTORS["auto"](stages=("learned",))
+    assert SELECTORS["auto"](stages=("swaps", "qr")).settings()["stages"] == ["qr", "swaps"]
