@@ -106,4 +106,5 @@ def test_stages_are_checked():
         SELECTORS["auto"](stages=("greedy", "magic"))
     with pytest.raises(SettingsError, match="greedy or qr must be among them"):
         SELECTORS["auto"](stages=("learned",))
-    assert SELECTORS["auto"](stages=("swaps", "qr")).settings()["stages"] == ["qr", "swaps"]
+    for stages in (("swaps", "qr"), "swaps,qr"):
+        assert SELECTORS["auto"](stages=stages).settings()["stages"] == ["qr", "swaps"]

@@ -39,14 +39,14 @@ class Auto(Selector):
     Parameters
     ----------
     stages
-        Which of `STAGES` to go through; greedy or QR must be among them.
+        Which of `STAGES` to go through, as names or as text with commas; greedy or QR must be among them.
     settings
         Those of the learned selector.
     """
 
     name: ClassVar[str] = "auto"
 
-    def __init__(self, stages: Sequence[str] = STAGES, **settings: Any) -> None:
+    def __init__(self, stages: Sequence[str] | str = STAGES, **settings: Any) -> None:
         self.stages = _checked(stages)
         self.learned = Learned(**settings)
 
@@ -116,7 +116,8 @@ class _Trail:
         self.history.append({"stage": "search", "by": stage, **row})
 
 
-def _checked(stages: Sequence[str]) -> tuple[str, ...]:
+def _checked(given: Sequence[str] | str) -> tuple[str, ...]:
+    stages = given.split(",") if isinstance(given, str) else given
     unknown = [stage for stage in stages if stage not in STAGES]
     if unknown:
         raise SettingsError(f"stages: {unknown[0]!r} is not known; there are {', '.join(STAGES)}")
