@@ -35,10 +35,20 @@ from keyhole.signals import Signals
 from keyhole.split import Split
 from keyhole.target import TargetKind
 
-__all__ = ["Prepared", "check_k", "check_stages", "choose_sites", "fit_reconstructor", "make_plan", "prepare", "select"]
+__all__ = [
+    "SELECTION_SHARE",
+    "Prepared",
+    "check_k",
+    "check_stages",
+    "choose_sites",
+    "fit_reconstructor",
+    "make_plan",
+    "prepare",
+    "select",
+]
 
 # Share of a time limit that the choice of sites may take; the rest is for the reconstructor.
-_SELECTION_SHARE = 0.6
+SELECTION_SHARE = 0.6
 _CONVOLUTIONAL = ("resnet", "dcgan")
 
 
@@ -237,7 +247,7 @@ def choose_sites(selector: Selector, prepared: Prepared, k: int, run: Run) -> Se
     """Let the selector choose, on everything but test; one that decides on validation gets that part apart."""
     left = run.seconds_left()
     if np.isfinite(left):
-        run = replace(run, deadline=clock.monotonic() + _SELECTION_SHARE * left)
+        run = replace(run, deadline=clock.monotonic() + SELECTION_SHARE * left)
     if selector.decides:
         return selector.select(prepared.train, k, validation=prepared.validation, run=run)
     return selector.select(prepared.development, k, validation=None, run=run)
@@ -273,7 +283,7 @@ def make_plan(
         "reconstructor": fitted.name,
         **_told_by(predictor),
         "seed": run.seed,
-        "split": {"kind": prepared.split.kind} | {p: len(getattr(prepared.split, p)) for p in _PARTS},
+        "split": prepared.split.sizes(),
         "notes": selection.notes,
         "data": {"name": signals.origin.name, "fingerprint": signals.fingerprint()},
         "versions": _versions(),
@@ -317,7 +327,6 @@ def _nested_errors(prepared: Prepared, sites: NDArray[np.int64]) -> NDArray[np.f
     return nested_errors(train, validation, sites, strength)
 
 
-_PARTS = ("train", "validation", "test")
 _DEVICES = ("auto", "cpu", "cuda", "gpu", "mps")
 _PRECISIONS = ("32-true", "bf16-mixed")
 

@@ -33,6 +33,11 @@ class Split:
         """Everything but the test part: train, then validation."""
         return np.concatenate([self.train, self.validation])
 
+    def sizes(self) -> dict[str, int | str]:
+        """Give the size of each part, and how they were cut, for the record."""
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: len(part) for name, part in parts.items()} | {"kind": self.kind}
+
 
 def blocks(n: int, *, test: float = 0.2, validation: float = 0.2) -> Split:
     """Cut ``n`` samples in contiguous blocks: train, then validation, then test, the last in time.

@@ -22,6 +22,7 @@ Names = Annotated[str, typer.Option(help="Comma-separated; all that the table ha
 Ks = Annotated[str, typer.Option("--k", "-k", help="Comma-separated; the paper's by default.")]
 Seeds = Annotated[str, typer.Option(help="Comma-separated.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Limit = Annotated[float, typer.Option(min=0.1, help="Seconds for a case, on this machine.")]
 _RESULTS = Path("benchmarks/results")
 _PRIVATE = Path("benchmarks/private")
 
@@ -130,6 +131,41 @@ def selectors(results: Results = _RESULTS, device: Device = "auto") -> None:
     from keyhole.bench import selectors as bench
 
     _run("selectors", bench.jobs(), results, device)
+
+
+@app.command()
+def quality(
+    data: Names = "mnist,ipsl,oisst,ncep,celeba,isolet,coil20",
+    methods: Names = "",
+    k: Ks = "",
+    seeds: Seeds = "0",
+    limit: Limit = 1200.0,
+    results: Results = _RESULTS,
+    device: Device = "auto",
+) -> None:
+    """What auto reaches in a given time, beside its goals and beside classical sites."""
+    from keyhole.bench import quality as bench
+
+    chosen = _chosen(methods, bench.METHODS)
+    _check("data", _names(data), tuple(bench.GOALS))
+    _run("quality", bench.jobs(_names(data), chosen, _numbers(k), _numbers(seeds), limit), results, device)
+
+
+@app.command()
+def ablation(
+    data: Names = "mnist,ipsl",
+    variants: Names = "",
+    seeds: Seeds = "0",
+    limit: Limit = 1200.0,
+    results: Results = _RESULTS,
+    device: Device = "auto",
+) -> None:
+    """What each stage of auto is worth: one is left out at a time, and each law has the search's seat."""
+    from keyhole.bench import ablation as bench
+
+    chosen = _chosen(variants, tuple(bench.VARIANTS))
+    _check("data", _names(data), tuple(bench.PLACES))
+    _run("ablation", bench.jobs(_names(data), chosen, _numbers(seeds), limit), results, device)
 
 
 @app.command()

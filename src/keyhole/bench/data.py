@@ -46,8 +46,7 @@ class Data:
 
     def split(self) -> dict[str, Any]:
         """Sizes of the parts, for the record."""
-        parts = self.plain.split
-        return {name: len(getattr(parts, name)) for name in ("train", "validation", "test")} | {"kind": parts.kind}
+        return self.plain.split.sizes()
 
     def score(self, prepared: Prepared, rebuilt: NDArray[np.float32]) -> dict[str, float]:
         """Errors on test of what was rebuilt from it, still scaled as ``prepared`` is."""

@@ -8,7 +8,19 @@ from pathlib import Path
 from keyhole.bench import words
 from keyhole.bench.lines import Lines
 from keyhole.bench.records import Store
-from keyhole.bench.sections import answers, cgan, l1, selectors, short_table, steps, table1, table2, weights
+from keyhole.bench.sections import (
+    ablation,
+    answers,
+    cgan,
+    l1,
+    quality,
+    selectors,
+    short_table,
+    steps,
+    table1,
+    table2,
+    weights,
+)
 from keyhole.errors import DataError
 from keyhole.storage import replacing
 
@@ -17,7 +29,7 @@ __all__ = ["write_page"]
 # What a benchmark sweeps: settings of the selector.
 _SWEPT = {
     "selectors": (), "table1": (), "table2": (), "weights": ("penalty",), "cgan": (),
-    "steps": ("law_rate", "latent_rate", "row_rate"),
+    "steps": ("law_rate", "latent_rate", "row_rate"), "quality": (), "ablation": (),
 }  # fmt: skip
 
 
@@ -39,6 +51,8 @@ def write_page(results: Path, out: Path, readme: Path | None) -> list[Path]:
 def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield words.HEAD
     yield reading
+    yield from _section("What auto reaches", words.QUALITY, quality, found["quality"])
+    yield from _section("What each stage is worth", words.ABLATION, ablation, found["ablation"])
     yield from _section("Answers", words.ANSWERS, answers, found["table1"])
     yield from _section("Table 1: reconstruction error", words.TABLE1, table1, found["table1"])
     yield from _section("The laws' steps", words.STEPS, steps, found["steps"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ANSWERS", "CGAN", "HEAD", "L1", "SELECTORS", "STEPS", "TABLE1", "TABLE2", "WEIGHTS"]
+__all__ = ["ABLATION", "ANSWERS", "CGAN", "HEAD", "L1", "QUALITY", "SELECTORS", "STEPS", "TABLE1", "TABLE2", "WEIGHTS"]
 
 HEAD = """# Results
 
@@ -18,6 +18,12 @@ its line is skipped. All choices are made without the test part. Lower is better
 | CelebA | faces, grey, 64 x 64, in [0, 1] | first 8000, tested on the next 2000 |
 | SST | NOAA OI SST anomalies, 5 degrees, embedded | first 80 % of the months, tested on the rest |
 """
+QUALITY = """`keyhole bench quality --limit` with the seconds of the protocol. `auto` chooses sites and reconstructor
+within that time on 2 cores. "Best classical + ridge" is the better of QR and greedy; "its sites" compares `auto` with
+the better of them when their sites get the same reconstructor, chosen the same way, in the same time."""
+ABLATION = """`keyhole bench ablation --limit` with the seconds of the protocol: `auto` with one stage left out, and
+with each law in the search's seat, by itself or with swaps behind it. The time that a missing stage does not take
+goes to those that are left."""
 ANSWERS = """Each row is the ratio of two methods' mean squared errors at equal data, K, seed and network in Table
 1, over the data and K that all methods have: the mean (geometric) over K and seeds, the range, and in how many pairs
 the first is lower. Pairs of one data set are not independent. "Says" goes by the data sets' means; within 2 % of one

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from keyhole.bench.sections.answers import answers
 from keyhole.bench.sections.others import cgan, l1, steps, table2, weights
+from keyhole.bench.sections.quality import ablation, quality
 from keyhole.bench.sections.selectors import selectors, short_table
 from keyhole.bench.sections.table1 import table1
 
-__all__ = ["answers", "cgan", "l1", "selectors", "short_table", "steps", "table1", "table2", "weights"]
+__all__ = [
+    "ablation",
+    "answers",
+    "cgan",
+    "l1",
+    "quality",
+    "selectors",
+    "short_table",
+    "steps",
+    "table1",
+    "table2",
+    "weights",
+]

@@ -1,0 +1,53 @@
+"""What each stage of `auto` is worth: one is left out at a time, and each law has the search's seat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
+
+from keyhole.bench.quality import finish, load_prepared, until
+from keyhole.bench.records import Case
+from keyhole.bench.runner import Job, Outcome
+from keyhole.pipeline import SELECTION_SHARE, Prepared, choose_sites, make_selector
+from keyhole.run import Run
+from keyhole.selectors.auto import STAGES
+
+__all__ = ["PLACES", "VARIANTS", "jobs"]
+
+PLACES = {"mnist": 20, "ipsl": 50}
+_LAWS = ("vln", "iln", "hnet", "sct")
+
+
+def _without(*stages: str) -> dict[str, Any]:
+    return {"stages": [stage for stage in STAGES if stage not in stages]}
+
+
+# By name: settings of auto, and the reconstructor.
+VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
+    "all stages": ({}, "auto"),
+    "classical sites": (_without("exchange", "learned", "swaps"), "auto"),
+    "without exchange": (_without("exchange"), "auto"),
+    "without the law": (_without("learned"), "auto"),
+    "without swaps": (_without("swaps"), "auto"),
+    "without a network": ({}, "ridge"),
+    **{f"{law} alone": (_without("qr", "exchange", "swaps") | {"law": law}, "auto") for law in _LAWS},
+    **{f"{law} and swaps": (_without("qr", "exchange") | {"law": law}, "auto") for law in _LAWS},
+}
+
+
+def jobs(names: Sequence[str], variants: Sequence[str], seeds: Sequence[int], limit: float) -> Iterator[Job]:
+    """Give one job for each data set, seed and variant."""
+    for name, seed, variant in product(names, seeds, variants):
+        settings, reconstructor = VARIANTS[variant]
+        prepared = load_prepared(name)
+        words = {"variant": variant, "selector": make_selector("auto", settings).settings()}
+        case = Case("ablation", name, f"{limit:g} s", variant, reconstructor, PLACES[name], seed, words)
+        yield Job([case], prepared.split.sizes(), "32-true", partial(_work, case, settings, prepared, limit))
+
+
+def _work(case: Case, settings: dict[str, Any], prepared: Prepared, limit: float, run: Run) -> Iterator[Outcome]:
+    selector = make_selector("auto", settings)
+    selection = choose_sites(selector, prepared, case.k, until(run, limit))
+    yield finish(case, prepared, selector, selection, until(run, (1 - SELECTION_SHARE) * limit))

@@ -1,0 +1,82 @@
+"""What auto reaches and what its stages are worth, on data that ship."""
+
+from __future__ import annotations
+
+import pytest
+
+from keyhole.bench import ablation, quality
+from keyhole.bench.lines import Lines
+from keyhole.bench.quality import GOALS, Goal
+from keyhole.bench.records import Store
+from keyhole.bench.runner import run_jobs
+from keyhole.bench.sections import ablation as ablation_section
+from keyhole.bench.sections import quality as quality_section
+from keyhole.selectors.auto import STAGES
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run jobs and give their lines."""
+
+    def go(bench, jobs):
+        store = Store(tmp_path, bench)
+        run_jobs(jobs, store, device="cpu", say=str)
+        return Lines(store.lines())
+
+    return go
+
+
+def cells(lines):
+    return [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines if line.startswith("| ")]
+
+
+def test_quality_has_a_line_for_each_method_and_reconstructor(run, monkeypatch):
+    """In a second: auto is cut short, and still has K sites and a row for each of its stages."""
+    monkeypatch.setitem(GOALS, "digits", Goal((4,), 0.9))
+    lines = run("quality", quality.jobs(["digits"], quality.METHODS, (), (0,), 1.0))
+    assert {(one["method"], one["reconstructor"]) for one in lines} == {
+        (method, reconstructor) for method in ("auto", "greedy", "qr") for reconstructor in ("auto", "ridge")
+    }
+    assert {one["protocol"] for one in lines} == {"1 s"}
+    assert {one["k_distinct"] for one in lines} == {4}
+    ours = lines.where(method="auto", reconstructor="auto").records[0]
+    assert [row["by"] for row in ours["notes"]["stages"]] == list(STAGES)
+    assert ours["metrics"]["validation_fvu"] > 0
+    row = cells(quality_section(lines))[1]
+    ridge = min(lines.where(method=method, reconstructor="ridge").metric("fvu")[0] for method in quality.CLASSICAL)
+    same = min(lines.where(method=method, reconstructor="auto").metric("fvu")[0] for method in quality.CLASSICAL)
+    ours_left = ours["metrics"]["fvu"]
+    assert [float(cell) for cell in row[3:9]] == pytest.approx(
+        [0.9 * ridge, ours_left, ours_left / (0.9 * ridge), ridge, ours_left / ridge, ours_left / same], abs=1e-3
+    )
+
+
+def test_a_row_waits_for_its_neighbours(run, monkeypatch):
+    monkeypatch.setitem(GOALS, "digits", Goal((3,), 0.9))
+    lines = run("quality", quality.jobs(["digits"], ["greedy"], (), (0, 1), 1.0))
+    assert len(lines) == 2  # greedy has no seed
+    assert len(cells(quality_section(lines))) == 1  # the header
+
+
+def test_ablation_leaves_stages_out_and_shows_ratios(run, monkeypatch):
+    monkeypatch.setitem(ablation.PLACES, "digits", 4)
+    variants = ["all stages", "classical sites", "sct alone"]
+    lines = run("ablation", ablation.jobs(["digits"], variants, (0,), 1.0))
+    stages = {one["method"]: [row["by"] for row in one["notes"]["stages"]] for one in lines}
+    assert stages == {
+        "all stages": list(STAGES),
+        "classical sites": ["greedy", "qr"],
+        "sct alone": ["greedy", "learned"],
+    }
+    rows = cells(ablation_section(lines))[1:]
+    assert [row[0] for row in rows] == variants
+    assert rows[0][2] == "1.000"
+
+
+@pytest.mark.parametrize("variant", ablation.VARIANTS)
+def test_every_variant_has_settings_that_auto_takes(variant):
+    from keyhole.pipeline import make_selector
+
+    settings, reconstructor = ablation.VARIANTS[variant]
+    assert make_selector("auto", settings).settings()["stages"]
+    assert reconstructor in ("auto", "ridge")
