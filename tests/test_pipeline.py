@@ -101,7 +101,7 @@ def test_every_reconstructor_is_refused_at_the_door_or_can_be_fitted(name):
     try:
         pipeline.check_reconstructor(name, prepared.signals.grid)
     except SettingsError:
-        assert name in ("resnet", "dcgan")
+        assert name in ("resnet", "dcgan", "detail")
     else:
         assert pipeline.fit_reconstructor(name, prepared, np.array([1, 3]), run).name == name
 

@@ -13,6 +13,7 @@ __all__ = [
     "CAESettings",
     "DCGANSettings",
     "DenseSettings",
+    "DetailSettings",
     "GreedySettings",
     "GroupLassoSettings",
     "LaplacianSettings",
@@ -62,6 +63,12 @@ class DenseSettings(NetworkSettings):
     width: int | None = Field(None, ge=1)  # None: by the number of samples, see `width_for`
     blocks: int = Field(2, ge=0)
     dropout: float = Field(0.1, ge=0, lt=1)
+
+
+class DetailSettings(DenseSettings):
+    """Dense network, then convolutions over the grid."""
+
+    filters: int = Field(32, ge=1)  # of each of the six convolutions
 
 
 class ResNetSettings(NetworkSettings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from keyhole.reconstructors.base import Reconstructor
 from keyhole.reconstructors.choice import fit_best
 from keyhole.reconstructors.dcgan import DCGAN
+from keyhole.reconstructors.detail import Detail
 from keyhole.reconstructors.kriging import Kriging
 from keyhole.reconstructors.neural import Dense, ResNetReconstructor
 from keyhole.reconstructors.residual import Residual
@@ -13,5 +14,5 @@ from keyhole.reconstructors.ridge import Ridge, nested_errors
 __all__ = ["RECONSTRUCTORS", "Kriging", "Reconstructor", "Residual", "Ridge", "fit_best", "nested_errors"]
 
 RECONSTRUCTORS: dict[str, type[Reconstructor]] = {
-    kind.name: kind for kind in (Ridge, Kriging, Dense, ResNetReconstructor, DCGAN, Residual)
+    kind.name: kind for kind in (Ridge, Kriging, Dense, Detail, ResNetReconstructor, DCGAN, Residual)
 }

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from keyhole.grid import Grid
 from keyhole.reconstructors.base import Reconstructor, flat
 from keyhole.reconstructors.dcgan import DCGAN
+from keyhole.reconstructors.detail import Detail
 from keyhole.reconstructors.kriging import Kriging
 from keyhole.reconstructors.linear import LinearReconstructor
 from keyhole.reconstructors.neural import Dense, NetworkReconstructor, ResNetReconstructor, Taught
@@ -21,7 +22,9 @@ from keyhole.signals import Signals
 __all__ = ["Residual"]
 
 _LINEAR: dict[str, type[LinearReconstructor]] = {"ridge": Ridge, "kriging": Kriging}
-_INNER: dict[str, type[NetworkReconstructor]] = {"dense": Dense, "resnet": ResNetReconstructor, "dcgan": DCGAN}
+_INNER: dict[str, type[NetworkReconstructor]] = {
+    kind.name: kind for kind in (Dense, Detail, ResNetReconstructor, DCGAN)
+}
 
 
 class Residual(Reconstructor):
@@ -33,7 +36,7 @@ class Residual(Reconstructor):
     Parameters
     ----------
     inner
-        The network: ``"dense"`` or ``"dcgan"`` on the readings, or ``"resnet"`` on the observed grid.
+        The network: ``"dense"``, ``"detail"`` or ``"dcgan"`` on the readings, or ``"resnet"`` on the observed grid.
     linear
         ``"ridge"`` or ``"kriging"``.
     """

@@ -17,6 +17,7 @@ from keyhole.signals import Signals
 
 __all__ = ["Swaps"]
 
+_FEWEST_SAMPLES = 60  # fewer teach nothing that bends
 _WORTH = 2e-4  # share of the score that a swap must take
 _NEAR_BEST = 12  # cells among which a hop puts a site at random
 
@@ -50,6 +51,8 @@ class Swaps(Selector):
 
     def improve(self, train: Signals, starts: Sequence[NDArray[np.int64]], run: Run) -> Selection:
         """Swap from each of several starts, go on from the best, and stop with what there is when time is over."""
+        if len(train) < _FEWEST_SAMPLES:
+            return Selection(starts[0], notes={"swaps": 0})
         score = FeatureScore.fitting(Halves.of(train, None, len(starts[0]), run), starts[0], run)
         first = [score(start) for start in starts]
         curved = min(first) / max(score.linear(starts[int(np.argmin(first))]), np.finfo(float).tiny)

@@ -1,0 +1,102 @@
+"""A network that knows the grid: dense on the readings first, convolutions for the detail."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+from torch import Tensor, nn
+
+from keyhole.grid import Grid
+from keyhole.reconstructors.networks import DenseNet, check_two_dimensional, width_for
+from keyhole.reconstructors.neural import NetworkReconstructor
+from keyhole.settings import DetailSettings, parse
+
+__all__ = ["Detail", "DetailNet"]
+
+_DILATIONS = (1, 2, 4, 1)  # of the layers, which so see 19 cells far together
+
+
+class DetailNet(nn.Module):
+    """What a dense network makes of the readings, and what convolutions see in that beside the readings themselves.
+
+    The convolutions get the dense estimate, the nearest site's reading in every cell (a Voronoi map), how far that
+    site is, where the cell is, and which cells are inside. They widen their sight from layer to layer; their head
+    starts at zero, so that the network starts as the dense one.
+    """
+
+    def __init__(
+        self, inputs: int, channels: int, grid: Grid, sites: NDArray[np.int64],
+        *, width: int, blocks: int, dropout: float, filters: int,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.channels, self.sites, self.shape = channels, len(sites), check_two_dimensional(grid.shape, "detail")
+        self.dense = DenseNet(inputs, channels * len(grid.cells), width=width, blocks=blocks, dropout=dropout)
+        nearest, maps = _maps(grid, sites)
+        self.register_buffer("nearest", nearest, persistent=False)
+        self.register_buffer("maps", maps, persistent=False)
+        self.register_buffer("cells", torch.from_numpy(grid.cells), persistent=False)
+        self.first = nn.Conv2d(2 * channels + len(maps), filters, 3, padding=1)
+        self.body = nn.ModuleList(
+            nn.Sequential(nn.GELU(), nn.Conv2d(filters, filters, 3, padding=wide, dilation=wide)) for wide in _DILATIONS
+        )
+        self.head = nn.Conv2d(filters, channels, 3, padding=1)
+        for parameter in self.head.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(N, inputs)``, readings site by site and context behind them, to ``(N, channels, *grid)``."""
+        coarse = self._on_grid(self.dense(x))
+        maps = self.get_buffer("maps").to(coarse.dtype).expand(len(x), -1, -1, -1)
+        hidden = self.first(torch.cat([coarse, self._voronoi(x).to(coarse.dtype), maps], dim=1))
+        for layer in self.body:
+            hidden = hidden + layer(hidden)
+        return coarse + self.head(nn.functional.gelu(hidden))  # type: ignore[no-any-return]
+
+    def _on_grid(self, packed: Tensor) -> Tensor:
+        """Put packed cells on the grid, zero outside."""
+        full = packed.new_zeros(len(packed), self.channels, math.prod(self.shape))
+        full[:, :, self.get_buffer("cells")] = packed.reshape(len(packed), self.channels, -1)
+        return full.reshape(len(packed), self.channels, *self.shape)
+
+    def _voronoi(self, x: Tensor) -> Tensor:
+        """Give every cell what its nearest site reads."""
+        readings = x[:, : self.sites * self.channels].reshape(len(x), self.sites, self.channels)
+        return readings[:, self.get_buffer("nearest")].transpose(1, 2).reshape(len(x), self.channels, *self.shape)
+
+
+def _maps(grid: Grid, sites: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    """Which site is nearest to each cell, and what is known of every cell: inside, distance to that site, place."""
+    distance, nearest = KDTree(grid.places[sites]).query(grid.places)
+    rows = [grid.inside.ravel(), distance / max(float(distance.max()), 1e-12), *_spanned(np.indices(grid.shape))]
+    maps = np.stack([np.asarray(row, np.float32).reshape(grid.shape) for row in rows])
+    return torch.from_numpy(np.asarray(nearest, np.int64)), torch.from_numpy(maps)
+
+
+def _spanned(indices: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+    """Each axis from -1 to 1."""
+    return [2 * axis / max(int(axis.max()), 1) - 1 for axis in indices]
+
+
+class Detail(NetworkReconstructor):
+    """Dense network from the K readings to all cells, then convolutions over the grid; for grids of two axes."""
+
+    name: ClassVar[str] = "detail"
+    settings: DetailSettings
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self.settings = parse(DetailSettings, settings)
+
+    def build(self, samples: int) -> nn.Module:
+        """Make a network for the grid, its dense part as wide as the number of samples allows."""
+        width = self.settings.width or width_for(samples)
+        self.settings = self.settings.model_copy(update={"width": width})
+        return DetailNet(
+            self.width, self.channels, self.grid, self.sites,
+            width=width, blocks=self.settings.blocks, dropout=self.settings.dropout, filters=self.settings.filters,
+        )  # fmt: skip

@@ -1,0 +1,69 @@
+"""The network that knows the grid."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+import keyhole as kh
+from keyhole.grid import Grid
+from keyhole.pipeline import prepare
+from keyhole.reconstructors import RECONSTRUCTORS, Residual
+from keyhole.reconstructors.detail import DetailNet
+from keyhole.run import Run
+
+
+def network(grid, sites, channels=1, context=0):
+    torch.manual_seed(0)
+    inputs = len(sites) * channels + context
+    return DetailNet(inputs, channels, grid, sites, width=16, blocks=1, dropout=0.0, filters=4).eval()
+
+
+def test_it_starts_as_its_dense_part():
+    """The head of the convolutions is zero, and cells outside stay zero until it moves."""
+    inside = np.ones((5, 6), bool)
+    inside[:, 0] = False
+    grid = Grid((5, 6), ("y", "x"), {}, inside)
+    net = network(grid, np.array([3, 8]), channels=2)
+    torch.nn.init.normal_(net.dense.last.weight)
+    x = torch.randn(7, 4)
+    out = net(x).detach().numpy()
+    assert out.shape == (7, 2, 5, 6)
+    assert not out[:, :, ~inside].any()
+    packed = net.dense(x).detach().numpy().reshape(7, 2, -1)
+    np.testing.assert_allclose(out.reshape(7, 2, -1)[:, :, grid.cells], packed, rtol=1e-6)
+
+
+def test_the_voronoi_map_holds_the_nearest_reading():
+    """Against a search over all pairs; context behind the readings is left out."""
+    grid, sites = Grid.plain((5, 6)), np.array([0, 17, 28])
+    net = network(grid, sites, channels=2, context=1)
+    x = torch.arange(7.0)[None]
+    places = np.stack(np.unravel_index(np.arange(30), (5, 6)), axis=1)
+    nearest = np.square(places[:, None] - places[None, sites]).sum(axis=2).argmin(axis=1)
+    readings = np.arange(6.0).reshape(3, 2)
+    np.testing.assert_array_equal(net._voronoi(x)[0].numpy().reshape(2, 30), readings[nearest].T)
+
+
+def test_distance_is_over_the_sphere_for_latitude_and_longitude():
+    """A site at 175 E is next to a cell at 175 W."""
+    axes = {"lat": np.array([-10.0, 0.0, 10.0]), "lon": np.arange(-175.0, 180.0, 10.0)}
+    grid = Grid((3, 36), ("lat", "lon"), axes, np.ones((3, 36), bool))
+    net = network(grid, np.array([36 + 18, 36 + 35]))  # 5 E and 175 E on the equator
+    assert net.get_buffer("nearest").reshape(3, 36)[1, 0] == 1
+    distance = net.get_buffer("maps")[1]
+    assert distance[1, 18] == distance[1, 35] == 0
+    assert distance[1, 0] < distance[1, 4]
+
+
+def test_it_learns_local_detail_on_top_of_a_linear_part():
+    """Folds in a smooth field: the network leaves clearly less than ridge."""
+    rng = np.random.default_rng(0)
+    waves = rng.normal(size=(3, 8, 8)).cumsum(axis=1).cumsum(axis=2) / 8
+    folded = np.abs(np.einsum("nc,chw->nhw", rng.normal(size=(600, 3)), waves))
+    data = prepare(kh.read(folded[:, None], channels=1), None, seed=0)
+    sites = np.array([9, 14, 27, 36, 49, 54])
+    settings = {"train": {"steps": 300, "batch": 64, "average": 0.9}, "width": 32, "filters": 8}
+    fitted = Residual("detail", **settings).fit(data.train, sites, validation=data.validation, run=Run())
+    assert fitted.improvement < 0.8
+    assert RECONSTRUCTORS["detail"].name == "detail"
