@@ -68,7 +68,7 @@ class DenseSettings(NetworkSettings):
 class DetailSettings(DenseSettings):
     """Dense network, then convolutions over the grid."""
 
-    filters: int = Field(32, ge=1)  # of each of the six convolutions
+    filters: int = Field(16, ge=1)  # of the ResNet; the paper's
 
 
 class ResNetSettings(NetworkSettings):

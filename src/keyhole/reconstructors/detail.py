@@ -12,21 +12,19 @@ from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from keyhole.grid import Grid
-from keyhole.reconstructors.networks import DenseNet, check_two_dimensional, width_for
+from keyhole.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
 from keyhole.reconstructors.neural import NetworkReconstructor
 from keyhole.settings import DetailSettings, parse
 
 __all__ = ["Detail", "DetailNet"]
 
-_DILATIONS = (1, 2, 4, 1)  # of the layers, which so see 19 cells far together
-
 
 class DetailNet(nn.Module):
     """What a dense network makes of the readings, and what convolutions see in that beside the readings themselves.
 
-    The convolutions get the dense estimate, the nearest site's reading in every cell (a Voronoi map), how far that
-    site is, where the cell is, and which cells are inside. They widen their sight from layer to layer; their head
-    starts at zero, so that the network starts as the dense one.
+    The convolutions, a ResNet, get the dense estimate, the nearest site's reading in every cell (a Voronoi map), how
+    far that site is, where the cell is, and which cells are inside. Their head starts at zero, so that the network
+    starts as the dense one.
     """
 
     def __init__(
@@ -40,22 +38,14 @@ class DetailNet(nn.Module):
         self.register_buffer("nearest", nearest, persistent=False)
         self.register_buffer("maps", maps, persistent=False)
         self.register_buffer("cells", torch.from_numpy(grid.cells), persistent=False)
-        self.first = nn.Conv2d(2 * channels + len(maps), filters, 3, padding=1)
-        self.body = nn.ModuleList(
-            nn.Sequential(nn.GELU(), nn.Conv2d(filters, filters, 3, padding=wide, dilation=wide)) for wide in _DILATIONS
-        )
-        self.head = nn.Conv2d(filters, channels, 3, padding=1)
-        for parameter in self.head.parameters():
-            nn.init.zeros_(parameter)
+        self.convolutions = ResNet(2 * channels + len(maps), channels, filters=filters)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs)``, readings site by site and context behind them, to ``(N, channels, *grid)``."""
         coarse = self._on_grid(self.dense(x))
         maps = self.get_buffer("maps").to(coarse.dtype).expand(len(x), -1, -1, -1)
-        hidden = self.first(torch.cat([coarse, self._voronoi(x).to(coarse.dtype), maps], dim=1))
-        for layer in self.body:
-            hidden = hidden + layer(hidden)
-        return coarse + self.head(nn.functional.gelu(hidden))  # type: ignore[no-any-return]
+        seen = torch.cat([coarse, self._voronoi(x).to(coarse.dtype), maps], dim=1)
+        return coarse + self.convolutions(seen)  # type: ignore[no-any-return]
 
     def _on_grid(self, packed: Tensor) -> Tensor:
         """Put packed cells on the grid, zero outside."""
