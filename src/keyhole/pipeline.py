@@ -246,9 +246,7 @@ def check_reconstructor(name: str, grid: Grid) -> None:
 
 def choose_sites(selector: Selector, prepared: Prepared, k: int, run: Run) -> Selection:
     """Let the selector choose, on everything but test; one that decides on validation gets that part apart."""
-    left = run.seconds_left()
-    if np.isfinite(left):
-        run = replace(run, deadline=clock.monotonic() + SELECTION_SHARE * left)
+    run = run.share(SELECTION_SHARE)
     if selector.decides:
         return selector.select(prepared.train, k, validation=prepared.validation, run=run)
     return selector.select(prepared.development, k, validation=None, run=run)
@@ -291,7 +289,7 @@ def make_plan(
         "date": datetime.now(UTC).date().isoformat(),
     }
     history: list[dict[str, Any]] = [{"stage": "select", **row} for row in selection.history]
-    history += [{"stage": "refit", **row} for row in fitted.history]
+    history += [{"stage": "refit", **row} for row in (*fitted.history, *fitted.tried)]
     history += [{"stage": "predict", **row} for row in (predictor.history if predictor else [])]
     plan = Plan(
         signals.grid, selection.sites, gains(prepared, selection.sites), prepared.choosing, fitted, signals.origin,

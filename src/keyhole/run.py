@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,12 @@ class Run:
         """Pass an event on."""
         if self.callback is not None:
             self.callback(event)
+
+    def share(self, part: float) -> Run:
+        """Give the run with a deadline after a part of the time left; as it is where there is no deadline."""
+        if self.deadline is None:
+            return self
+        return replace(self, deadline=time.monotonic() + part * self.seconds_left())
 
     def seconds_left(self) -> float:
         """Time until the deadline; infinite without one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,11 +21,12 @@ class Reconstructor(ABC):
 
     Constructors only assign. ``fit`` learns; ``state`` and ``restore`` carry what was learned through a file: settings
     that JSON can hold, and arrays. One in ``closed_form`` needs no validation part, so it is fitted once more, on
-    everything but the test part, when all choices are made.
+    everything but the test part, when all choices are made. ``tried`` tells what it was chosen from, if it was.
     """
 
     name: ClassVar[str]
     closed_form: ClassVar[bool] = False
+    tried: Sequence[dict[str, Any]] = ()
 
     @abstractmethod
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,18 +17,55 @@ from keyhole.reconstructors.ridge import Ridge
 from keyhole.run import Run
 from keyhole.signals import Signals
 
+Kind = TypeVar("Kind", bound=Reconstructor)
+
 __all__ = ["fit_best", "fit_linear", "squared_error"]
 
 # A network must beat its linear part by this much on validation: a closed form is fitted on validation too, once all
 # choices are made.
 _WORTH_A_NETWORK = 0.98
+_QUICK_SHARE = 0.3  # of the time left, for the network that is tried first
 
 
 def fit_best(train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Reconstructor:
-    """Fit ridge and kriging, then a network on top of the better one; keep what is best on validation."""
-    best = fit_linear(train, sites, validation=validation, run=run)
-    network = Residual(linear=best.name).fit(train, sites, validation=validation, run=run)
-    return network if network.improvement < _WORTH_A_NETWORK else best
+    """Fit ridge and kriging, then networks on top of the better one; keep what is best on validation.
+
+    The dense network is tried first; the one that knows the grid takes long, and is tried where that one paid.
+    """
+    parts: Any = {"train": train, "sites": sites, "validation": validation}
+    trail = _Trail(sites, validation)
+    linear = trail.fit(lambda: fit_linear(**parts, run=run))
+    dense = trail.fit(lambda: Residual("dense", linear.name).fit(**parts, run=run.share(_QUICK_SHARE)))
+    if len(train.grid.shape) == 2 and trail.left[dense] < _WORTH_A_NETWORK * trail.left[linear]:
+        trail.fit(lambda: Residual("detail", linear.name).fit(**parts, run=run))
+    return trail.best(linear)
+
+
+class _Trail:
+    """What each reconstructor leaves of the variance on validation, and how long its fit took."""
+
+    def __init__(self, sites: NDArray[np.int64], validation: Signals) -> None:
+        self.sites, self.validation = sites, validation
+        self.energy = max(float(np.square(validation.packed(), dtype=np.float64).sum()), np.finfo(float).tiny)
+        self.left: dict[Reconstructor, float] = {}
+        self.rows: list[dict[str, Any]] = []
+
+    def fit(self, work: Callable[[], Kind]) -> Kind:
+        """Let one be fitted, judge it and write its row."""
+        started = time.monotonic()
+        fitted = work()
+        seconds = time.monotonic() - started
+        self.left[fitted] = squared_error(fitted, self.sites, self.validation) / self.energy
+        row = {"left": self.left[fitted], "best": min(self.left.values()), "seconds": round(seconds, 2)}
+        self.rows.append({"stage": "fit", "by": _words(fitted), **row})
+        return fitted
+
+    def best(self, linear: Reconstructor) -> Reconstructor:
+        """Give the one that leaves least; the linear one unless another leaves clearly less."""
+        least = min(self.left, key=self.left.__getitem__)
+        chosen = least if self.left[least] < _WORTH_A_NETWORK * self.left[linear] else linear
+        chosen.tried = self.rows
+        return chosen
 
 
 def fit_linear(train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> LinearReconstructor:
@@ -33,7 +74,13 @@ def fit_linear(train: Signals, sites: NDArray[np.int64], *, validation: Signals,
     return min(linear, key=lambda fitted: squared_error(fitted, sites, validation))
 
 
-def squared_error(fitted: LinearReconstructor, sites: NDArray[np.int64], judge: Signals) -> float:
+def squared_error(fitted: Reconstructor, sites: NDArray[np.int64], judge: Signals) -> float:
     """Sum of squared errors on scaled signals."""
-    left = judge.packed() - fitted.rebuild_packed(judge.readings(sites), judge.context)
-    return float(np.square(left, dtype=np.float64).sum())
+    rebuilt = fitted.rebuild(judge.readings(sites), judge.context)
+    packed = rebuilt.reshape(len(judge), judge.channels, -1)[:, :, judge.grid.cells]
+    return float(np.square(judge.packed() - packed, dtype=np.float64).sum())
+
+
+def _words(fitted: Reconstructor) -> str:
+    """Name a reconstructor, and its parts where it has some."""
+    return f"{fitted.linear.name} + {fitted.inner}" if isinstance(fitted, Residual) else fitted.name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -69,7 +68,7 @@ class Auto(Selector):
         trail = _Trail(kind(train, train if validation is None else validation, run))
         for stage in self._stages(train):
             started = time.monotonic()
-            found = self._stage(stage, trail, train, k, validation, _share_of(run, _SHARES.get(stage, 1.0)))
+            found = self._stage(stage, trail, train, k, validation, run.share(_SHARES.get(stage, 1.0)))
             trail.note(stage, found, time.monotonic() - started)
         best = trail.found[trail.best]
         notes = {**best.notes, "chosen": trail.best, "scores": trail.scores}
@@ -124,9 +123,3 @@ def _checked(given: Sequence[str] | str) -> tuple[str, ...]:
     if not set(stages) & set(_CLASSICAL):
         raise SettingsError("stages: greedy or qr must be among them, so that the outcome is never worse")
     return tuple(stage for stage in STAGES if stage in stages)
-
-
-def _share_of(run: Run, share: float) -> Run:
-    """Give the run with a deadline after a share of the time left."""
-    left = run.seconds_left()
-    return run if np.isinf(left) else replace(run, deadline=time.monotonic() + share * left)
