@@ -90,7 +90,7 @@ def test_auto_takes_a_network_only_where_it_pays():
     """Linear data get a closed form, data that are not get a network on top of it."""
     sites = np.array([3, 8, 14])
     assert fit_reconstructor("auto", parts(), sites, Run()).closed_form
-    bent = fit_reconstructor("auto", parts(nonlinear=True, n=1500), sites, Run())
+    bent = fit_reconstructor("auto", parts(nonlinear=True, n=500), sites, Run())
     assert bent.name == "residual"
     assert [row["by"] for row in bent.tried] == ["kriging", "kriging + dense", "kriging + detail"]
     assert bent.tried[-1]["best"] < 0.98 * bent.tried[0]["left"]
