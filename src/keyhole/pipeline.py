@@ -108,9 +108,9 @@ def select(
         A selector: ``"auto"`` tries several and keeps the best on validation; ``"learned"`` or a law (``"vln"``,
         ``"hnet"``, ...); ``"greedy"``, ``"qr"`` or any other of ``docs/methods.md``.
     reconstructor
-        ``"ridge"``, ``"kriging"``, ``"dense"``, ``"detail"``, ``"resnet"``, ``"dcgan"``, ``"residual"``, or
-        ``"auto"``: ridge or kriging, unless a network on top is clearly better on validation; always ridge where there
-        is a target.
+        ``"ridge"``, ``"kriging"``, ``"kernel"``, ``"dense"``, ``"detail"``, ``"resnet"``, ``"dcgan"``, ``"residual"``,
+        or ``"auto"``: ridge, kriging or kernel, unless a network on top is clearly better on validation; always ridge
+        where there is a target.
     predictor
         What tells the target: ``"linear"``, ``"network"``, or ``"auto"``: the network, unless the linear one is better
         on validation.

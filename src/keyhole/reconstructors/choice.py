@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.reconstructors.base import Reconstructor
+from keyhole.reconstructors.kernel import Kernel
 from keyhole.reconstructors.kriging import Kriging
 from keyhole.reconstructors.linear import LinearReconstructor
 from keyhole.reconstructors.residual import Residual
@@ -21,24 +22,25 @@ Kind = TypeVar("Kind", bound=Reconstructor)
 
 __all__ = ["fit_best", "fit_linear", "squared_error"]
 
-# A network must beat its linear part by this much on validation: a closed form is fitted on validation too, once all
+# A network must beat the best closed form by this much on validation: that is fitted on validation too, when all
 # choices are made.
 _WORTH_A_NETWORK = 0.98
 _QUICK_SHARE = 0.3  # of the time left, for the network that is tried first
 
 
 def fit_best(train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Reconstructor:
-    """Fit ridge and kriging, then networks on top of the better one; keep what is best on validation.
+    """Fit ridge, kriging and kernel, then networks on top of the better linear one; keep what is best on validation.
 
     The dense network is tried first; the one that knows the grid takes long, and is tried where that one paid.
     """
     parts: Any = {"train": train, "sites": sites, "validation": validation}
     trail = _Trail(sites, validation)
     linear = trail.fit(lambda: fit_linear(**parts, run=run))
+    kernel = trail.fit(lambda: Kernel().fit(**parts, run=run))
     dense = trail.fit(lambda: Residual("dense", linear.name).fit(**parts, run=run.share(_QUICK_SHARE)))
     if len(train.grid.shape) == 2 and trail.left[dense] < _WORTH_A_NETWORK * trail.left[linear]:
         trail.fit(lambda: Residual("detail", linear.name).fit(**parts, run=run))
-    return trail.best(linear)
+    return trail.best(min(linear, kernel, key=trail.left.__getitem__))
 
 
 class _Trail:
@@ -60,10 +62,10 @@ class _Trail:
         self.rows.append({"stage": "fit", "by": _words(fitted), **row})
         return fitted
 
-    def best(self, linear: Reconstructor) -> Reconstructor:
-        """Give the one that leaves least; the linear one unless another leaves clearly less."""
+    def best(self, closed: Reconstructor) -> Reconstructor:
+        """Give the one that leaves least; the best closed form unless another leaves clearly less."""
         least = min(self.left, key=self.left.__getitem__)
-        chosen = least if self.left[least] < _WORTH_A_NETWORK * self.left[linear] else linear
+        chosen = least if self.left[least] < _WORTH_A_NETWORK * self.left[closed] else closed
         chosen.tried = self.rows
         return chosen
 

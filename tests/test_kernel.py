@@ -1,0 +1,69 @@
+"""Kernel ridge, against scikit-learn's and against leaving samples out one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.kernel_ridge import KernelRidge
+
+import keyhole as kh
+from keyhole.pipeline import prepare
+from keyhole.reconstructors import RECONSTRUCTORS, Ridge, fit_best
+from keyhole.reconstructors.choice import squared_error
+from keyhole.reconstructors.kernel import Kernel, Shape, _kernel, _left_out
+from keyhole.run import Run
+
+
+def views(n=240, seed=0):
+    """Rings: each sample is a bump at some angle, so that neighbours are alike and nothing is linear."""
+    rng = np.random.default_rng(seed)
+    angle, place = rng.uniform(0, 2 * np.pi, n), np.linspace(0, 2 * np.pi, 24, endpoint=False)
+    values = np.exp(4 * np.cos(angle[:, None] - place)) / np.exp(4) + 0.01 * rng.normal(size=(n, 24))
+    return prepare(kh.read(values.astype(np.float32)), None, seed=0)
+
+
+def test_it_is_scikit_learns_kernel_ridge():
+    data, sites = views(), np.array([2, 10, 17])
+    fitted = Kernel().fit(data.train, sites, validation=data.validation, run=Run())
+    shape, inputs = fitted.shape, data.train.readings(sites)[:, :, 0].astype(float)
+    others = data.validation.readings(sites)[:, :, 0].astype(float)
+
+    def kernel(a, b):
+        return np.exp(-np.square(a[:, None] - b[None]).sum(axis=2) / (2 * shape.width)) + 0.3 * a @ b.T / shape.level
+
+    targets = data.train.packed()[:, 0]
+    theirs = KernelRidge(alpha=shape.strength, kernel="precomputed").fit(
+        kernel(inputs, inputs), targets - targets.mean(0)
+    )
+    expected = theirs.predict(kernel(others, inputs)) + targets.mean(0)
+    np.testing.assert_allclose(
+        fitted.rebuild(data.validation.readings(sites))[:, 0], expected, atol=3e-3
+    )  # single precision
+
+
+def test_the_error_of_samples_left_out_needs_no_second_fit():
+    rng = np.random.default_rng(0)
+    inputs, targets, shape = rng.normal(size=(20, 3)), rng.normal(size=(20, 4)), Shape(1.5, 3.0, 0.1)
+    total = 0.0
+    for out in range(20):
+        rest = np.delete(np.arange(20), out)
+        gram = _kernel(inputs[rest], inputs[rest], shape) + shape.strength * np.eye(19)
+        told = _kernel(inputs[[out]], inputs[rest], shape) @ np.linalg.solve(gram, targets[rest])
+        total += np.square(told - targets[out]).sum()
+    assert _left_out(inputs, targets, shape) == pytest.approx(total, rel=1e-8)
+
+
+def test_it_leaves_far_less_than_ridge_where_neighbours_are_alike():
+    data, sites = views(), np.array([2, 10, 17])
+    ridge, kernel = (kind().fit(data.train, sites, validation=data.validation, run=Run()) for kind in (Ridge, Kernel))
+    assert squared_error(kernel, sites, data.validation) < 0.3 * squared_error(ridge, sites, data.validation)
+    best = fit_best(data.train, sites, validation=data.validation, run=Run())
+    assert squared_error(best, sites, data.validation) <= squared_error(kernel, sites, data.validation)
+
+
+def test_constant_readings_are_harmless():
+    values = np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32)
+    values[:, 2] = 1.0
+    data, sites = prepare(kh.read(values), None, seed=0), np.array([2])
+    fitted = RECONSTRUCTORS["kernel"]().fit(data.train, sites, validation=data.validation, run=Run())
+    assert np.isfinite(fitted.rebuild(data.validation.readings(sites))).all()
