@@ -146,8 +146,12 @@ def test_gains_are_what_the_definition_says(channels, length):
         expected = [posterior(covariance, kept) - posterior(covariance, [*kept, j]) for j in range(8)]
         free = [j for j in range(8) if j not in kept]
         np.testing.assert_allclose(remainder.gains_without(place)[free], np.array(expected)[free], rtol=2e-3, atol=1e-4)
+        other = remainder.copy()
         remainder.replace(place, pick)
         assert remainder.picks == [*kept, pick]
+        for one in (remainder, other):  # what happens to one leaves its copy as it was
+            expected_left = posterior(covariance, []) - posterior(covariance, one.picks)
+            assert one.explained() == pytest.approx(expected_left, rel=1e-3)
 
 
 def test_no_exchange_of_one_site_helps_any_more():
@@ -161,7 +165,17 @@ def test_no_exchange_of_one_site_helps_any_more():
         for place in range(3) for other in range(10) if other not in selection.sites
     ]  # fmt: skip
     assert error <= 1.001 * min(posterior(covariance, picks) for picks in swapped)
-    assert error <= 1.05 * min(posterior(covariance, picks) for picks in itertools.combinations(range(10), 3))
+    assert error <= 1.001 * min(posterior(covariance, picks) for picks in itertools.combinations(range(10), 3))
+
+
+def test_hops_leave_no_more_than_exchanges_alone(monkeypatch):
+    data = smooth(60, cells=40)
+    hopped = SELECTORS["exchange"]().select(data, 6, validation=None, run=Run())
+    monkeypatch.setattr("keyhole.selectors.exchange._MOST_HOPS", 0)
+    alone = SELECTORS["exchange"]().select(data, 6, validation=None, run=Run())
+    assert (hopped.notes["hops"], alone.notes["hops"]) == (8, 0)
+    covariance = Covariance.of(data, alone.notes["length"], alone.notes["noise"], np.random.default_rng(0))
+    assert posterior(covariance, hopped.sites) <= 1.0001 * posterior(covariance, alone.sites)
 
 
 def test_fewer_cells_stand_for_all_where_memory_is_short(monkeypatch):

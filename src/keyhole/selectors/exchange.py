@@ -20,6 +20,8 @@ _MOST_SAMPLES = 10_000
 _LEAST_NOISE = 1e-3  # share of the readings' variance: without any, sites side by side look worth having
 _WORTH = 1e-4  # share of a site's gain that a better one must add
 _NOTHING_LEFT = 1e-10
+_MOST_HOPS, _WORK = 8, 2_000_000_000
+_NEAR_BEST = 10  # sites among which a hop chooses at random
 
 
 class Exchange(Selector):
@@ -27,7 +29,8 @@ class Exchange(Selector):
 
     The covariance is Kriging's: its length and noise are those that rebuild best from greedy's sites when blocks of
     samples are left out. Under it sites are picked greedily; then each in turn is dropped and the best of all sites put
-    in its place, until no exchange helps. One exchange costs what one greedy pick does, whatever K is.
+    in its place, until no exchange helps. One exchange costs what one greedy pick does, whatever K is. Then a fifth of
+    the sites is moved at random and exchanged anew, as often as the size of the data allows; the best are kept.
     """
 
     name: ClassVar[str] = "exchange"
@@ -41,10 +44,12 @@ class Exchange(Selector):
         covariance = Covariance.of(some, chosen["length"], noise, run.generator("cells to exchange by"))
         remainder = Remainder(covariance)
         _pick(remainder, k)
-        swaps = _exchange(remainder, run)
+        _exchange(remainder, run)
+        hops = _hops(covariance, k)
+        remainder = _hop(remainder, hops, run)
         ranked = _ranked(covariance, remainder.picks)
         sites = complete(covariance.candidates[ranked], k, train)
-        return Selection(sites, notes={"swaps": swaps, "length": chosen["length"], "noise": noise})
+        return Selection(sites, notes={"hops": hops, "length": chosen["length"], "noise": noise})
 
 
 def _pick(remainder: Remainder, k: int) -> None:
@@ -58,8 +63,8 @@ def _pick(remainder: Remainder, k: int) -> None:
         remainder.add(best)
 
 
-def _exchange(remainder: Remainder, run: Run) -> int:
-    """Exchange sites, one after the other, until none can be bettered; gives the number of exchanges."""
+def _exchange(remainder: Remainder, run: Run) -> None:
+    """Exchange sites, one after the other, until none can be bettered."""
     swaps, since, total = 0, 0, len(remainder.picks)
     while since < total and run.seconds_left() > 0:
         site = remainder.picks[0]
@@ -69,7 +74,28 @@ def _exchange(remainder: Remainder, run: Run) -> int:
         remainder.replace(0, best if better else site)
         swaps, since = (swaps + 1, 0) if better else (swaps, since + 1)
         run.tell(Event("exchange sites", since, total, {"swaps": float(swaps)}))
-    return swaps
+
+
+def _hops(covariance: Covariance, k: int) -> int:
+    """How often to move sites at random: less often the more there is to compute for an exchange."""
+    return int(min(_MOST_HOPS, _WORK // (covariance.readings[0].size * covariance.targets.shape[1] * k)))
+
+
+def _hop(best: Remainder, hops: int, run: Run) -> Remainder:
+    """Move some sites of the best so far to where they explain nearly most, and exchange anew."""
+    rng = run.generator("hops of exchanges")
+    for _ in range(hops if best.count > len(best.picks) > 1 else 0):
+        if run.seconds_left() <= 0:
+            break
+        trial = best.copy()
+        for _ in range(max(2, len(best.picks) // 5)):
+            place = int(rng.integers(len(trial.picks)))
+            near_best = np.argsort(-trial.gains_without(place), kind="stable")[:_NEAR_BEST]
+            free = [int(pick) for pick in near_best if pick not in trial.picks]
+            trial.replace(place, int(rng.choice(free or [trial.picks[place]])))
+        _exchange(trial, run)
+        best = max(best, trial, key=Remainder.explained)
+    return best
 
 
 def _ranked(covariance: Covariance, picks: list[int]) -> NDArray[np.int64]:

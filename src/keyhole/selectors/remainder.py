@@ -100,6 +100,21 @@ class Remainder:
         self._to_targets: list[NDArray[np.float32]] = []
         self._to_candidates: list[NDArray[np.float32]] = []
 
+    def copy(self) -> Remainder:
+        """Give another one in the same state."""
+        other = object.__new__(Remainder)
+        other.covariance, other.picks = self.covariance, list(self.picks)
+        other._left, other._own, other._square = self._left.copy(), self._own.copy(), self._square.copy()
+        other._to_targets, other._to_candidates = list(self._to_targets), list(self._to_candidates)
+        return other
+
+    def explained(self) -> float:
+        """Squared error that the sites take away, `tr(C_tS (C_SS + a I)^-1 C_St)`."""
+        if not self.picks:
+            return 0.0
+        targets = np.stack(self._to_targets).astype(np.float64)
+        return float(np.einsum("stc,scue,ute->", targets, self._inverse(), targets, optimize=True))
+
     @property
     def count(self) -> int:
         """Number of candidates."""
