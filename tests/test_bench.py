@@ -178,6 +178,17 @@ def test_answers_compare_equal_places():
     assert "our refit" not in text
 
 
+def test_answers_leave_out_laws_that_did_not_settle():
+    """A law that never chose is no rival; the data set's cell is empty where nothing is left."""
+    methods = ("cae", "iln", "sct", "vln", "hnet")
+    lines = [line(0.4, method=method, data=data) for method in methods for data in ("digits", "sst")]
+    for one in lines:
+        if one["method"] == "iln" and one["data"] == "sst":
+            one["notes"] = {"concentration": 0.5}
+    text = "\n".join(answers(Lines(lines)))
+    assert "VLN / ILN | as in the paper | 1.00 (1.00 to 1.00), lower in 0 of 1 |  | no difference" in text
+
+
 def test_answers_tell_data_sets_apart():
     """Better on one data set and worse on another is neither."""
     places = [("mnist", {"vln": 0.2, "iln": 0.4}), ("ipsl", {"vln": 0.4, "iln": 0.2})]
