@@ -33,6 +33,8 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/keyhole bench selectors
+	$(BIN)/keyhole bench quality
+	$(BIN)/keyhole bench ablation
 	$(BIN)/keyhole bench table1
 	$(BIN)/keyhole bench table2
 	$(BIN)/keyhole bench weights

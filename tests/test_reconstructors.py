@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
 from typing import get_args
 
 import numpy as np
@@ -18,7 +20,7 @@ from keyhole.reconstructors import RECONSTRUCTORS, Residual
 from keyhole.reconstructors.conditional import make_decoder
 from keyhole.reconstructors.networks import ResNet, width_for
 from keyhole.run import Run
-from keyhole.settings import LearnedSettings
+from keyhole.settings import LearnedSettings, TrainSettings
 
 QUICK = {"train": {"steps": 30, "batch": 32}}
 
@@ -167,3 +169,36 @@ def test_conditional_reconstructors_see_only_what_the_mask_lets_through(name):
     other[2:, :, 1, 1] += 5
     with torch.no_grad():
         torch.testing.assert_close(decoder(x, masks), decoder(other, masks), atol=1e-5, rtol=1e-5)
+
+
+def test_an_ensemble_is_the_mean_of_networks_that_differ():
+    """Its first member is what would be fitted alone; each other has its own weights and state."""
+    data, sites = parts(nonlinear=True, n=300), np.array([3, 8, 14])
+    settings = {"train": data.train, "validation": data.validation}
+    together = RECONSTRUCTORS["ensemble"](members=3, **QUICK).fit(sites=sites, run=Run(), **settings)
+    alone = Residual(**QUICK).fit(sites=sites, run=Run(), **settings)
+    readings = data.validation.readings(sites)
+    rebuilt = [member.rebuild(readings) for member in together.members]
+    np.testing.assert_array_equal(rebuilt[0], alone.rebuild(readings))
+    assert all(np.abs(one - other).max() > 1e-4 for one, other in itertools.combinations(rebuilt, 2))
+    np.testing.assert_allclose(together.rebuild(readings), np.mean(rebuilt, axis=0), atol=1e-6)
+    errors = [np.square(data.validation.values - one).mean() for one in rebuilt]
+    assert np.square(data.validation.values - together.rebuild(readings)).mean() <= np.mean(errors)
+
+
+def test_members_keep_states_apart(tmp_path):
+    data, sites = parts(), np.array([3, 8])
+    run = Run(folder=tmp_path, save_seconds=0.0)
+    RECONSTRUCTORS["ensemble"](members=2, **QUICK).fit(data.train, sites, validation=data.validation, run=run)
+    assert len(list(tmp_path.glob("*.state"))) == 2
+
+
+def test_time_that_is_left_goes_to_more_networks(monkeypatch):
+    """Under a limit auto grows an ensemble; without one it does not."""
+    quick = TrainSettings(steps=300, batch=32, average=0.9)
+    monkeypatch.setattr("keyhole.reconstructors.neural.train_settings_for", lambda n: quick)
+    data, sites = parts(shape=(30,), nonlinear=True, n=400), np.array([3, 8, 14])
+    limited = fit_reconstructor("auto", data, sites, Run(deadline=time.monotonic() + 3600))
+    assert [row["by"] for row in limited.tried[2:4]] == ["ridge + dense", "2 of ridge + dense"]
+    free = fit_reconstructor("auto", data, sites, Run())
+    assert len(free.tried) == 3

@@ -109,8 +109,8 @@ def select(
         ``"hnet"``, ...); ``"greedy"``, ``"qr"`` or any other of ``docs/methods.md``.
     reconstructor
         ``"ridge"``, ``"kriging"``, ``"kernel"``, ``"dense"``, ``"detail"``, ``"resnet"``, ``"dcgan"``, ``"residual"``,
-        or ``"auto"``: ridge, kriging or kernel, unless a network on top is clearly better on validation; always ridge
-        where there is a target.
+        ``"ensemble"``, or ``"auto"``: ridge, kriging or kernel, unless networks on top leave clearly less on
+        validation; always ridge where there is a target.
     predictor
         What tells the target: ``"linear"``, ``"network"``, or ``"auto"``: the network, unless the linear one is better
         on validation.

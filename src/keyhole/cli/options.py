@@ -38,7 +38,9 @@ Source = Annotated[
         "isolet, coil20, madelon."
     ),
 ]
-Rebuilder = Annotated[str, typer.Option(help="auto, ridge, kriging, kernel, dense, detail, resnet, dcgan, residual.")]
+Rebuilder = Annotated[
+    str, typer.Option(help="auto, ridge, kriging, kernel, dense, detail, resnet, dcgan, residual, ensemble.")
+]
 PlanFile = Annotated[Path, typer.Argument(help="Plan file.")]
 Readings = Annotated[Path, typer.Argument(help="CSV (an optional time column, then site names) or .npy in rank order.")]
 K = Annotated[int, typer.Option("-k", "--sites", help="How many sites to choose.")]

@@ -6,6 +6,7 @@ from keyhole.reconstructors.base import Reconstructor
 from keyhole.reconstructors.choice import fit_best
 from keyhole.reconstructors.dcgan import DCGAN
 from keyhole.reconstructors.detail import Detail
+from keyhole.reconstructors.ensemble import Ensemble
 from keyhole.reconstructors.kernel import Kernel
 from keyhole.reconstructors.kriging import Kriging
 from keyhole.reconstructors.neural import Dense, ResNetReconstructor
@@ -15,5 +16,5 @@ from keyhole.reconstructors.ridge import Ridge, nested_errors
 __all__ = ["RECONSTRUCTORS", "Kriging", "Reconstructor", "Residual", "Ridge", "fit_best", "nested_errors"]
 
 RECONSTRUCTORS: dict[str, type[Reconstructor]] = {
-    kind.name: kind for kind in (Ridge, Kriging, Kernel, Dense, Detail, ResNetReconstructor, DCGAN, Residual)
+    kind.name: kind for kind in (Ridge, Kriging, Kernel, Dense, Detail, ResNetReconstructor, DCGAN, Residual, Ensemble)
 }

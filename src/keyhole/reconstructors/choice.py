@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.reconstructors.base import Reconstructor
+from keyhole.reconstructors.ensemble import Ensemble
 from keyhole.reconstructors.kernel import Kernel
 from keyhole.reconstructors.kriging import Kriging
 from keyhole.reconstructors.linear import LinearReconstructor
@@ -25,22 +27,38 @@ __all__ = ["fit_best", "fit_linear", "squared_error"]
 # A network must beat the best closed form by this much on validation: that is fitted on validation too, when all
 # choices are made.
 _WORTH_A_NETWORK = 0.98
+_MOST_MEMBERS = 5
 _QUICK_SHARE = 0.3  # of the time left, for the network that is tried first
 
 
 def fit_best(train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Reconstructor:
     """Fit ridge, kriging and kernel, then networks on top of the better linear one; keep what is best on validation.
 
-    The dense network is tried first; the one that knows the grid takes long, and is tried where that one paid.
+    The dense network is tried first; the one that knows the grid takes long, and is tried where that one paid. Time
+    that is left then goes to more of the better one, whose mean is kept while it gets better.
     """
     parts: Any = {"train": train, "sites": sites, "validation": validation}
     trail = _Trail(sites, validation)
     linear = trail.fit(lambda: fit_linear(**parts, run=run))
     kernel = trail.fit(lambda: Kernel().fit(**parts, run=run))
     dense = trail.fit(lambda: Residual("dense", linear.name).fit(**parts, run=run.share(_QUICK_SHARE)))
-    if len(train.grid.shape) == 2 and trail.left[dense] < _WORTH_A_NETWORK * trail.left[linear]:
-        trail.fit(lambda: Residual("detail", linear.name).fit(**parts, run=run))
+    if trail.left[dense] < _WORTH_A_NETWORK * trail.left[linear]:
+        if len(train.grid.shape) == 2:
+            trail.fit(lambda: Residual("detail", linear.name).fit(**parts, run=run))
+        _grow(trail, parts, run)
     return trail.best(min(linear, kernel, key=trail.left.__getitem__))
+
+
+def _grow(trail: _Trail, parts: Any, run: Run) -> None:
+    """Fit more of the best network, as long as there is a time limit that leaves time for one and the mean improves."""
+    best = trail.least()
+    if run.deadline is None or not isinstance(best, Residual):
+        return
+    mean = Ensemble.of([best])
+    while len(mean.members) < _MOST_MEMBERS and run.seconds_left() > trail.seconds[best]:
+        mean = trail.fit(partial(mean.grown, parts, run))
+        if trail.least() is not mean:
+            return
 
 
 class _Trail:
@@ -50,21 +68,26 @@ class _Trail:
         self.sites, self.validation = sites, validation
         self.energy = max(float(np.square(validation.packed(), dtype=np.float64).sum()), np.finfo(float).tiny)
         self.left: dict[Reconstructor, float] = {}
+        self.seconds: dict[Reconstructor, float] = {}
         self.rows: list[dict[str, Any]] = []
 
     def fit(self, work: Callable[[], Kind]) -> Kind:
         """Let one be fitted, judge it and write its row."""
         started = time.monotonic()
         fitted = work()
-        seconds = time.monotonic() - started
+        self.seconds[fitted] = time.monotonic() - started
         self.left[fitted] = squared_error(fitted, self.sites, self.validation) / self.energy
-        row = {"left": self.left[fitted], "best": min(self.left.values()), "seconds": round(seconds, 2)}
+        row = {"left": self.left[fitted], "best": min(self.left.values()), "seconds": round(self.seconds[fitted], 2)}
         self.rows.append({"stage": "fit", "by": _words(fitted), **row})
         return fitted
 
+    def least(self) -> Reconstructor:
+        """Give the one that leaves least."""
+        return min(self.left, key=self.left.__getitem__)
+
     def best(self, closed: Reconstructor) -> Reconstructor:
         """Give the one that leaves least; the best closed form unless another leaves clearly less."""
-        least = min(self.left, key=self.left.__getitem__)
+        least = self.least()
         chosen = least if self.left[least] < _WORTH_A_NETWORK * self.left[closed] else closed
         chosen.tried = self.rows
         return chosen
@@ -85,4 +108,6 @@ def squared_error(fitted: Reconstructor, sites: NDArray[np.int64], judge: Signal
 
 def _words(fitted: Reconstructor) -> str:
     """Name a reconstructor, and its parts where it has some."""
+    if isinstance(fitted, Ensemble):
+        return f"{len(fitted.members)} of {_words(fitted.members[0])}"
     return f"{fitted.linear.name} + {fitted.inner}" if isinstance(fitted, Residual) else fitted.name

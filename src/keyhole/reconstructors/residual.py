@@ -39,12 +39,14 @@ class Residual(Reconstructor):
         The network: ``"dense"``, ``"detail"`` or ``"dcgan"`` on the readings, or ``"resnet"`` on the observed grid.
     linear
         ``"ridge"`` or ``"kriging"``.
+    member
+        Its place among several, which names its training.
     """
 
     name: ClassVar[str] = "residual"
 
-    def __init__(self, inner: str = "dense", linear: str = "ridge", **settings: Any) -> None:
-        self.inner = inner
+    def __init__(self, inner: str = "dense", linear: str = "ridge", member: int = 0, **settings: Any) -> None:
+        self.inner, self.member = inner, member
         self.linear, self.network = _LINEAR[linear](), _INNER[inner](**settings)
 
     @property
@@ -61,7 +63,7 @@ class Residual(Reconstructor):
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
         """Fit the linear part on ``train`` in closed form, then the network on what it leaves."""
         self.linear.fit(train, sites, validation=validation, run=run)
-        stage = f"refit {self.name} {self.inner}"
+        stage = f"refit {self.name} {self.inner}" + (f" {self.member}" if self.member else "")
         self.network.fit_targets(self._left(train, sites), self._left(validation, sites), sites, run, stage=stage)
         return self
 

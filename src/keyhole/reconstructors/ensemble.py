@@ -1,0 +1,94 @@
+"""Several networks, and the mean of what they rebuild."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.grid import Grid
+from keyhole.reconstructors.base import Reconstructor
+from keyhole.reconstructors.residual import Residual
+from keyhole.run import Run
+from keyhole.signals import Signals
+
+__all__ = ["Ensemble"]
+
+
+class Ensemble(Reconstructor):
+    """Mean of networks that differ in their first weights and in the order of their samples.
+
+    What they get wrong by chance is not the same, so the mean is right more often than any of them.
+
+    Parameters
+    ----------
+    members
+        How many; each has an equal share of the time.
+    settings
+        Those of `Residual`.
+    """
+
+    name: ClassVar[str] = "ensemble"
+
+    def __init__(self, members: int = 3, **settings: Any) -> None:
+        self.count, self.settings = members, settings
+        self.members: list[Residual] = []
+
+    @classmethod
+    def of(cls, members: Sequence[Residual]) -> Self:
+        """Join networks that are fitted already."""
+        made = cls(len(members))
+        made.members = list(members)
+        return made
+
+    def grown(self, parts: Mapping[str, Any], run: Run) -> Ensemble:
+        """Give an ensemble with one more member of the first one's kind; ``parts`` are what `fit` takes."""
+        first = self.members[0]
+        settings = {"inner": first.inner, "linear": first.linear.name}
+        return Ensemble.of([*self.members, _member(len(self.members), settings, parts, run)])
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """Figures of each validation of all trainings, one after the other."""
+        return [row for member in self.members for row in member.history]
+
+    def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
+        """Fit one after the other."""
+        parts: Any = {"train": train, "sites": sites, "validation": validation}
+        self.members = [
+            _member(place, self.settings, parts, run.share(1 / (self.count - place))) for place in range(self.count)
+        ]
+        return self
+
+    def rebuild(self, readings: NDArray[Any], context: NDArray[Any] | None = None) -> NDArray[np.float32]:
+        """Give the mean."""
+        total = sum(member.rebuild(readings, context) for member in self.members)
+        return np.asarray(total / np.float32(len(self.members)), np.float32)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Give the members' states."""
+        states = [member.state() for member in self.members]
+        arrays = {f"{place}.{name}": array for place, state in enumerate(states) for name, array in state[1].items()}
+        return {"members": [state[0] for state in states]}, arrays
+
+    @classmethod
+    def restore(
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
+    ) -> Self:
+        """Take the members back."""
+        members = []
+        for place, own in enumerate(settings["members"]):
+            prefix = f"{place}."
+            found = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            members.append(Residual.restore(own, found, grid, sites))
+        return cls.of(members)
+
+
+def _member(place: int, settings: Mapping[str, Any], parts: Mapping[str, Any], run: Run) -> Residual:
+    """Fit one network of several: the first as it would be alone, each other with a seed and a stage of its own."""
+    if place:
+        run = replace(run, seed=run.seed_of(f"member {place}"))
+    return Residual(member=place, **settings).fit(**parts, run=run)
