@@ -24,13 +24,14 @@ the better of them when their sites get the same reconstructor, chosen the same 
 ABLATION = """`keyhole bench ablation --limit` with the seconds of the protocol: `auto` with one stage left out, and
 with each law in the search's seat, by itself or with swaps behind it. The time that a missing stage does not take
 goes to those that are left."""
-ANSWERS = """Each row is the ratio of two methods' mean squared errors at equal data, K, seed and network in Table
-1, over the data and K that all methods have: the mean (geometric) over K and seeds, the range, and in how many pairs
-the first is lower. Pairs of one data set are not independent. Runs whose law's K likeliest sites held less than 0.8 of
-its count are left out: there was no choice of sites to judge. "Says" goes by the data sets' means; within 2 % of one is
-no difference. "As in the paper" is the network trained with the masks: a ResNet for the laws, another decoder for
-CAE, so that CAE's rows there compare systems, not sites; QR and greedy have the laws' ResNet, trained on the same
-samples, as long, on fixed sites. "Our refit", ridge + a dense network on the fixed sites, is the same for all."""
+ANSWERS = """Each row is the ratio of two methods' mean squared errors at equal data, K, seed and network in Table 1,
+over the data and K that all methods have: the mean (geometric) over K and seeds, the range, and in how many pairs the
+first is lower. Pairs of one data set are not independent. Runs whose law's K likeliest sites held less than 0.8 of
+its count are left out: there was no choice of sites to judge. "Says" goes by the means of data sets with three pairs
+or more; within 2 % of one is no difference. "As in the paper" is the network trained with the masks: a ResNet for the
+laws, another decoder for CAE, so that CAE's rows there compare systems, not sites; QR and greedy have the laws'
+ResNet, trained on the same samples, as long, on fixed sites. "Our refit", ridge + a dense network on the fixed sites,
+is the same for all."""
 TABLE1 = """`keyhole bench table1 --protocol small`. "As in the paper": its ResNet (2 blocks, 16 filters, no mask
 channel) trained with soft masks at its temperature (0.3; 2/3 for SCT), no warm start, no refit; CAE with a dense
 decoder on MNIST and DCGAN elsewhere. What `small` cuts: at most 10000 images; 1000 steps of 128 samples (NCEP and

@@ -15,6 +15,7 @@ from keyhole.bench.table1 import CLASSICAL, OWN, REFIT, RESNET
 __all__ = ["answers"]
 
 _SETTLED = 0.8  # share of a law's count that its K likeliest sites hold, below which there was no choice to judge
+_ENOUGH = 3  # pairs of a data set, for its mean to count beside others that have as many
 _SAME = 0.02  # mean ratios nearer to one than this say nothing
 _PAIRS = (
     ("correlated against independent", "vln", "iln"),
@@ -82,8 +83,9 @@ def _cell(ratios: Sequence[float]) -> str:
 
 
 def _verdict(ratios: Sequence[Sequence[float]]) -> str:
-    """Put the data sets' means into one word; they differ where one says better and another worse."""
-    means = [_mean(one) for one in ratios]
+    """Put the data sets' means into one word, of those that have several pairs if there are any."""
+    enough = [one for one in ratios if len(one) >= _ENOUGH] or ratios
+    means = [_mean(one) for one in enough]
     better, worse = min(means) < 1 - _SAME, max(means) > 1 + _SAME
     if better and worse:
         return "depends on the data"
