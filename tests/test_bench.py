@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -222,8 +223,12 @@ def test_the_page_is_made_from_the_lines_alone(tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text("before <!-- results -->old<!-- /results --> after")
     Store(tmp_path / "results", "selectors").append([line(0.25, bench="selectors", method="qr", reconstructor="ridge")])
+    drawn = tmp_path / "docs" / "images" / "paper" / "samples-mnist-20.png"
+    drawn.parent.mkdir(parents=True)
+    drawn.touch()
     write_page(tmp_path / "results", tmp_path / "docs" / "results.md", readme)
     page = (tmp_path / "docs" / "results.md").read_text()
+    assert re.findall(r"\]\((.*?)\)", page) == ["images/paper/table1.png", "images/paper/samples-mnist-20.png"]
     assert "| VLN | 3.22 | 4.000 (3.000 to 5.000) | 1.24 | 2.000 (2.000 to 2.000) |" in page
     assert "old" not in readme.read_text()
     assert "0.250" in readme.read_text()

@@ -42,7 +42,8 @@ def write_page(results: Path, out: Path, readme: Path | None) -> list[Path]:
         raise DataError(f"{results}: no lines; run keyhole bench table1 first")
     reading = results.parent / "reading.md"
     written = draw_chart(found["table1"].records, out.parent / "images" / "paper")
-    _write(out, "\n".join(_page(found, reading.read_text() if reading.exists() else "")) + "\n")
+    text = [*_page(found, reading.read_text() if reading.exists() else ""), *_figures(out.parent)]
+    _write(out, "\n".join(text) + "\n")
     if readme is not None:
         _renew(readme, short_table(found["selectors"]))
     return [out, *written, *([] if readme is None else [readme])]
@@ -61,6 +62,16 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield from _section("Conditional GAN", words.CGAN, cgan, found["cgan"])
     yield from ("## Why not l1", "", words.L1, "", *l1())
     yield from _section("Selectors with the same reconstructor", words.SELECTORS, selectors, found["selectors"])
+
+
+def _figures(docs: Path) -> Iterator[str]:
+    """Show the figures that `keyhole bench figures` drew, if it has."""
+    found = [path for name in words.FIGURES for path in sorted((docs / "images" / "paper").glob(f"{name}.png"))]
+    if found:
+        yield from ("## Figures", "", words.DRAWN, "")
+    for path in found:
+        caption = next(text for name, text in words.FIGURES.items() if path.match(f"{name}.png"))
+        yield from (f"![{caption}]({path.relative_to(docs)})", "", f"*{caption}*", "")
 
 
 def _section(title: str, text: str, render: Callable[[Lines], Iterable[str]], lines: Lines) -> Iterator[str]:

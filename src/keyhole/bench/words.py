@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["ABLATION", "ANSWERS", "CGAN", "HEAD", "L1", "QUALITY", "SELECTORS", "STEPS", "TABLE1", "TABLE2", "WEIGHTS"]
+__all__ = [
+    "ABLATION",
+    "ANSWERS",
+    "CGAN",
+    "DRAWN",
+    "FIGURES",
+    "HEAD",
+    "L1",
+    "QUALITY",
+    "SELECTORS",
+    "STEPS",
+    "TABLE1",
+    "TABLE2",
+    "WEIGHTS",
+]
 
 HEAD = """# Results
 
@@ -63,3 +77,14 @@ an l1 penalty has no minimum to find."""
 SELECTORS = """`keyhole bench selectors`. Every method chooses on the same samples (everything but test), gets the
 same reconstructor, and is judged on the same test samples. `ridge` is linear, with its strength by leave-one-out;
 `residual` is ridge + a dense network, stopped on validation."""
+DRAWN = """`keyhole bench figures`, with seed 0. Faces of CelebA may not be published: its figures are drawn into
+`benchmarks/private/`."""
+FIGURES = {
+    "table1": "Table 1 as a chart.",
+    "densities": "Densities of the logit-normal: by mean and spread, by temperature, and stretched and clipped.",
+    "averages": "Average of sampled masks for the four laws on MNIST, K = 30.",
+    "covariance": "What VLN learned on MNIST: covariance of the logits of cells that open, correlation with likely "
+    "sites, and by distance.",
+    "samples-*": "Masks, what each method's own network rebuilds from them, and the truth.",
+    "cgan-*": "Conditional GAN against squared error: sharper, and further from the truth.",
+}
