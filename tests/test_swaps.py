@@ -67,16 +67,24 @@ def test_no_time_leaves_the_start():
 
 
 def test_the_linear_score_is_that_of_ridge():
-    """Computed on all cells, in double precision, with the penalty on every column."""
+    """Computed on all cells, in double precision, with the penalty on every column, at the best strength."""
     parts = straight()
     data = Halves.of(parts.train, parts.validation, 3, Run())
     score, sites = FeatureScore(data, 3, Bandwidth(0.5, 1e-2), Run()), [1, 4, 7]
     taught, judged = (part[:, 0] for part in (data.taught, data.judged))
     level = taught.std()
     design, seen = (np.c_[np.ones(len(part)), part[:, sites] / level] for part in (taught, judged))
-    weights = np.linalg.solve(design.T @ design + 1e-2 * len(design) * np.eye(4), design.T @ taught)
-    expected = np.square(judged - seen @ weights).sum() / np.square(judged).sum()
+    gram = design.T @ design
+    fits = (np.linalg.solve(gram + a * len(design) * np.eye(4), design.T @ taught) for a in (1e-3, 1e-2, 1e-1))
+    expected = min(np.square(judged - seen @ weights).sum() for weights in fits) / np.square(judged).sum()
     assert score.linear(sites) == pytest.approx(expected, rel=1e-3)
+
+
+def test_samples_in_time_are_judged_by_the_last_of_them():
+    data = kh.datasets.sst()
+    parts = Halves.of(data.take(np.arange(90)), None, 2, Run())
+    assert len(parts.judged) == 30
+    assert parts.signals.time.max() < data.time[60]
 
 
 def test_gains_are_largest_where_most_is_left_and_none_where_nothing_may_be_read():

@@ -35,7 +35,8 @@ class Bandwidth:
     strength: float
 
 
-_GRID = tuple(Bandwidth(scale, strength) for scale in (0.25, 0.5, 1.0) for strength in (1e-3, 1e-2, 1e-1))
+_STRENGTHS = (1e-3, 1e-2, 1e-1)
+_GRID = tuple(Bandwidth(scale, strength) for scale in (0.25, 0.5, 1.0) for strength in _STRENGTHS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +60,15 @@ class Halves:
 
     @classmethod
     def of(cls, train: Signals, judge: Signals | None, k: int, run: Run) -> Self:
-        """Take samples to teach and to judge by; a third of ``train`` judges where there is no judge."""
+        """Take samples to teach and to judge by; without a judge a third of ``train`` is one, the last in time.
+
+        Samples that follow each other in time are alike: one drawn from among them would be known already.
+        """
         from sklearn.utils.extmath import randomized_svd
 
         if judge is None:
-            order = run.generator("samples to swap by").permutation(len(train))
+            drawn = run.generator("samples to swap by").permutation(len(train))
+            order = drawn if train.time is None else np.argsort(train.time)
             cut = max(1, len(train) - min(_MOST_JUDGED, len(train) // 3))
             train, judge = train.take(np.sort(order[:cut])), train.take(np.sort(order[cut:]))
         taught = some_of(train, _MOST_TAUGHT, run, "samples to teach by").packed()
@@ -112,11 +117,12 @@ class FeatureScore:
 
     def __call__(self, sites: Sequence[int] | NDArray[np.int64]) -> float:
         """Score the sites (flat grid indices); lower is better."""
-        return self._left(sites, None)
+        return self._left(sites, None, self.bandwidth.strength)
 
     def linear(self, sites: Sequence[int] | NDArray[np.int64]) -> float:
-        """Score the sites without the cosines: what the readings alone leave."""
-        return self._left(sites, 1 + len(sites) * self.data.taught.shape[1])
+        """Score the sites without the cosines: what the readings alone leave, at the best strength."""
+        columns = 1 + len(sites) * self.data.taught.shape[1]
+        return min(self._left(sites, columns, strength) for strength in _STRENGTHS)
 
     def gains(self, sites: Sequence[int], without: int | None = None) -> NDArray[np.float64]:
         """What each cell of the grid would explain of what the sites leave, all of them or all but one.
@@ -127,18 +133,18 @@ class FeatureScore:
         places = np.delete(np.arange(len(sites)), [] if without is None else [without])
         kept = [sites[int(place)] for place in places]
         design = self._design(self.data.taught, kept, places)
-        weights, some = self._fit(design), slice(0, _MOST_SCREENED)
+        weights, some = self._fit(design, self.bandwidth.strength), slice(0, _MOST_SCREENED)
         rebuilt = design[some] @ weights
         left, whole = self._taught[some] - rebuilt, flat(self.data.taught[some]) - rebuilt @ self.data.basis
         gains = np.sum([self._explained(whole[group], left[group]) for group in _groups(rebuilt)], axis=0)
         return self._on_grid(gains.reshape(self.data.taught.shape[1:]).sum(axis=0), kept)
 
-    def _left(self, sites: Sequence[int] | NDArray[np.int64], columns: int | None) -> float:
+    def _left(self, sites: Sequence[int] | NDArray[np.int64], columns: int | None, strength: float) -> float:
         places = np.arange(len(sites))
         taught, judged = (
             self._design(part, sites, places)[:, :columns] for part in (self.data.taught, self.data.judged)
         )
-        left = self._judged - judged @ self._fit(taught)
+        left = self._judged - judged @ self._fit(taught, strength)
         return (float(np.square(left, dtype=np.float64).sum()) + self._beyond) / self._energy
 
     def _design(self, packed: NDArray[np.float32], sites: Any, places: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -149,11 +155,11 @@ class FeatureScore:
         ones = np.ones((len(packed), 1), np.float32)
         return np.concatenate([ones, readings, np.cos(readings @ directions + self.phases)], axis=1)
 
-    def _fit(self, design: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _fit(self, design: NDArray[np.float32], strength: float) -> NDArray[np.float32]:
         from scipy.linalg import solve
 
         gram = design.T @ design
-        gram[np.diag_indices(len(gram))] += np.float32(self.bandwidth.strength * len(design))
+        gram[np.diag_indices(len(gram))] += np.float32(strength * len(design))
         return np.asarray(solve(gram, design.T @ self._taught, assume_a="pos", check_finite=False), np.float32)
 
     def _explained(self, whole: NDArray[Any], left: NDArray[Any]) -> NDArray[np.float64]:
