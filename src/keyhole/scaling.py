@@ -59,7 +59,9 @@ class Scaling:
         """Scale signals; single precision, zero outside the inside cells."""
         deviation = np.where(signals.grid.inside, signals.values - self.expected(signals), 0)
         values = np.asarray(deviation / self._column(signals.values.ndim), np.float32)
-        return replace(signals, values=values, context=self.context(signals.time, signals.context, len(signals)))
+        context = self.context(signals.time, signals.context, len(signals))
+        zero = None if self.cycle else self.baseline[0] / self._column(signals.values.ndim)
+        return replace(signals, values=values, context=context, zero=zero)
 
     def context(self, time: NDArray[np.datetime64] | None, columns: NDArray[Any] | None, n: int) -> NDArray[np.float32]:
         """Give what is known of ``n`` samples without sensors, ``(n, columns)``: rhythms, and columns of unit size."""

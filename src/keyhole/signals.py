@@ -68,6 +68,8 @@ class Signals:
         Which rhythms of ``time`` a reconstructor may take as known; None: the year, where there is a cycle by month.
     context
         ``(N, columns)``, what else is known of each sample without any sensor.
+    zero
+        ``(channels, *grid)``, what was taken off all samples alike when they were scaled, in the new scale.
     """
 
     values: NDArray[np.floating[Any]]
@@ -80,6 +82,7 @@ class Signals:
     target: Target | None = None
     rhythms: tuple[Rhythm, ...] | None = None
     context: NDArray[np.floating[Any]] | None = None
+    zero: NDArray[np.floating[Any]] | None = None
 
     @classmethod
     def build(

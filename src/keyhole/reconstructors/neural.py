@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from keyhole.grid import Grid
 from keyhole.objectives import reconstruction
 from keyhole.reconstructors.base import Reconstructor, flat, known, unpack
+from keyhole.reconstructors.lessons import FixedLessons, Lessons
 from keyhole.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
 from keyhole.run import Run, digest
 from keyhole.settings import DenseSettings, NetworkSettings, ResNetSettings, TrainSettings, parse
@@ -36,26 +37,19 @@ def train_settings_for(samples: int) -> TrainSettings:
 class _Regression(Task):
     """Learn targets from inputs by a network."""
 
-    def __init__(
-        self, network: nn.Module, inputs: Tensor, targets: Tensor, judged: tuple[Tensor, Tensor] | None
-    ) -> None:
+    def __init__(self, network: nn.Module, taught: Lessons, judged: FixedLessons | None) -> None:
         super().__init__()
-        self.network, self.samples, self.is_judged = network, len(inputs), judged is not None
-        parts = {"inputs": inputs, "targets": targets}
-        if judged is not None:
-            parts |= {"judge_inputs": judged[0], "judge_targets": judged[1]}
-        for name, tensor in parts.items():
-            self.register_buffer(name, tensor, persistent=False)
+        self.network, self.samples = network, taught.samples
+        self.taught, self.judged = taught, judged
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
-        inputs, targets = self.get_buffer("inputs")[batch], self.get_buffer("targets")[batch]
+        inputs, targets = self.taught(batch, generator)
         return {"reconstruction": reconstruction(self.network(inputs), targets)}, None
 
     def validate(self) -> float | None:
-        if not self.is_judged:
+        if self.judged is None:
             return None
-        inputs, targets = self.get_buffer("judge_inputs"), self.get_buffer("judge_targets")
-        total = 0.0
+        inputs, targets, total = self.judged.get_buffer("inputs"), self.judged.get_buffer("targets"), 0.0
         for start in range(0, len(inputs), _CHUNK):
             part = slice(start, start + _CHUNK)
             total += float(reconstruction(self.network(inputs[part]), targets[part])) * len(inputs[part])
@@ -101,16 +95,20 @@ class NetworkReconstructor(Reconstructor):
         return self.fit_targets((train, flat(train.packed())), judged, sites, run, stage=f"refit {self.name}")
 
     def fit_targets(
-        self, taught: Taught, judged: Taught | None, sites: NDArray[np.int64], run: Run, *, stage: str
-    ) -> Self:
-        """Train towards packed targets, which need not be the signals themselves; ``stage`` names the training."""
+        self, taught: Taught, judged: Taught | None, sites: NDArray[np.int64], run: Run,
+        *, stage: str, lessons: Lessons | None = None,
+    ) -> Self:  # fmt: skip
+        """Train towards packed targets, which need not be the signals themselves.
+
+        ``stage`` names the training; ``lessons`` are in place of the taught ones where these are to change.
+        """
         train_part = taught[0]
         self.channels, self.grid, self.sites = train_part.channels, train_part.grid, sites
         self.context = known(train_part.context, len(train_part)).shape[1]
         with seeded(run.seed_of(f"{self.name} weights")):
             self.network = self.build(len(train_part))
-        judge = None if judged is None else self._tensors(judged)
-        task = _Regression(_Packed(self, self.network), *self._tensors(taught), judge)
+        judge = None if judged is None else self._lessons(judged)
+        task = _Regression(_Packed(self, self.network), lessons or self._lessons(taught), judge)
         settings = self.settings.train or train_settings_for(len(train_part))
         parts = [part for part in (taught, judged) if part is not None]
         arrays = [array for part in parts for array in (part[0].values, _context(part[0]), part[1])]
@@ -119,9 +117,10 @@ class NetworkReconstructor(Reconstructor):
         self.network = self.network.cpu().eval()
         return self
 
-    def _tensors(self, taught: Taught) -> tuple[Tensor, Tensor]:
+    def _lessons(self, taught: Taught) -> FixedLessons:
         signals, targets = taught
-        return self.inputs(_tensor(signals.readings(self.sites)), _tensor(_context(signals))), _tensor(targets)
+        inputs = self.inputs(_tensor(signals.readings(self.sites)), _tensor(_context(signals)))
+        return FixedLessons(inputs, _tensor(targets))
 
     def rebuild(self, readings: NDArray[Any], context: NDArray[Any] | None = None) -> NDArray[np.float32]:
         """Rebuild in chunks, on the CPU."""

@@ -13,7 +13,9 @@ from keyhole.reconstructors.base import Reconstructor, flat
 from keyhole.reconstructors.dcgan import DCGAN
 from keyhole.reconstructors.detail import Detail
 from keyhole.reconstructors.kriging import Kriging
+from keyhole.reconstructors.lessons import MovedLessons
 from keyhole.reconstructors.linear import LinearReconstructor
+from keyhole.reconstructors.moves import Moves
 from keyhole.reconstructors.neural import Dense, NetworkReconstructor, ResNetReconstructor, Taught
 from keyhole.reconstructors.ridge import Ridge
 from keyhole.run import Run
@@ -31,7 +33,7 @@ class Residual(Reconstructor):
     """`x = linear(r) + network(r)`: the network's last layer starts at zero, so the sum starts as the linear part.
 
     On validation it is never worse than the linear part fitted on the same samples, since that is the first candidate
-    for the best weights.
+    for the best weights. Pictures are moved a little while it learns, where moved ones are as likely (`Moves`).
 
     Parameters
     ----------
@@ -64,7 +66,10 @@ class Residual(Reconstructor):
         """Fit the linear part on ``train`` in closed form, then the network on what it leaves."""
         self.linear.fit(train, sites, validation=validation, run=run)
         stage = f"refit {self.name} {self.inner}" + (f" {self.member}" if self.member else "")
-        self.network.fit_targets(self._left(train, sites), self._left(validation, sites), sites, run, stage=stage)
+        moves = Moves.found(self.linear, train, validation, sites)
+        lessons = None if moves is None else MovedLessons(moves, self.linear, train, sites, self.network.inputs)
+        taught, judged = (self._left(part, sites) for part in (train, validation))
+        self.network.fit_targets(taught, judged, sites, run, stage=stage, lessons=lessons)
         return self
 
     def _left(self, part: Signals, sites: NDArray[np.int64]) -> Taught:

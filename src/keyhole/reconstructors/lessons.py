@@ -1,0 +1,63 @@
+"""What networks are taught by: readings of samples, and what is to be made of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from keyhole.reconstructors.linear import LinearReconstructor
+from keyhole.reconstructors.moves import Moves
+from keyhole.signals import Signals
+
+__all__ = ["FixedLessons", "Lessons", "MovedLessons"]
+
+Inputs = Callable[[Tensor, Tensor], Tensor]  # readings (N, K, channels) and context, to what a network takes
+
+
+class Lessons(nn.Module, ABC):
+    """Inputs of a network and packed targets, by sample."""
+
+    samples: int
+
+    @abstractmethod
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Give inputs and targets of some samples."""
+
+
+class FixedLessons(Lessons):
+    """The same for a sample at all times."""
+
+    def __init__(self, inputs: Tensor, targets: Tensor) -> None:
+        super().__init__()
+        self.samples = len(inputs)
+        self.register_buffer("inputs", inputs, persistent=False)
+        self.register_buffer("targets", targets, persistent=False)
+
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Look them up."""
+        return self.get_buffer("inputs")[batch], self.get_buffer("targets")[batch]
+
+
+class MovedLessons(Lessons):
+    """Pictures that are moved each time anew, with what a linear part leaves of them to be learned."""
+
+    def __init__(
+        self, moves: Moves, linear: LinearReconstructor, train: Signals, sites: NDArray[np.int64], inputs: Inputs
+    ) -> None:
+        super().__init__()
+        self.samples, self.moves, self.inputs = len(train), moves, inputs
+        parts = {"pictures": train.values, "sites": sites, "offset": linear.offset, "weights": linear.weights}
+        for name, array in parts.items():
+            self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)), persistent=False)
+
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Move the pictures, read them at the sites, and take off what the readings tell linearly."""
+        pictures = self.moves(self.get_buffer("pictures")[batch], generator)
+        readings = pictures.flatten(2)[:, :, self.get_buffer("sites")].transpose(1, 2)
+        linear = self.get_buffer("offset") + readings.flatten(1) @ self.get_buffer("weights")
+        return self.inputs(readings, readings.new_zeros(len(readings), 0)), pictures.flatten(1) - linear

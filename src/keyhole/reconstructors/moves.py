@@ -1,0 +1,102 @@
+"""Small moves of pictures, so that a network sees more of them than there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from keyhole.reconstructors.linear import LinearReconstructor
+from keyhole.signals import Signals
+
+__all__ = ["Moves"]
+
+# Half a pixel to a pixel of MNIST's 28: what no eye would mind.
+_TURN, _SHEAR, _STRETCH = 0.08, 0.08, 0.06
+_SHIFT = 0.07  # of half the picture's side
+_SHARE = 0.5  # of the pictures that are nudged; the rest stay sharp
+_AS_LIKELY = 1.05  # times the linear error on true pictures, up to which moved ones pass for true
+_MOST_JUDGED = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Moves that leave pictures as likely as they were: a nudge (turn, shear, stretch, shift), and mirrors.
+
+    A picture is moved as it was before the mean was taken off; what comes in from outside is as the border.
+
+    Parameters
+    ----------
+    zero
+        ``(channels, rows, columns)``, the mean that was taken off, in the same scale.
+    nudged
+        Whether half of the pictures are nudged.
+    mirrored
+        Whether half of them are mirrored, top to bottom and left to right.
+    """
+
+    zero: Tensor
+    nudged: bool = False
+    mirrored: tuple[bool, bool] = (False, False)
+
+    @classmethod
+    def found(
+        cls, linear: LinearReconstructor, train: Signals, validation: Signals, sites: NDArray[np.int64]
+    ) -> Self | None:
+        """Give the moves after which the linear part rebuilds pictures as well as before; None where there are none.
+
+        Validation pictures tell. Samples with a time or with context, and grids with cells outside, are not pictures.
+        """
+        if not _are_pictures(train):
+            return None
+        still = cls(torch.from_numpy(np.asarray(train.zero, np.float32)))
+        judged = torch.from_numpy(validation.values[:_MOST_JUDGED])
+        most = _AS_LIKELY * _left(linear, judged, sites)
+        kinds = {"nudge": replace(still, nudged=True)}
+        kinds |= {f"mirror {axis}": replace(still, mirrored=(axis == 0, axis == 1)) for axis in (0, 1)}
+        likely = {name: _left(linear, kind.always(judged), sites) <= most for name, kind in kinds.items()}
+        if not any(likely.values()):
+            return None
+        return replace(still, nudged=likely["nudge"], mirrored=(likely["mirror 0"], likely["mirror 1"]))
+
+    def always(self, pictures: Tensor) -> Tensor:
+        """Move every one of ``(N, channels, rows, columns)``, each by its own draw."""
+        return self(pictures, torch.Generator().manual_seed(0), share=1.0)
+
+    def __call__(self, pictures: Tensor, generator: torch.Generator, share: float = _SHARE) -> Tensor:
+        """Move a share of ``(N, channels, rows, columns)``, each by its own draw."""
+        maps = self._maps(len(pictures), generator, share).to(pictures.device)
+        zero = self.zero.to(pictures.device)
+        places = functional.affine_grid(maps, list(pictures.shape), align_corners=False)
+        return functional.grid_sample(pictures + zero, places, padding_mode="border", align_corners=False) - zero
+
+    def _maps(self, n: int, generator: torch.Generator, share: float) -> Tensor:
+        """Draw ``(n, 2, 3)``: where each place of a moved picture is taken from, x before y."""
+        nudged = (torch.rand(n, generator=generator) < share) & self.nudged
+        turn, shear, high, wide, across, down = (2 * torch.rand(6, n, generator=generator) - 1) * nudged
+        upside, aside = ((torch.rand(2, n, generator=generator) < share) & torch.tensor(self.mirrored)[:, None]).float()
+        angle, high = _TURN * turn, (1 + _STRETCH * high) * (1 - 2 * upside)
+        wide = (1 + _STRETCH * wide) * (1 - 2 * aside)
+        rows = [
+            torch.stack([wide * angle.cos(), _SHEAR * shear - wide * angle.sin(), _SHIFT * across]),
+            torch.stack([high * angle.sin(), high * angle.cos(), _SHIFT * down]),
+        ]
+        return torch.stack(rows).permute(2, 0, 1)
+
+
+def _are_pictures(signals: Signals) -> bool:
+    known = signals.context is not None and signals.context.shape[1] > 0
+    plain = len(signals.grid.shape) == 2 and bool(signals.grid.inside.all())
+    return plain and signals.zero is not None and signals.time is None and not known
+
+
+def _left(linear: LinearReconstructor, pictures: Tensor, sites: NDArray[np.int64]) -> float:
+    """Mean squared error of the linear part."""
+    values = pictures.numpy()
+    readings = values.reshape(len(values), values.shape[1], -1)[:, :, sites].transpose(0, 2, 1)
+    return float(np.square(values - linear.rebuild(readings), dtype=np.float64).mean())

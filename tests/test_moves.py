@@ -1,0 +1,110 @@
+"""Moves of pictures: what they do to a picture, and which are taken."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import keyhole as kh
+from keyhole.grid import Grid
+from keyhole.pipeline import prepare
+from keyhole.reconstructors import Residual
+from keyhole.reconstructors.lessons import MovedLessons
+from keyhole.reconstructors.moves import Moves
+from keyhole.reconstructors.ridge import Ridge
+from keyhole.run import Run
+from keyhole.signals import Signals
+
+
+def blobs(n=2000, side=12, seed=0, lean=0.0, spots=4):
+    """Round spots anywhere; ``lean`` makes those to the right brighter, so that mirrors tell."""
+    rng = np.random.default_rng(seed)
+    places = np.arange(side)
+    down, across = rng.uniform(0, side - 1, (2, spots, n, 1, 1))
+    away = np.square(places[:, None] - down) + np.square(places - across)
+    light = np.exp(-away / 6) * (1 + lean * (across > side / 2))
+    return (light.sum(axis=0) + 0.5).astype(np.float32)
+
+
+def parts(values, sites):
+    signals = Signals.build(values if values.ndim == 4 else values[:, None], Grid.plain(values.shape[-2:]))
+    prepared = prepare(signals, None, seed=0)
+    linear = Ridge().fit(prepared.train, sites, validation=prepared.validation, run=Run())
+    return linear, prepared.train, prepared.validation
+
+
+SITES = np.arange(13, 131, 9)
+
+
+def test_a_mirror_is_numpys():
+    """Before the mean is taken off; the mean itself stays where it was."""
+    zero = torch.randn(2, 4, 5)
+    pictures = torch.randn(6, 2, 4, 5)
+    for axis, mirrored in ((2, (True, False)), (3, (False, True))):
+        moved = Moves(zero, mirrored=mirrored).always(pictures)
+        expected = np.flip((pictures + zero).numpy(), axis) - zero.numpy()
+        np.testing.assert_allclose(moved.numpy(), expected, atol=1e-5)
+
+
+def test_without_any_kind_pictures_stay():
+    """The map is then the identity."""
+    pictures = torch.randn(6, 1, 4, 5)
+    moved = Moves(torch.randn(1, 4, 5))(pictures, torch.Generator().manual_seed(0))
+    np.testing.assert_allclose(moved.numpy(), pictures.numpy(), atol=1e-5)
+
+
+def test_nudges_are_small_and_half_are_left_alone():
+    """A spot stays within two cells of where it was; half of the pictures do not change at all."""
+    values = torch.from_numpy(blobs(200, spots=1))[:, None]
+    moved = Moves(torch.zeros(1, 12, 12), nudged=True)(values, torch.Generator().manual_seed(0))
+    same = (moved - values).abs().amax(dim=(1, 2, 3)) < 1e-5
+    assert 70 < int(same.sum()) < 130
+    before, after = (np.stack(np.unravel_index(v.flatten(1).argmax(dim=1).numpy(), (12, 12))) for v in (values, moved))
+    assert 0 < np.abs(before - after).max() <= 2
+
+
+def test_mirrors_are_taken_where_mirrored_pictures_are_as_likely():
+    """Left and right are alike without a lean, and are not with one; time is no picture's."""
+    moves = Moves.found(*parts(blobs(), SITES), SITES)
+    assert moves is not None
+    assert moves.nudged
+    assert moves.mirrored == (True, True)
+    leaning = Moves.found(*parts(blobs(lean=4.0), SITES), SITES)
+    assert leaning is not None
+    assert leaning.mirrored == (True, False)
+
+
+def test_what_has_a_time_is_not_moved():
+    """A field is where it is."""
+    prepared = prepare(kh.datasets.sst(), None, seed=0)
+    sites = prepared.train.grid.cells[:5]
+    linear = Ridge().fit(prepared.train, sites, validation=prepared.validation, run=Run())
+    assert Moves.found(linear, prepared.train, prepared.validation, sites) is None
+
+
+@pytest.mark.parametrize("inner", ["dense", "resnet"])
+def test_lessons_are_what_the_linear_part_leaves(inner):
+    """With moves that do nothing they equal those that are looked up."""
+    linear, train, _ = parts(np.stack([blobs(), blobs(seed=1)], axis=1), SITES)
+    residual = Residual(inner)
+    network = residual.network
+    network.channels, network.grid, network.sites = train.channels, train.grid, SITES
+    lessons = MovedLessons(Moves(torch.from_numpy(np.float32(train.zero))), linear, train, SITES, network.inputs)
+    residual.linear = linear
+    fixed = network._lessons(residual._left(train, SITES))
+    batch = torch.tensor([3, 0, 7])
+    for moved, still in zip(lessons(batch, torch.Generator()), fixed(batch, torch.Generator()), strict=True):
+        np.testing.assert_allclose(moved.numpy(), still.numpy(), atol=1e-4)
+
+
+def test_moves_are_drawn_from_the_trainings_own_generator():
+    """Two runs with one seed agree."""
+    linear, train, validation = parts(blobs(), SITES)
+    assert Moves.found(linear, train, validation, SITES) is not None
+    fits = [
+        Residual("dense", train={"steps": 20, "batch": 32}).fit(train, SITES, validation=validation, run=Run())
+        for _ in range(2)
+    ]
+    rebuilt = [fit.rebuild(validation.readings(SITES)) for fit in fits]
+    np.testing.assert_array_equal(*rebuilt)
