@@ -10,13 +10,14 @@ from keyhole.grid import Grid
 from keyhole.pipeline import prepare
 from keyhole.reconstructors import RECONSTRUCTORS, Residual
 from keyhole.reconstructors.detail import DetailNet
+from keyhole.reconstructors.networks import PatchNet
 from keyhole.run import Run
 
 
 def network(grid, sites, channels=1, context=0):
     torch.manual_seed(0)
     inputs = len(sites) * channels + context
-    return DetailNet(inputs, channels, grid, sites, width=16, blocks=1, dropout=0.0, filters=4).eval()
+    return DetailNet(inputs, channels, grid, sites, width=16, blocks=1, dropout=0.0, filters=4, layers=1).eval()
 
 
 def test_it_starts_as_its_dense_part():
@@ -67,3 +68,22 @@ def test_it_learns_local_detail_on_top_of_a_linear_part():
     fitted = Residual("detail", **settings).fit(data.train, sites, validation=data.validation, run=Run())
     assert fitted.improvement < 0.8
     assert RECONSTRUCTORS["detail"].name == "detail"
+
+
+def test_convolutions_see_what_was_estimated_before():
+    """Two estimates for the same readings: once the head has moved, the outcome tells them apart."""
+    grid, sites = Grid.plain((5, 6)), np.array([3, 8])
+    net = network(grid, sites)
+    torch.nn.init.normal_(net.convolutions.last.weight)
+    readings, estimate = torch.randn(4, 2), torch.randn(4, 30)
+    first, second = (net(torch.cat([readings, part], dim=1)) for part in (estimate, estimate + 1))
+    assert net(readings).shape == first.shape == (4, 1, 5, 6)
+    assert (first - second).abs().max() > 1e-3
+
+
+def test_patches_grow_with_the_grid():
+    """Two cells a side, more where there would be over a thousand; any size comes back as it was."""
+    for shape, patch in (((5, 7), 2), ((64, 64), 2), ((65, 64), 4), ((300, 200), 8)):
+        net = PatchNet(2, 3, shape, filters=4, blocks=1).eval()
+        assert net.patch == patch
+        assert net(torch.zeros(1, 2, *shape)).shape == (1, 3, *shape)

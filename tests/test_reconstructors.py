@@ -130,7 +130,7 @@ def test_resnet_tells_an_observed_zero_from_nothing_only_with_the_mask(mask_chan
     """Without the mask channel both look the same to the network."""
     made = RECONSTRUCTORS["resnet"](mask_channel=mask_channel)
     made.grid, made.sites, made.channels = parts().signals.grid, np.array([3, 8]), 1
-    zeros = made.inputs(torch.zeros(1, 2, 1), torch.zeros(1, 0))
+    zeros = made.inputs(torch.zeros(1, 2, 1), torch.zeros(1, 0), torch.zeros(1, 0))
     assert bool(zeros.any()) is mask_channel
 
 

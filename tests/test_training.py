@@ -18,7 +18,7 @@ from keyhole.interrupts import Interrupted
 from keyhole.run import Run
 from keyhole.settings import TrainSettings
 from keyhole.storage import read_container, write_container
-from keyhole.training import Task, one_cycle, seeded, train
+from keyhole.training import Task, one_cycle, precision_of, seeded, train
 
 SETTINGS = TrainSettings(steps=40, batch=8, validations=5)
 
@@ -287,3 +287,21 @@ def test_every_sample_comes_once_before_any_comes_again(tmp_path):
     first = torch.cat(seen[:5])
     assert sorted(first.tolist()) == list(range(50))
     assert json.dumps([len(batch) for batch in seen]) == json.dumps([10] * 12)
+
+
+@pytest.mark.parametrize(
+    ("asked", "bears", "made_for_it", "taken"),
+    [
+        ("auto", True, True, "bf16-mixed"),
+        ("auto", True, False, "32-true"),
+        ("auto", False, True, "32-true"),
+        ("32-true", True, True, "32-true"),
+        ("bf16-mixed", False, False, "bf16-mixed"),
+    ],
+)
+def test_half_precision_is_taken_where_it_pays_and_does_no_harm(monkeypatch, asked, bears, made_for_it, taken):
+    """What is asked for goes first."""
+    monkeypatch.setattr(Toy, "bears_half", bears)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": made_for_it})
+    assert precision_of(Toy(), Run(precision=asked)) == taken

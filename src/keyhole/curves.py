@@ -204,7 +204,7 @@ def curve(
     time_limit: float | None = None,
     seed: int = 0,
     device: str = "auto",
-    precision: str = "32-true",
+    precision: str = "auto",
     callback: Callable[[Event], None] | None = None,
 ) -> Curve:
     """Let each method choose sites for every K, with the same reconstructor, and find how many are enough.

@@ -85,7 +85,7 @@ def select(
     time_limit: float | None = None,
     seed: int = 0,
     device: str = "auto",
-    precision: str = "32-true",
+    precision: str = "auto",
     checkpoint: str | Path | None = None,
     resume: bool = False,
     save_every: float = 15.0,
@@ -124,7 +124,8 @@ def select(
     seed
         Same seed, machine and thread count: same plan, as long as no time limit cuts in.
     device, precision
-        ``"auto"``, ``"cpu"`` or ``"cuda"``; ``"32-true"`` or ``"bf16-mixed"``.
+        ``"auto"``, ``"cpu"`` or ``"cuda"``; ``"32-true"``, ``"bf16-mixed"``, or ``"auto"``: the latter for networks
+        that rebuild, on a device that has instructions for it.
     checkpoint, resume, save_every
         A folder to keep unfinished training in, whether to go on from what it holds (what it holds is cleared
         otherwise), and how often to save, in seconds. A run that fails for what it was given leaves nothing there:
@@ -327,7 +328,7 @@ def _nested_errors(prepared: Prepared, sites: NDArray[np.int64]) -> NDArray[np.f
 
 
 _DEVICES = ("auto", "cpu", "cuda", "gpu", "mps")
-_PRECISIONS = ("32-true", "bf16-mixed")
+_PRECISIONS = ("auto", "32-true", "bf16-mixed")
 
 
 def _told_by(predictor: Predictor | None) -> dict[str, Any]:

@@ -44,7 +44,8 @@ class Run:
         Every random number derives from it and from the name of what draws it, so that stages do not disturb
         each other.
     device, precision
-        As lightning-fabric takes them: ``"auto"``, ``"cpu"``, ``"cuda"``; ``"32-true"``, ``"bf16-mixed"``.
+        As lightning-fabric takes them: ``"auto"``, ``"cpu"``, ``"cuda"``; ``"32-true"``, ``"bf16-mixed"``, or
+        ``"auto"``: the latter for networks that rebuild, on a device made for it, else the former.
     deadline
         Clock time (``time.monotonic()``) after which learning stops; None for no limit.
     folder
@@ -59,7 +60,7 @@ class Run:
 
     seed: int = 0
     device: str = "auto"
-    precision: str = "32-true"
+    precision: str = "auto"
     deadline: float | None = None
     folder: Path | None = None
     resume: bool = False

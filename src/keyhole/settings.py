@@ -68,7 +68,8 @@ class DenseSettings(NetworkSettings):
 class DetailSettings(DenseSettings):
     """Dense network, then convolutions over the grid."""
 
-    filters: int = Field(16, ge=1)  # of the ResNet; the paper's
+    filters: int = Field(64, ge=1)  # of each convolution
+    layers: int = Field(3, ge=0)  # residual blocks of two convolutions
 
 
 class ResNetSettings(NetworkSettings):

@@ -8,7 +8,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from keyhole.interrupts import Interrupted, deferred
 from keyhole.run import Event, Run
 from keyhole.settings import TrainSettings
 
-__all__ = ["After", "Task", "seeded", "train"]
+__all__ = ["After", "Task", "precision_of", "seeded", "train"]
 
 After = Callable[[], None] | None
 
@@ -32,6 +32,7 @@ class Task(nn.Module, ABC):
     """
 
     samples: int
+    bears_half: ClassVar[bool] = False  # whether half precision does it no harm
 
     @abstractmethod
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
@@ -87,13 +88,13 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
     Interrupted
         A signal arrived; the step was ended and the state saved where ``run.folder`` says.
     """
-    fabric = _fabric(run)
+    fabric = _fabric(run.device, precision := precision_of(task, run))
     task.to(fabric.device)
     optimiser = torch.optim.AdamW(
         task.groups(), lr=settings.rate, weight_decay=settings.weight_decay, betas=(0.9, 0.99), foreach=True
     )
     with seeded(run.seed_of(name)), deferred() as pending:
-        state = TrainState.begin(task, optimiser, run, name=name, identity=f"{identity} {run.precision}")
+        state = TrainState.begin(task, optimiser, run, name=name, identity=f"{identity} {precision}")
         module, stepper = fabric.setup(task, optimiser)
         loop = _Loop(task, module, stepper, fabric, settings, state, run, name)
         loop.go(pending)
@@ -101,16 +102,29 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
     return state.history
 
 
-def _fabric(run: Run) -> Any:
+def precision_of(task: Task, run: Run) -> str:
+    """Give the precision asked for; for ``"auto"`` half, if the task bears it and the device is made for it."""
+    if run.precision != "auto":
+        return run.precision
+    return "bf16-mixed" if task.bears_half and _multiplies_halves(run.device) else "32-true"
+
+
+def _multiplies_halves(device: str) -> bool:
+    """Whether a device has instructions for bfloat16; where it has none, that is slower than single precision."""
+    if device in ("auto", "cuda", "gpu") and torch.cuda.is_available():
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    can = torch.cpu.get_capabilities()
+    return device in ("auto", "cpu") and bool(can.get("avx512_bf16") or can.get("amx_bf16"))
+
+
+def _fabric(device: str, precision: str) -> Any:
     from lightning_fabric import Fabric
 
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells of every run that it is as asked for
     try:
-        return Fabric(accelerator=run.device, devices=1, precision=run.precision)  # type: ignore[arg-type]
+        return Fabric(accelerator=device, devices=1, precision=precision)  # type: ignore[arg-type]
     except (RuntimeError, ValueError, ImportError) as error:
-        raise SettingsError(
-            f"device {run.device!r} with precision {run.precision!r} cannot be used: {error}"
-        ) from error
+        raise SettingsError(f"device {device!r} with precision {precision!r} cannot be used: {error}") from error
 
 
 class _Loop:

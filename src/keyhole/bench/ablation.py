@@ -44,7 +44,7 @@ def jobs(names: Sequence[str], variants: Sequence[str], seeds: Sequence[int], li
         prepared = load_prepared(name)
         words = {"variant": variant, "selector": make_selector("auto", settings).settings()}
         case = Case("ablation", name, f"{limit:g} s", variant, reconstructor, PLACES[name], seed, words)
-        yield Job([case], prepared.split.sizes(), "32-true", partial(_work, case, settings, prepared, limit))
+        yield Job([case], prepared.split.sizes(), "auto", partial(_work, case, settings, prepared, limit))
 
 
 def _work(case: Case, settings: dict[str, Any], prepared: Prepared, limit: float, run: Run) -> Iterator[Outcome]:

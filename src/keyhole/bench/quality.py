@@ -61,7 +61,7 @@ def jobs(
             prepared, protocol = load_prepared(name), f"{limit:g} s"
             settings = {"selector": make_selector(method, {}).settings()}
             cases = [Case("quality", name, protocol, method, one, k, seed, settings) for one in _RECONSTRUCTORS]
-            yield Job(cases, prepared.split.sizes(), "32-true", partial(_work, cases, prepared, limit))
+            yield Job(cases, prepared.split.sizes(), "auto", partial(_work, cases, prepared, limit))
 
 
 def _work(cases: Sequence[Case], prepared: Prepared, limit: float, run: Run) -> Iterator[Outcome]:

@@ -79,7 +79,7 @@ def select(
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
-    precision: Precision = "32-true",
+    precision: Precision = "auto",
     report: Annotated[Path | None, typer.Option(help="HTML page to write.")] = None,
     resume: Annotated[
         bool | None,

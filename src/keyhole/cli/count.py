@@ -57,7 +57,7 @@ def curve(
     time_limit: Annotated[float | None, typer.Option(help="Seconds that learning may take, for each K.")] = None,
     seed: Seed = 0,
     device: Device = "auto",
-    precision: Precision = "32-true",
+    precision: Precision = "auto",
     out: Annotated[Path | None, typer.Option(help="Table to write, .csv.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Figure to write, .png, .svg or .pdf.")] = None,
     as_json: Json = False,

@@ -76,5 +76,5 @@ Time = Annotated[list[str] | None, typer.Option(help="Time of a reading, once fo
 TimeLimit = Annotated[float | None, typer.Option(help="Seconds that learning may take.")]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same machine and threads: same result.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Precision = Annotated[str, typer.Option(help="32-true, or bf16-mixed.")]
+Precision = Annotated[str, typer.Option(help="auto, 32-true, or bf16-mixed.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]

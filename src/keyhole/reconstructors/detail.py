@@ -12,7 +12,7 @@ from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from keyhole.grid import Grid
-from keyhole.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
+from keyhole.reconstructors.networks import DenseNet, PatchNet, check_two_dimensional, width_for
 from keyhole.reconstructors.neural import NetworkReconstructor
 from keyhole.settings import DetailSettings, parse
 
@@ -22,30 +22,32 @@ __all__ = ["Detail", "DetailNet"]
 class DetailNet(nn.Module):
     """What a dense network makes of the readings, and what convolutions see in that beside the readings themselves.
 
-    The convolutions, a ResNet, get the dense estimate, the nearest site's reading in every cell (a Voronoi map), how
-    far that site is, where the cell is, and which cells are inside. Their head starts at zero, so that the network
-    starts as the dense one.
+    The convolutions get the dense estimate, with what was estimated before added to it, the nearest site's reading in
+    every cell (a Voronoi map), how far that site is, where the cell is, and which cells are inside. Their head starts
+    at zero, so that the network starts as the dense one.
     """
 
     def __init__(
         self, inputs: int, channels: int, grid: Grid, sites: NDArray[np.int64],
-        *, width: int, blocks: int, dropout: float, filters: int,
+        *, width: int, blocks: int, dropout: float, filters: int, layers: int,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.channels, self.sites, self.shape = channels, len(sites), check_two_dimensional(grid.shape, "detail")
+        self.inputs, self.channels, self.sites = inputs, channels, len(sites)
+        self.shape = check_two_dimensional(grid.shape, "detail")
         self.dense = DenseNet(inputs, channels * len(grid.cells), width=width, blocks=blocks, dropout=dropout)
         nearest, maps = _maps(grid, sites)
         self.register_buffer("nearest", nearest, persistent=False)
         self.register_buffer("maps", maps, persistent=False)
         self.register_buffer("cells", torch.from_numpy(grid.cells), persistent=False)
-        self.convolutions = ResNet(2 * channels + len(maps), channels, filters=filters)
+        self.convolutions = PatchNet(2 * channels + len(maps), channels, self.shape, filters=filters, blocks=layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map ``(N, inputs)``, readings site by site and context behind them, to ``(N, channels, *grid)``."""
-        coarse = self._on_grid(self.dense(x))
-        maps = self.get_buffer("maps").to(coarse.dtype).expand(len(x), -1, -1, -1)
-        seen = torch.cat([coarse, self._voronoi(x).to(coarse.dtype), maps], dim=1)
-        return coarse + self.convolutions(seen)  # type: ignore[no-any-return]
+        """Map ``(N, inputs)`` to ``(N, channels, *grid)``: readings site by site, context, estimate if there is one."""
+        told, estimate = x[:, : self.inputs], x[:, self.inputs :]
+        coarse = self._on_grid(self.dense(told))
+        whole = coarse + self._on_grid(estimate) if estimate.shape[1] else coarse
+        maps = self.get_buffer("maps").expand(len(x), -1, -1, -1)
+        return coarse + self.convolutions(torch.cat([whole, self._voronoi(x), maps], dim=1))  # type: ignore[no-any-return]
 
     def _on_grid(self, packed: Tensor) -> Tensor:
         """Put packed cells on the grid, zero outside."""
@@ -82,6 +84,10 @@ class Detail(NetworkReconstructor):
         super().__init__()
         self.settings = parse(DetailSettings, settings)
 
+    def inputs(self, readings: Tensor, context: Tensor, estimate: Tensor) -> Tensor:
+        """Put the estimate behind readings and context."""
+        return torch.cat([super().inputs(readings, context, estimate), estimate], dim=1)
+
     def build(self, samples: int) -> nn.Module:
         """Make a network for the grid, its dense part as wide as the number of samples allows."""
         width = self.settings.width or width_for(samples)
@@ -89,4 +95,5 @@ class Detail(NetworkReconstructor):
         return DetailNet(
             self.width, self.channels, self.grid, self.sites,
             width=width, blocks=self.settings.blocks, dropout=self.settings.dropout, filters=self.settings.filters,
+            layers=self.settings.layers,
         )  # fmt: skip

@@ -16,7 +16,8 @@ from keyhole.signals import Signals
 
 __all__ = ["FixedLessons", "Lessons", "MovedLessons"]
 
-Inputs = Callable[[Tensor, Tensor], Tensor]  # readings (N, K, channels) and context, to what a network takes
+# Readings (N, K, channels), context and what is estimated already, to what a network takes.
+Inputs = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Lessons(nn.Module, ABC):
@@ -56,8 +57,9 @@ class MovedLessons(Lessons):
             self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)), persistent=False)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Move the pictures, read them at the sites, and take off what the readings tell linearly."""
-        pictures = self.moves(self.get_buffer("pictures")[batch], generator)
-        readings = pictures.flatten(2)[:, :, self.get_buffer("sites")].transpose(1, 2)
-        linear = self.get_buffer("offset") + readings.flatten(1) @ self.get_buffer("weights")
-        return self.inputs(readings, readings.new_zeros(len(readings), 0)), pictures.flatten(1) - linear
+        """Move the pictures, read them at the sites, and take off what the readings tell linearly; full precision."""
+        with torch.autocast(batch.device.type, enabled=False):
+            pictures = self.moves(self.get_buffer("pictures")[batch], generator)
+            readings = pictures.flatten(2)[:, :, self.get_buffer("sites")].transpose(1, 2)
+            linear = self.get_buffer("offset") + readings.flatten(1) @ self.get_buffer("weights")
+        return self.inputs(readings, readings.new_zeros(len(readings), 0), linear), pictures.flatten(1) - linear

@@ -1,4 +1,4 @@
-"""Networks: a dense one on vectors, and the ResNet generator of pix2pix on grids."""
+"""Networks: a dense one on vectors, the ResNet generator of pix2pix and residual convolutions on patches of grids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from torch.nn import functional
 
 from keyhole.errors import SettingsError
 
-__all__ = ["DenseNet", "ResNet", "width_for"]
+__all__ = ["DenseNet", "PatchNet", "ResNet", "width_for"]
+
+_MOST_PATCHES = 1024  # on a grid: four cells of 64 x 64 in one patch
 
 
 class DenseNet(nn.Module):
@@ -74,6 +76,53 @@ class ResNet(nn.Module):
         # Cloned, not made contiguous: a single channel counts as last wherever it is, and would stay there.
         outputs: Tensor = self.head(self.body(padded.clone(memory_format=torch.channels_last)))
         return outputs[..., :height, :width].contiguous()
+
+
+class PatchNet(nn.Module):
+    """Grid to grid, patch by patch: patches become channels, residual blocks (3 x 3 convolutions), patches again.
+
+    A patch has two cells a side, or more where the grid would have too many patches. Convolutions between patches see
+    as far as those between cells in several layers, at a fraction of the cost: this takes half of the ResNet's time for
+    a step, and learns more in it. The last layer starts at zero.
+
+    Examples
+    --------
+    >>> import torch
+    >>> PatchNet(3, 1, (28, 28), filters=8, blocks=1)(torch.ones(5, 3, 28, 28)).shape
+    torch.Size([5, 1, 28, 28])
+    """
+
+    def __init__(self, inputs: int, outputs: int, shape: tuple[int, int], *, filters: int, blocks: int) -> None:
+        super().__init__()
+        self.patch = _patch(shape)
+        self.first = nn.Conv2d(inputs * self.patch**2, filters, 3, padding=1)
+        self.blocks = nn.ModuleList(nn.Sequential(*_before(filters), *_before(filters)) for _ in range(blocks))
+        self.last = nn.Conv2d(filters, outputs * self.patch**2, 3, padding=1)
+        for parameter in self.last.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(N, inputs, height, width)`` to ``(N, outputs, height, width)``."""
+        height, width = x.shape[-2:]
+        padded = functional.pad(x, (0, -width % self.patch, 0, -height % self.patch))
+        patches = functional.pixel_unshuffle(padded, self.patch)
+        hidden = self.first(patches.clone(memory_format=torch.channels_last))
+        for block in self.blocks:
+            hidden = hidden + block(hidden)
+        whole = functional.pixel_shuffle(self.last(functional.relu(hidden)), self.patch)
+        return whole[..., :height, :width].contiguous()
+
+
+def _before(width: int) -> list[nn.Module]:
+    """Norm and ReLU before a convolution, as residual blocks learn best."""
+    return [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1, bias=False)]
+
+
+def _patch(shape: tuple[int, int]) -> int:
+    patch = 2
+    while math.ceil(shape[0] / patch) * math.ceil(shape[1] / patch) > _MOST_PATCHES:
+        patch *= 2
+    return patch
 
 
 class _Residual(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -23,9 +23,27 @@ from keyhole.training import Task, seeded, train
 
 __all__ = ["Dense", "NetworkReconstructor", "ResNetReconstructor", "Taught", "train_settings_for"]
 
-Taught = tuple[Signals, NDArray[Any]]  # signals to read, and what is to be made of their readings, packed
-
 _CHUNK = 4096
+_FACTS = ("channels", "context")  # that a file holds beside the settings
+_MOST_JUDGED = 4096  # samples at each look of a training; a tenth of a percent is told by fewer
+
+
+class Taught(NamedTuple):
+    """Signals to read, what is to be made of their readings, and what is estimated of them already; both packed."""
+
+    signals: Signals
+    targets: NDArray[Any]
+    estimate: NDArray[Any] | None = None
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """All that defines it; the estimate follows from targets and signals."""
+        return [self.signals.values, _context(self.signals), self.targets]
+
+    def fewer(self, most: int) -> Taught:
+        """Give every second sample, or third, ..., so that there are at most so many."""
+        some = slice(None, None, -(-len(self.targets) // most))
+        estimate = None if self.estimate is None else self.estimate[some]
+        return Taught(self.signals.take(np.arange(len(self.targets))[some]), self.targets[some], estimate)
 
 
 def train_settings_for(samples: int) -> TrainSettings:
@@ -36,6 +54,8 @@ def train_settings_for(samples: int) -> TrainSettings:
 
 class _Regression(Task):
     """Learn targets from inputs by a network."""
+
+    bears_half: ClassVar[bool] = True
 
     def __init__(self, network: nn.Module, taught: Lessons, judged: FixedLessons | None) -> None:
         super().__init__()
@@ -76,8 +96,11 @@ class NetworkReconstructor(Reconstructor):
         """How many numbers `inputs` gives the network, where they are one vector."""
         return len(self.sites) * self.channels + self.context
 
-    def inputs(self, readings: Tensor, context: Tensor) -> Tensor:
-        """Turn readings ``(N, K, channels)`` and context into what the network takes: one vector, by default."""
+    def inputs(self, readings: Tensor, context: Tensor, estimate: Tensor) -> Tensor:
+        """Turn readings ``(N, K, channels)`` and context into what the network takes: one vector, by default.
+
+        ``estimate`` is what the network adds to, packed, or has no columns where there is none; not used by default.
+        """
         return torch.cat([readings.flatten(1), context], dim=1)
 
     def pack(self, outputs: Tensor) -> Tensor:
@@ -91,8 +114,8 @@ class NetworkReconstructor(Reconstructor):
 
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals | None, run: Run) -> Self:
         """Train on ``train``, keep the weights that are best on ``validation``; without it, the last ones."""
-        judged = None if validation is None else (validation, flat(validation.packed()))
-        return self.fit_targets((train, flat(train.packed())), judged, sites, run, stage=f"refit {self.name}")
+        judged = None if validation is None else Taught(validation, flat(validation.packed()))
+        return self.fit_targets(Taught(train, flat(train.packed())), judged, sites, run, stage=f"refit {self.name}")
 
     def fit_targets(
         self, taught: Taught, judged: Taught | None, sites: NDArray[np.int64], run: Run,
@@ -102,49 +125,52 @@ class NetworkReconstructor(Reconstructor):
 
         ``stage`` names the training; ``lessons`` are in place of the taught ones where these are to change.
         """
-        train_part = taught[0]
+        train_part = taught.signals
         self.channels, self.grid, self.sites = train_part.channels, train_part.grid, sites
         self.context = known(train_part.context, len(train_part)).shape[1]
         with seeded(run.seed_of(f"{self.name} weights")):
             self.network = self.build(len(train_part))
-        judge = None if judged is None else self._lessons(judged)
+        judge = None if judged is None else self._lessons(judged.fewer(_MOST_JUDGED))
         task = _Regression(_Packed(self, self.network), lessons or self._lessons(taught), judge)
         settings = self.settings.train or train_settings_for(len(train_part))
-        parts = [part for part in (taught, judged) if part is not None]
-        arrays = [array for part in parts for array in (part[0].values, _context(part[0]), part[1])]
+        arrays = [array for part in (taught, judged) if part is not None for array in part.arrays()]
         identity = f"{digest(*arrays, sites)} {self.settings.model_dump()} {settings} {run.seed}"
         self.rows = train(task, settings, name=stage, identity=identity, run=run)
         self.network = self.network.cpu().eval()
         return self
 
     def _lessons(self, taught: Taught) -> FixedLessons:
-        signals, targets = taught
-        inputs = self.inputs(_tensor(signals.readings(self.sites)), _tensor(_context(signals)))
-        return FixedLessons(inputs, _tensor(targets))
+        readings, given = _tensor(taught.signals.readings(self.sites)), _tensor(_context(taught.signals))
+        estimate = _tensor(known(taught.estimate, len(readings)))
+        return FixedLessons(self.inputs(readings, given, estimate), _tensor(taught.targets))
 
-    def rebuild(self, readings: NDArray[Any], context: NDArray[Any] | None = None) -> NDArray[np.float32]:
-        """Rebuild in chunks, on the CPU."""
+    def rebuild(
+        self, readings: NDArray[Any], context: NDArray[Any] | None = None, estimate: NDArray[Any] | None = None
+    ) -> NDArray[np.float32]:
+        """Rebuild in chunks, on the CPU; ``estimate`` is what the network was fitted to add to, packed, if anything."""
         network = _Packed(self, self.network).eval()
-        values, given, parts = _tensor(readings), _tensor(known(context, len(readings))), []
+        given = [_tensor(array) for array in (readings, known(context, len(readings)), known(estimate, len(readings)))]
+        parts = []
         with torch.inference_mode():
             for start in range(0, len(readings), _CHUNK):
-                part = slice(start, start + _CHUNK)
-                parts.append(network(self.inputs(values[part], given[part])).numpy())
+                inputs = self.inputs(*(array[start : start + _CHUNK] for array in given))
+                parts.append(network(inputs).numpy())
         return unpack(np.concatenate(parts), self.channels, self.grid)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give settings and weights."""
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in self.network.state_dict().items()}
-        return {"channels": self.channels, "context": self.context, **self.settings.model_dump()}, arrays
+        facts = {name: getattr(self, name) for name in _FACTS}
+        return {**facts, **self.settings.model_dump()}, arrays
 
     @classmethod
     def restore(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
     ) -> Self:
         """Build the network and take its weights back."""
-        own = {name: value for name, value in settings.items() if name not in ("channels", "context")}
-        made = cls(**own)
-        made.channels, made.grid, made.sites = settings["channels"], grid, sites
+        made = cls(**{name: value for name, value in settings.items() if name not in _FACTS})
+        made.grid, made.sites = grid, sites
+        made.channels = settings["channels"]
         made.context = settings.get("context", 0)  # files older than context have none
         with seeded(0):
             made.network = made.build(1)
@@ -205,7 +231,7 @@ class ResNetReconstructor(NetworkReconstructor):
         inputs = self.channels + int(self.settings.mask_channel) + self.context
         return ResNet(inputs, self.channels, filters=self.settings.filters, blocks=self.settings.blocks)
 
-    def inputs(self, readings: Tensor, context: Tensor) -> Tensor:
+    def inputs(self, readings: Tensor, context: Tensor, estimate: Tensor) -> Tensor:
         """Put the readings on the grid, zero elsewhere, the mask behind them, and context as constant channels."""
         check_two_dimensional(self.grid.shape)
         observed = readings.new_zeros(len(readings), self.channels, self.grid.size)

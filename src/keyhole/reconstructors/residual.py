@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.grid import Grid
-from keyhole.reconstructors.base import Reconstructor, flat
+from keyhole.reconstructors.base import Reconstructor, flat, unpack
 from keyhole.reconstructors.dcgan import DCGAN
 from keyhole.reconstructors.detail import Detail
 from keyhole.reconstructors.kriging import Kriging
@@ -74,11 +74,14 @@ class Residual(Reconstructor):
 
     def _left(self, part: Signals, sites: NDArray[np.int64]) -> Taught:
         """Give the signals with their packed cells less what the linear part gives."""
-        return part, flat(part.packed() - self.linear.rebuild_packed(part.readings(sites), part.context))
+        estimate = self.linear.rebuild_packed(part.readings(sites), part.context)
+        return Taught(part, flat(part.packed() - estimate), flat(estimate))
 
     def rebuild(self, readings: NDArray[Any], context: NDArray[Any] | None = None) -> NDArray[np.float32]:
         """Add both parts."""
-        return self.linear.rebuild(readings, context) + self.network.rebuild(readings, context)
+        estimate = self.linear.rebuild_packed(readings, context)
+        linear = unpack(flat(estimate), self.linear.channels, self.linear.grid)
+        return linear + self.network.rebuild(readings, context, flat(estimate))
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give both parts' states."""
