@@ -49,6 +49,7 @@ class TrainSettings(Settings):
     clip: float = Field(1.0, gt=0)  # of the gradient's norm: a rare mask can give a huge one
     validations: int = Field(20, ge=1)  # looks at the validation part during a run
     patience: int = Field(8, ge=1)  # looks without a better one before it stops
+    hope: int = Field(5, ge=1)  # looks before it stops where none was better than the start
 
 
 class NetworkSettings(Settings):

@@ -137,23 +137,32 @@ class _Loop:
         self.task, self.module, self.optimiser, self.fabric = task, module, optimiser, fabric
         self.settings, self.state, self.run, self.name = settings, state, run, name
         self.rates = [group["lr"] for group in optimiser.param_groups]
-        self.every = max(1, settings.steps // settings.validations)
         self.started, self.started_at = time.monotonic(), state.step
 
     def go(self, pending: Any) -> None:
         if self.state.step == 0 and not self.state.history:
             self.look()
         while not self.state.finished:
+            before = self.looks_due()
             self.step()
-            if self.state.step % self.every == 0 or self.progress() >= 1:
+            if self.looks_due() > before:
                 self.look()
                 self.state.finished = self.over()
             self.state.save_if_due(self.state.finished)
             if pending.signum is not None:
                 self.stop(pending.signum)
 
+    def looks_due(self) -> int:
+        """How many looks belong before this point of the run."""
+        return int(self.progress() * self.settings.validations + 1e-9)
+
     def over(self) -> bool:
-        return self.progress() >= 1 or self.state.stale >= self.settings.patience or self.task.done()
+        return self.progress() >= 1 or self.hopeless() or self.state.stale >= self.settings.patience or self.task.done()
+
+    def hopeless(self) -> bool:
+        """Whether no look has been better than the very first, for long enough."""
+        errors = [row["validation"] for row in self.state.history if "validation" in row]
+        return len(errors) > self.settings.hope and min(errors) == errors[0]
 
     def progress(self) -> float:
         """Share of the run that is over, by steps or by the deadline, whichever is further."""

@@ -28,23 +28,25 @@ __all__ = ["fit_best", "fit_linear", "squared_error"]
 # choices are made.
 _WORTH_A_NETWORK = 0.98
 _MOST_MEMBERS = 5
-_QUICK_SHARE = 0.3  # of the time left, for the network that is tried first
+# Share of the time left for the dense network, where the grid's, which holds such a one, or more of them follow.
+_DENSE_SHARE = {True: 0.15, False: 0.5}
 
 
 def fit_best(train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Reconstructor:
     """Fit ridge, kriging and kernel, then networks on top of the better linear one; keep what is best on validation.
 
-    The dense network is tried first; the one that knows the grid takes long, and is tried where that one paid. Time
-    that is left then goes to more of the better one, whose mean is kept while it gets better.
+    The dense network is tried first, then the one that knows the grid, where there is one of two axes. Time that is
+    left then goes to more of the better one, whose mean is kept while it gets better.
     """
     parts: Any = {"train": train, "sites": sites, "validation": validation}
     trail = _Trail(sites, validation)
     linear = trail.fit(lambda: fit_linear(**parts, run=run))
     kernel = trail.fit(lambda: Kernel().fit(**parts, run=run))
-    dense = trail.fit(lambda: Residual("dense", linear.name).fit(**parts, run=run.share(_QUICK_SHARE)))
-    if trail.left[dense] < _WORTH_A_NETWORK * trail.left[linear]:
-        if len(train.grid.shape) == 2:
-            trail.fit(lambda: Residual("detail", linear.name).fit(**parts, run=run))
+    on_grid = len(train.grid.shape) == 2
+    trail.fit(lambda: Residual("dense", linear.name).fit(**parts, run=run.share(_DENSE_SHARE[on_grid])))
+    if on_grid:
+        trail.fit(lambda: Residual("detail", linear.name).fit(**parts, run=run))
+    if trail.left[trail.least()] < _WORTH_A_NETWORK * trail.left[linear]:
         _grow(trail, parts, run)
     return trail.best(min(linear, kernel, key=trail.left.__getitem__))
 

@@ -78,6 +78,7 @@ class Detail(NetworkReconstructor):
     """Dense network from the K readings to all cells, then convolutions over the grid; for grids of two axes."""
 
     name: ClassVar[str] = "detail"
+    largest_batch: ClassVar[int] = 64  # a sample costs so much that more steps are worth more than smoother ones
     settings: DetailSettings
 
     def __init__(self, **settings: Any) -> None:

@@ -46,9 +46,9 @@ class Taught(NamedTuple):
         return Taught(self.signals.take(np.arange(len(self.targets))[some]), self.targets[some], estimate)
 
 
-def train_settings_for(samples: int) -> TrainSettings:
+def train_settings_for(samples: int, largest: int = 256) -> TrainSettings:
     """Steps and batch by the number of samples: twenty passes, but at least 600 steps and at most 6000."""
-    batch = int(min(256, max(16, samples // 5)))
+    batch = int(min(largest, max(16, samples // 5)))
     return TrainSettings(batch=batch, steps=int(min(6000, max(600, 20 * samples // batch))))
 
 
@@ -80,6 +80,7 @@ class NetworkReconstructor(Reconstructor):
     """Base of reconstructors that are one network from readings to packed cells."""
 
     settings: NetworkSettings
+    largest_batch: ClassVar[int] = 256
 
     def __init__(self) -> None:
         self.network: nn.Module = nn.Identity()
@@ -132,7 +133,7 @@ class NetworkReconstructor(Reconstructor):
             self.network = self.build(len(train_part))
         judge = None if judged is None else self._lessons(judged.fewer(_MOST_JUDGED))
         task = _Regression(_Packed(self, self.network), lessons or self._lessons(taught), judge)
-        settings = self.settings.train or train_settings_for(len(train_part))
+        settings = self.settings.train or train_settings_for(len(train_part), self.largest_batch)
         arrays = [array for part in (taught, judged) if part is not None for array in part.arrays()]
         identity = f"{digest(*arrays, sites)} {self.settings.model_dump()} {settings} {run.seed}"
         self.rows = train(task, settings, name=stage, identity=identity, run=run)
