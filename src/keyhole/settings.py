@@ -49,7 +49,6 @@ class TrainSettings(Settings):
     clip: float = Field(1.0, gt=0)  # of the gradient's norm: a rare mask can give a huge one
     validations: int = Field(20, ge=1)  # looks at the validation part during a run
     patience: int = Field(8, ge=1)  # looks without a better one before it stops
-    hope: int = Field(5, ge=1)  # looks before it stops where none was better than the start
 
 
 class NetworkSettings(Settings):
@@ -69,7 +68,7 @@ class DenseSettings(NetworkSettings):
 class DetailSettings(DenseSettings):
     """Dense network, then convolutions over the grid."""
 
-    filters: int = Field(64, ge=1)  # of each convolution
+    filters: int | None = Field(None, ge=1)  # of each convolution; None: by the size of the grid
     layers: int = Field(3, ge=0)  # residual blocks of two convolutions
 
 

@@ -157,12 +157,7 @@ class _Loop:
         return int(self.progress() * self.settings.validations + 1e-9)
 
     def over(self) -> bool:
-        return self.progress() >= 1 or self.hopeless() or self.state.stale >= self.settings.patience or self.task.done()
-
-    def hopeless(self) -> bool:
-        """Whether no look has been better than the very first, for long enough."""
-        errors = [row["validation"] for row in self.state.history if "validation" in row]
-        return len(errors) > self.settings.hope and min(errors) == errors[0]
+        return self.progress() >= 1 or self.state.stale >= self.settings.patience or self.task.done()
 
     def progress(self) -> float:
         """Share of the run that is over, by steps or by the deadline, whichever is further."""

@@ -29,7 +29,7 @@ class DetailNet(nn.Module):
 
     def __init__(
         self, inputs: int, channels: int, grid: Grid, sites: NDArray[np.int64],
-        *, width: int, blocks: int, dropout: float, filters: int, layers: int,
+        *, width: int, blocks: int, dropout: float, filters: int | None, layers: int,
     ) -> None:  # fmt: skip
         super().__init__()
         self.inputs, self.channels, self.sites = inputs, channels, len(sites)
