@@ -32,7 +32,6 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/keyhole bench selectors
 	$(BIN)/keyhole bench quality
 	$(BIN)/keyhole bench ablation
 	$(BIN)/keyhole bench table1

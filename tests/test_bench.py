@@ -222,7 +222,13 @@ def test_the_page_is_made_from_the_lines_alone(tmp_path):
     store.append([*published, *(line(0.02, data="mnist", k=20, seed=s, reconstructor="residual") for s in range(3))])
     readme = tmp_path / "README.md"
     readme.write_text("before <!-- results -->old<!-- /results --> after")
-    Store(tmp_path / "results", "selectors").append([line(0.25, bench="selectors", method="qr", reconstructor="ridge")])
+    words = {"bench": "quality", "data": "mnist", "k": 20, "protocol": "60 s"}
+    Store(tmp_path / "results", "quality").append(
+        [
+            line(0.04, method="qr", reconstructor="ridge", **words),
+            line(0.01, method="auto", reconstructor="auto", **words) | {"notes": {"reconstructor": "ridge"}},
+        ]
+    )
     drawn = tmp_path / "docs" / "images" / "paper" / "samples-mnist-20.png"
     drawn.parent.mkdir(parents=True)
     drawn.touch()
@@ -231,7 +237,7 @@ def test_the_page_is_made_from_the_lines_alone(tmp_path):
     assert re.findall(r"\]\((.*?)\)", page) == ["images/paper/table1.png", "images/paper/samples-mnist-20.png"]
     assert "| VLN | 3.22 | 4.000 (3.000 to 5.000) | 1.24 | 2.000 (2.000 to 2.000) |" in page
     assert "old" not in readme.read_text()
-    assert "0.250" in readme.read_text()
+    assert "| MNIST | 20 | MSE × 10⁻² | 4.000 | 1.000 | 0.25 |" in readme.read_text()
 
 
 def test_halving_the_mask_lowers_l1_and_not_the_sites_that_show():

@@ -10,6 +10,7 @@ from keyhole.bench.quality import GOALS, Goal
 from keyhole.bench.records import Store
 from keyhole.bench.runner import run_jobs
 from keyhole.bench.sections import ablation as ablation_section
+from keyhole.bench.sections import by_time, short_table
 from keyhole.bench.sections import quality as quality_section
 from keyhole.selectors.auto import STAGES
 
@@ -33,7 +34,7 @@ def cells(lines):
 def test_quality_has_a_line_for_each_method_and_reconstructor(run, monkeypatch):
     """In a second: auto is cut short, and still has K sites and a row for each of its stages."""
     monkeypatch.setitem(GOALS, "digits", Goal((4,), 0.9))
-    lines = run("quality", quality.jobs(["digits"], quality.METHODS, (), (0,), 1.0))
+    lines = run("quality", quality.jobs(["digits"], quality.METHODS, quality.RECONSTRUCTORS, (), (0,), 1.0))
     assert {(one["method"], one["reconstructor"]) for one in lines} == {
         (method, reconstructor) for method in ("auto", "greedy", "qr") for reconstructor in ("auto", "ridge")
     }
@@ -53,7 +54,7 @@ def test_quality_has_a_line_for_each_method_and_reconstructor(run, monkeypatch):
 
 def test_a_row_waits_for_its_neighbours(run, monkeypatch):
     monkeypatch.setitem(GOALS, "digits", Goal((3,), 0.9))
-    lines = run("quality", quality.jobs(["digits"], ["greedy"], (), (0, 1), 1.0))
+    lines = run("quality", quality.jobs(["digits"], ["greedy"], quality.RECONSTRUCTORS, (), (0, 1), 1.0))
     assert len(lines) == 2  # greedy has no seed
     assert len(cells(quality_section(lines))) == 1  # the header
 
@@ -80,3 +81,31 @@ def test_every_variant_has_settings_that_auto_takes(variant):
     settings, reconstructor = ablation.VARIANTS[variant]
     assert make_selector("auto", settings).settings()["stages"]
     assert reconstructor in ("auto", "ridge")
+
+
+def made(error, limit, method="auto", reconstructor="auto", minutes=1.0):
+    return {
+        "data": "digits", "k": 4, "protocol": f"{limit} s", "method": method, "reconstructor": reconstructor,
+        "seconds": 60 * minutes, "metrics": {"fvu": error}, "notes": {"reconstructor": "ridge"},
+    }  # fmt: skip
+
+
+def test_error_against_time_has_a_column_for_each_limit(monkeypatch):
+    """Shares of the best classical sites with ridge, whatever limit those had; the main table has the longest."""
+    monkeypatch.setitem(GOALS, "digits", Goal((4,), 0.9))
+    lines = Lines([
+        made(0.9, 1200, minutes=20), made(0.95, 60), made(1.0, 1200, "qr", "ridge"), made(2.0, 1200, "greedy", "ridge"),
+    ])  # fmt: skip
+    header, row = cells(by_time(lines))
+    assert header == ["data", "K", "60 s", "1200 s"]
+    assert row == ["digits", "4", "0.950 (1.0)", "0.900 (20.0)"]
+    assert cells(quality_section(lines))[1][4:9] == ["0.900", "1.000", "1.000", "0.900", ""]
+    assert cells(short_table(lines))[1] == [
+        "digits",
+        "4",
+        "fraction of variance left",
+        "1.000",
+        "0.900",
+        "0.90",
+        "20.0",
+    ]

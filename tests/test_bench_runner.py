@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
-from keyhole.bench import records, runner, selectors
-from keyhole.bench.data import load
+from keyhole.bench import records, runner
 from keyhole.bench.records import Case, Store
 from keyhole.bench.runner import Job, Outcome, run_jobs
 from keyhole.checkpoint import StateError
@@ -173,28 +170,3 @@ def test_a_record_names_the_code_that_was_imported(store, commit):
 
     run_jobs([job(work, case()), job(work, case("residual"))], store, device="cpu", say=str)
     assert [one["commit"] for one in store.lines()] == ["first", "first"]
-
-
-def selector_cases(monkeypatch, reconstructor: str, *methods: str) -> list[Job]:
-    monkeypatch.setattr(selectors, "_GROUPS", [("sst", 3, reconstructor, methods, (0,))])
-    return list(selectors.jobs())
-
-
-def test_cases_of_the_selectors_hold_all_settings(monkeypatch):
-    """Those of the selector and of the reconstructor, so that other defaults make another case."""
-    (one,) = selector_cases(monkeypatch, "residual", "greedy")[0].cases
-    network = one.settings["reconstructor"]
-    assert one.settings["selector"] == {"components": None}
-    assert network | {"inner": "dense", "width": 128, "blocks": 2, "dropout": 0.1} == network
-    assert network["train"]["steps"] == 600
-
-
-def test_cases_of_the_selectors_are_run_with_the_settings_they_hold(monkeypatch, store):
-    """What a line says is what was done; a second time nothing is."""
-    jobs = selector_cases(monkeypatch, "ridge", "greedy")
-    few = replace(jobs[0].cases[0], settings={"selector": {"components": 1}, "reconstructor": {}})
-    jobs += [replace(jobs[0], cases=[few], work=partial(selectors._work, few, load("sst", None)))]
-    assert run_jobs(jobs, store, device="cpu", say=str) == 2
-    assert [one["settings"]["selector"] for one in store.lines()] == [{"components": None}, {"components": 1}]
-    assert len({one["metrics"]["fvu"] for one in store.lines()}) == 2
-    assert run_jobs(jobs, store, device="cpu", say=str) == 0

@@ -126,17 +126,10 @@ def steps(
 
 
 @app.command()
-def selectors(results: Results = _RESULTS, device: Device = "auto") -> None:
-    """Keyhole's selectors on benchmark data, each with the same reconstructor."""
-    from keyhole.bench import selectors as bench
-
-    _run("selectors", bench.jobs(), results, device)
-
-
-@app.command()
 def quality(
-    data: Names = "mnist,ipsl,oisst,ncep,celeba,isolet,coil20",
+    data: Names = "mnist,ipsl,oisst,ncep,celeba,isolet,coil20,sst",
     methods: Names = "",
+    reconstructors: Names = "",
     k: Ks = "",
     seeds: Seeds = "0",
     limit: Limit = 1200.0,
@@ -147,8 +140,9 @@ def quality(
     from keyhole.bench import quality as bench
 
     chosen = _chosen(methods, bench.METHODS)
+    fitted = _chosen(reconstructors, bench.RECONSTRUCTORS, "reconstructors")
     _check("data", _names(data), tuple(bench.GOALS))
-    _run("quality", bench.jobs(_names(data), chosen, _numbers(k), _numbers(seeds), limit), results, device)
+    _run("quality", bench.jobs(_names(data), chosen, fitted, _numbers(k), _numbers(seeds), limit), results, device)
 
 
 @app.command()
@@ -235,10 +229,10 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _chosen(methods: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    """Methods that an option names, or all of them."""
-    chosen = _names(methods) or known
-    _check("methods", chosen, known)
+def _chosen(given: str, known: tuple[str, ...], option: str = "methods") -> tuple[str, ...]:
+    """Methods, or the like, that an option names; all of them where it names none."""
+    chosen = _names(given) or known
+    _check(option, chosen, known)
     return chosen
 
 

@@ -12,7 +12,7 @@ METHODS = {
 }  # fmt: skip
 DATA = {
     "mnist": "MNIST", "ipsl": "IPSL", "ncep": "NCEP", "celeba": "CelebA", "oisst": "OISST 2.5°", "sst": "SST",
-    "isolet": "Isolet", "coil20": "COIL20",
+    "isolet": "Isolet", "coil20": "COIL20", "digits": "digits",
 }  # fmt: skip
 _IMAGES = ("mnist", "celeba")  # the paper has squared errors for these; the scale of others says nothing
 

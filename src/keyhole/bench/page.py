@@ -11,10 +11,10 @@ from keyhole.bench.records import Store
 from keyhole.bench.sections import (
     ablation,
     answers,
+    by_time,
     cgan,
     l1,
     quality,
-    selectors,
     short_table,
     steps,
     table1,
@@ -28,7 +28,7 @@ __all__ = ["write_page"]
 
 # What a benchmark sweeps: settings of the selector.
 _SWEPT = {
-    "selectors": (), "table1": (), "table2": (), "weights": ("penalty",), "cgan": (),
+    "table1": (), "table2": (), "weights": ("penalty",), "cgan": (),
     "steps": ("law_rate", "latent_rate", "row_rate"), "quality": (), "ablation": (),
 }  # fmt: skip
 
@@ -45,14 +45,15 @@ def write_page(results: Path, out: Path, readme: Path | None) -> list[Path]:
     text = [*_page(found, reading.read_text() if reading.exists() else ""), *_figures(out.parent)]
     _write(out, "\n".join(text) + "\n")
     if readme is not None:
-        _renew(readme, short_table(found["selectors"]))
+        _renew(readme, short_table(found["quality"]))
     return [out, *written, *([] if readme is None else [readme])]
 
 
 def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield words.HEAD
     yield reading
-    yield from _section("What auto reaches", words.QUALITY, quality, found["quality"])
+    yield from _part("What auto reaches", words.QUALITY, quality, found["quality"])
+    yield from _part("Error against time", words.BY_TIME, by_time, found["quality"])
     yield from _section("What each stage is worth", words.ABLATION, ablation, found["ablation"])
     yield from _section("Answers", words.ANSWERS, answers, found["table1"])
     yield from _section("Table 1: reconstruction error", words.TABLE1, table1, found["table1"])
@@ -61,7 +62,6 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield from _section("The penalty weight", words.WEIGHTS, weights, found["weights"])
     yield from _section("Conditional GAN", words.CGAN, cgan, found["cgan"])
     yield from ("## Why not l1", "", words.L1, "", *l1())
-    yield from _section("Selectors with the same reconstructor", words.SELECTORS, selectors, found["selectors"])
 
 
 def _figures(docs: Path) -> Iterator[str]:
@@ -78,9 +78,14 @@ def _section(title: str, text: str, render: Callable[[Lines], Iterable[str]], li
     """Give one section for each protocol: their lines are never mixed."""
     protocols = lines.each("protocol")
     for protocol in protocols:
-        here = lines.where(protocol=protocol)
         name = title if len(protocols) == 1 else f"{title} (protocol `{protocol}`)"
-        yield from (f"## {name}", "", text, "", *render(here), "", here.provenance(), "")
+        yield from _part(name, text, render, lines.where(protocol=protocol))
+
+
+def _part(title: str, text: str, render: Callable[[Lines], Iterable[str]], lines: Lines) -> Iterator[str]:
+    """Give one section; nothing where there are no lines."""
+    if len(lines):
+        yield from (f"## {title}", "", text, "", *render(lines), "", lines.provenance(), "")
 
 
 def _write(path: Path, text: str) -> None:

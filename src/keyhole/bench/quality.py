@@ -23,11 +23,11 @@ from keyhole.pipeline import (
 from keyhole.run import Run
 from keyhole.selectors import Selection, Selector
 
-__all__ = ["CLASSICAL", "GOALS", "METHODS", "Goal", "finish", "jobs", "load_prepared", "until"]
+__all__ = ["CLASSICAL", "GOALS", "METHODS", "RECONSTRUCTORS", "Goal", "finish", "jobs", "load_prepared", "until"]
 
 METHODS = ("auto", "greedy", "qr")
 CLASSICAL = METHODS[1:]
-_RECONSTRUCTORS = ("auto", "ridge")
+RECONSTRUCTORS = ("auto", "ridge")
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,14 @@ GOALS = {
     "celeba": Goal((100, 200, 300), 0.70),
     "isolet": Goal((50,), 0.85),
     "coil20": Goal((50,), 0.85),
+    "sst": Goal((25,), 0.90),
 }
 
 
 def jobs(
-    names: Sequence[str], methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int], limit: float
-) -> Iterator[Job]:
+    names: Sequence[str], methods: Sequence[str], reconstructors: Sequence[str], ks: Sequence[int],
+    seeds: Sequence[int], limit: float,
+) -> Iterator[Job]:  # fmt: skip
     """Give one job for each data set, K, seed and method; a method without randomness runs once."""
     for name in names:
         for k, seed, method in product(ks or GOALS[name].ks, seeds, methods):
@@ -60,7 +62,7 @@ def jobs(
                 continue
             prepared, protocol = load_prepared(name), f"{limit:g} s"
             settings = {"selector": make_selector(method, {}).settings()}
-            cases = [Case("quality", name, protocol, method, one, k, seed, settings) for one in _RECONSTRUCTORS]
+            cases = [Case("quality", name, protocol, method, one, k, seed, settings) for one in reconstructors]
             yield Job(cases, prepared.split.sizes(), "auto", partial(_work, cases, prepared, limit))
 
 

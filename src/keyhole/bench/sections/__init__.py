@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from keyhole.bench.sections.answers import answers
 from keyhole.bench.sections.others import cgan, l1, steps, table2, weights
-from keyhole.bench.sections.quality import ablation, quality
-from keyhole.bench.sections.selectors import selectors, short_table
+from keyhole.bench.sections.quality import ablation, by_time, quality, short_table
 from keyhole.bench.sections.table1 import table1
 
 __all__ = [
     "ablation",
     "answers",
+    "by_time",
     "cgan",
     "l1",
     "quality",
-    "selectors",
     "short_table",
     "steps",
     "table1",

@@ -3,44 +3,105 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import fmean
 
 from keyhole.bench.lines import Lines
 from keyhole.bench.markdown import spread, table
-from keyhole.bench.names import DATA, measure
+from keyhole.bench.names import DATA, Measure, measure
 from keyhole.bench.quality import CLASSICAL, GOALS
 
-__all__ = ["ablation", "quality"]
+__all__ = ["ablation", "by_time", "quality", "short_table"]
 
 _HEADER = (
     "data", "K", "measure", "goal", "auto", "of the goal", "best classical + ridge", "of that",
     "its sites, of the best classical", "rebuilt by", "minutes",
 )  # fmt: skip
+_SHORT = ("data", "K", "measure", "best classical + ridge", "auto", "of that", "minutes")
 
 
 def quality(lines: Lines) -> Iterator[str]:
-    """One row for each data set and K; "its sites" have the same reconstructor as the classical ones."""
-    rows: list[list[str]] = []
-    for data in lines.each("data"):
-        for k in sorted(lines.where(data=data).each("k")):
-            rows += _row(lines.where(data=data, k=k), data, k)
-    yield from table(_HEADER, rows)
+    """One row for each data set and K, with the most time; "its sites" have the classical ones' reconstructor."""
+    yield from table(_HEADER, [_long(place) for place in _places(lines)])
 
 
-def _row(here: Lines, data: str, k: int) -> Iterator[list[str]]:
-    """Give the row, if its classical neighbours are there."""
-    what = measure(data)
-    ours = here.where(method="auto", reconstructor="auto")
-    found = ours.metric(what.metric, what.factor)
-    ridge, same = (_least(here, reconstructor, what.metric, what.factor) for reconstructor in ("ridge", "auto"))
-    if not found or ridge is None or same is None:
-        return
-    mean, goal = sum(found) / len(found), GOALS[data]
-    wanted = goal.errors[k] * what.factor if goal.share is None else goal.share * ridge
-    yield [
-        DATA.get(data, data), str(k), what.words, f"{wanted:.3f}", spread(found), f"{mean / wanted:.3f}",
-        f"{ridge:.3f}", f"{mean / ridge:.3f}", f"{mean / same:.3f}", ", ".join(_kinds(ours)),
-        f"{max(one['seconds'] for one in ours) / 60:.0f}",
+def by_time(lines: Lines) -> Iterator[str]:
+    """One row for each data set and K that was run with several limits, one column for each limit."""
+    limits = sorted(lines.each("protocol"), key=_seconds)
+    rows = []
+    for place in _places(lines):
+        runs = [place.all_ours.where(protocol=limit) for limit in limits]
+        if sum(map(bool, map(len, runs))) > 1:
+            rows.append([DATA[place.data], str(place.k), *map(place.share, runs)])
+    yield from table(["data", "K", *limits], rows)
+
+
+def short_table(lines: Lines) -> list[str]:
+    """The README's table."""
+    rows = [
+        [DATA[place.data], str(place.k), place.what.words, f"{place.ridge:.3f}", f"{place.mean:.3f}",
+         f"{place.mean / place.ridge:.2f}", place.minutes(place.ours)]
+        for place in _places(lines)
     ]  # fmt: skip
+    return table(_SHORT, rows)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Lines of one data set and K: auto's, with the most time and with all, and what the best classical sites leave."""
+
+    data: str
+    k: int
+    ours: Lines
+    all_ours: Lines
+    ridge: float
+    same: float | None
+
+    @property
+    def what(self) -> Measure:
+        return measure(self.data)
+
+    @property
+    def errors(self) -> list[float]:
+        return self.ours.metric(self.what.metric, self.what.factor)
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.errors)
+
+    def share(self, lines: Lines) -> str:
+        if not len(lines):
+            return ""
+        return f"{fmean(lines.metric(self.what.metric, self.what.factor)) / self.ridge:.3f} ({self.minutes(lines)})"
+
+    def minutes(self, lines: Lines) -> str:
+        return f"{max(one['seconds'] for one in lines) / 60:.1f}"
+
+
+def _places(lines: Lines) -> Iterator[_Place]:
+    """Give those whose classical neighbours are there."""
+    for data in (name for name in GOALS if name in lines.each("data")):
+        for k in sorted(lines.where(data=data).each("k")):
+            here, what = lines.where(data=data, k=k), measure(data)
+            ours = here.where(method="auto", reconstructor="auto")
+            ridge, same = (_least(here, one, what.metric, what.factor) for one in ("ridge", "auto"))
+            if len(ours) and ridge is not None:
+                longest = max(ours.each("protocol"), key=_seconds)
+                yield _Place(data, k, ours.where(protocol=longest), ours, ridge, same)
+
+
+def _long(place: _Place) -> list[str]:
+    goal, mean = GOALS[place.data], place.mean
+    wanted = goal.errors[place.k] * place.what.factor if goal.share is None else goal.share * place.ridge
+    return [
+        DATA[place.data], str(place.k), place.what.words, f"{wanted:.3f}", spread(place.errors), f"{mean / wanted:.3f}",
+        f"{place.ridge:.3f}", f"{mean / place.ridge:.3f}", "" if place.same is None else f"{mean / place.same:.3f}",
+        ", ".join(_kinds(place.ours)), place.minutes(place.ours),
+    ]  # fmt: skip
+
+
+def _seconds(limit: str) -> float:
+    return float(limit.removesuffix(" s"))
 
 
 def _least(here: Lines, reconstructor: str, metric: str, factor: float) -> float | None:
