@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.gaussian_process.kernels import Matern
 from sklearn.kernel_ridge import KernelRidge
 
 import keyhole as kh
 from keyhole.pipeline import prepare
 from keyhole.reconstructors import RECONSTRUCTORS, Ridge, fit_best
 from keyhole.reconstructors.choice import squared_error
-from keyhole.reconstructors.kernel import Kernel, Shape, _kernel, _left_out
+from keyhole.reconstructors.kernel import Kernel, Shape, _left_out, kernel
 from keyhole.run import Run
 
 
@@ -25,17 +26,19 @@ def views(n=240, seed=0):
 def test_it_is_scikit_learns_kernel_ridge():
     data, sites = views(), np.array([2, 10, 17])
     fitted = Kernel().fit(data.train, sites, validation=data.validation, run=Run())
-    shape, inputs = fitted.shape, data.train.readings(sites)[:, :, 0].astype(float)
-    others = data.validation.readings(sites)[:, :, 0].astype(float)
+    shape, spread = fitted.shape, fitted.spread
+    inputs, others = (part.readings(sites)[:, :, 0] / spread for part in (data.train, data.validation))
+    np.testing.assert_allclose(inputs.std(axis=0) if shape.even else spread, 1, rtol=1e-5)
 
-    def kernel(a, b):
-        return np.exp(-np.square(a[:, None] - b[None]).sum(axis=2) / (2 * shape.width)) + 0.3 * a @ b.T / shape.level
+    def alike(a, b):
+        matern = Matern(length_scale=np.sqrt(shape.width), nu=1.5)
+        return matern(a, b) + 0.3 * a @ b.T / shape.level
 
     targets = data.train.packed()[:, 0]
     theirs = KernelRidge(alpha=shape.strength, kernel="precomputed").fit(
-        kernel(inputs, inputs), targets - targets.mean(0)
+        alike(inputs, inputs), targets - targets.mean(0)
     )
-    expected = theirs.predict(kernel(others, inputs)) + targets.mean(0)
+    expected = theirs.predict(alike(others, inputs)) + targets.mean(0)
     np.testing.assert_allclose(
         fitted.rebuild(data.validation.readings(sites))[:, 0], expected, atol=3e-3
     )  # single precision
@@ -47,8 +50,8 @@ def test_the_error_of_samples_left_out_needs_no_second_fit():
     total = 0.0
     for out in range(20):
         rest = np.delete(np.arange(20), out)
-        gram = _kernel(inputs[rest], inputs[rest], shape) + shape.strength * np.eye(19)
-        told = _kernel(inputs[[out]], inputs[rest], shape) @ np.linalg.solve(gram, targets[rest])
+        gram = kernel(inputs[rest], inputs[rest], shape) + shape.strength * np.eye(19)
+        told = kernel(inputs[[out]], inputs[rest], shape) @ np.linalg.solve(gram, targets[rest])
         total += np.square(told - targets[out]).sum()
     assert _left_out(inputs, targets, shape) == pytest.approx(total, rel=1e-8)
 

@@ -10,9 +10,12 @@ import pytest
 import keyhole as kh
 from keyhole.errors import SettingsError
 from keyhole.pipeline import prepare
+from keyhole.reconstructors.kernel import Kernel, Shape, kernel, spread_of
 from keyhole.run import Run
 from keyhole.selectors import SELECTORS
-from keyhole.selectors.features import Bandwidth, FeatureScore, Halves
+from keyhole.selectors.features import Bandwidth, FeatureScore
+from keyhole.selectors.halves import Halves
+from keyhole.selectors.kernels import KernelScore, fitting
 from keyhole.selectors.scoring import ClosedFormScore, LinearScore
 
 
@@ -48,7 +51,7 @@ def test_auto_keeps_what_swaps_found():
     found = selector.select(parts.train, 2, validation=parts.validation, run=Run())
     assert set(found.sites.tolist()) == {0, 1}
     assert found.notes["chosen"] == "swaps"
-    assert found.notes["scores"]["swaps"] < 0.5 * found.notes["scores"]["greedy"]
+    assert found.notes["scores"]["swaps"] < found.notes["scores"]["greedy"]
 
 
 def test_where_signals_are_linear_the_sites_stay():
@@ -78,6 +81,33 @@ def test_the_linear_score_is_that_of_ridge():
     fits = (np.linalg.solve(gram + a * len(design) * np.eye(4), design.T @ taught) for a in (1e-3, 1e-2, 1e-1))
     expected = min(np.square(judged - seen @ weights).sum() for weights in fits) / np.square(judged).sum()
     assert score.linear(sites) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("even", [False, True])
+def test_the_kernel_score_is_that_of_the_kernel_reconstructor(even):
+    """Of the same shape, on all cells; and what it learns from again is each sample as told by the others."""
+    parts, sites = crossed(150), [0, 2]
+    data, shape = Halves.of(parts.train, parts.validation, 2, Run()), Shape(2.0, 2.0, 0.1, even)
+    score, fitted = KernelScore(data, shape), Kernel()
+    spread = spread_of(data.taught[:, 0, sites].astype(float), even)
+    fitted.shape, fitted.channels, fitted.grid = shape, 1, parts.train.grid
+    fitted.spread = spread if even else spread * score.level
+    fitted.inputs, fitted.mean = data.taught[:, 0, sites] / fitted.spread, np.zeros(6, np.float32)
+    gram = kernel(fitted.inputs, fitted.inputs, shape) + shape.strength * np.eye(len(fitted.inputs))
+    fitted.votes = np.linalg.solve(gram, data.taught[:, 0])
+    left = data.judged[:, 0] - fitted.rebuild(data.judged[:, :, sites].transpose(0, 2, 1))[:, 0]
+    assert score(sites) == pytest.approx(np.square(left).sum() / np.square(data.judged).sum(), rel=1e-3)
+    others = np.arange(1, len(gram))
+    told = gram[0, others] @ np.linalg.solve(gram[np.ix_(others, others)], score.taught[others])
+    np.testing.assert_allclose(score.relearn(sites, np.arange(2))[0], told, rtol=1e-3, atol=1e-4)
+
+
+def test_few_samples_are_judged_by_a_kernel_where_that_leaves_less():
+    parts, sites = crossed(300), np.array([0, 1])
+    data = Halves.of(parts.train, parts.validation, 2, Run())
+    assert isinstance(fitting(data, sites, Run()), KernelScore)
+    many = crossed(4000)
+    assert isinstance(fitting(Halves.of(many.train, many.validation, 2, Run()), sites, Run()), FeatureScore)
 
 
 def test_samples_in_time_are_judged_by_the_last_of_them():

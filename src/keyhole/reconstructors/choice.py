@@ -28,6 +28,7 @@ __all__ = ["fit_best", "fit_linear", "squared_error"]
 # choices are made.
 _WORTH_A_NETWORK = 0.98
 _MOST_MEMBERS = 5
+_MANY = 2000  # samples from which convolutions may learn where a dense network does not
 # Share of the time left for the dense network, where the grid's, which holds such a one, or more of them follow.
 _DENSE_SHARE = {True: 0.15, False: 0.5}
 
@@ -35,16 +36,18 @@ _DENSE_SHARE = {True: 0.15, False: 0.5}
 def fit_best(train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Reconstructor:
     """Fit ridge, kriging and kernel, then networks on top of the better linear one; keep what is best on validation.
 
-    The dense network is tried first, then the one that knows the grid, where there is one of two axes. Time that is
-    left then goes to more of the better one, whose mean is kept while it gets better.
+    The dense network is tried first, then the one that knows the grid, where there is one of two axes, and the dense
+    one paid or samples are many. Time that is left then goes to more of the better one, whose mean is kept while it
+    gets better.
     """
     parts: Any = {"train": train, "sites": sites, "validation": validation}
     trail = _Trail(sites, validation)
     linear = trail.fit(lambda: fit_linear(**parts, run=run))
     kernel = trail.fit(lambda: Kernel().fit(**parts, run=run))
     on_grid = len(train.grid.shape) == 2
-    trail.fit(lambda: Residual("dense", linear.name).fit(**parts, run=run.share(_DENSE_SHARE[on_grid])))
-    if on_grid:
+    dense = trail.fit(lambda: Residual("dense", linear.name).fit(**parts, run=run.share(_DENSE_SHARE[on_grid])))
+    pays = trail.left[dense] < _WORTH_A_NETWORK * trail.left[linear]
+    if on_grid and (pays or len(train) >= _MANY):
         trail.fit(lambda: Residual("detail", linear.name).fit(**parts, run=run))
     if trail.left[trail.least()] < _WORTH_A_NETWORK * trail.left[linear]:
         _grow(trail, parts, run)

@@ -12,7 +12,9 @@ from keyhole.predictors import Linear, target_of
 from keyhole.reconstructors.choice import fit_linear, squared_error
 from keyhole.run import Run
 from keyhole.selectors.base import some_of
-from keyhole.selectors.features import CURVED, FeatureScore, Halves
+from keyhole.selectors.halves import Halves
+from keyhole.selectors.kernels import fitting
+from keyhole.selectors.proxy import CURVED
 from keyhole.signals import Signals
 
 __all__ = ["ClosedFormScore", "Judge", "LinearScore", "TargetScore", "judge_of"]
@@ -62,14 +64,14 @@ def judge_of(train: Signals, validation: Signals, run: Run) -> Judge:
 
 
 class ClosedFormScore(LinearScore):
-    """As LinearScore, but for random features where these leave clearly less: seconds a candidate."""
+    """As LinearScore, but for a quick judge that is not linear where that leaves clearly less: seconds a candidate."""
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
         """Score the sites (flat grid indices); lower is better."""
         linear = super().__call__(sites)
         data = Halves.of(self.train, self.validation, len(sites), Run())
-        features = FeatureScore.fitting(data, sites, Run())(sites)
-        return features if features < CURVED * linear else linear
+        curved = fitting(data, sites, Run())(sites)
+        return curved if curved < CURVED * linear else linear
 
 
 def _few(part: Signals, run: Run) -> Signals:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from keyhole.run import Event, Run
 from keyhole.selectors.base import Selection, Selector
 from keyhole.selectors.classical import Greedy, ranked
-from keyhole.selectors.features import CURVED, FeatureScore, Halves
+from keyhole.selectors.halves import Halves
+from keyhole.selectors.kernels import fitting
+from keyhole.selectors.proxy import CURVED, Proxy
 from keyhole.settings import SwapSettings, parse
 from keyhole.signals import Signals
 
@@ -25,7 +27,7 @@ _NEAR_BEST = 12  # cells among which a hop puts a site at random
 class Swaps(Selector):
     """From greedy's sites, each in turn is swapped for the one that explains most of what the others leave.
 
-    A `FeatureScore` judges, on a third of the samples that it did not learn from. When no swap helps any more, an
+    A `Proxy` judges, on a third of the samples that it did not learn from. When no swap helps any more, an
     eighth of the sites is moved at random and swapping begins anew, from the best sites so far; the best are kept.
     Where signals are as good as linear there is nothing that greedy and exchanges do not see, and the sites stay.
 
@@ -53,7 +55,7 @@ class Swaps(Selector):
         """Swap from each of several starts, go on from the best, and stop with what there is when time is over."""
         if len(train) < _FEWEST_SAMPLES:
             return Selection(starts[0], notes={"swaps": 0})
-        score = FeatureScore.fitting(Halves.of(train, None, len(starts[0]), run), starts[0], run)
+        score = fitting(Halves.of(train, None, len(starts[0]), run), starts[0], run)
         first = [score(start) for start in starts]
         curved = min(first) / max(score.linear(starts[int(np.argmin(first))]), np.finfo(float).tiny)
         if curved > CURVED:
@@ -71,7 +73,7 @@ class Swaps(Selector):
 class _Search:
     """The best sites so far, and how they were come by."""
 
-    def __init__(self, score: FeatureScore, settings: SwapSettings, run: Run, *, total: int) -> None:
+    def __init__(self, score: Proxy, settings: SwapSettings, run: Run, *, total: int) -> None:
         self.score, self.settings, self.run, self.total = score, settings, run, total
         self.rng = run.generator("hops")
         self.sites: list[int] = []

@@ -1,0 +1,60 @@
+"""Samples that teach a quick judge, and samples that it judges by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.reconstructors.base import flat
+from keyhole.run import Run
+from keyhole.selectors.base import some_of
+from keyhole.signals import Signals
+
+__all__ = ["Halves"]
+
+_MOST_TAUGHT, _MOST_JUDGED = 8000, 5000
+_COMPONENTS = 96  # that stand for the cells, or two for each site where that is more
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """Samples that teach and samples that judge.
+
+    Parameters
+    ----------
+    taught, judged
+        Packed cells, ``(n, channels, cells)``, centred on the first.
+    basis
+        ``(r, channels * cells)``, leading principal components, which stand for the cells to be rebuilt.
+    signals
+        What they were taken from.
+    """
+
+    taught: NDArray[np.float32]
+    judged: NDArray[np.float32]
+    basis: NDArray[np.float32]
+    signals: Signals
+
+    @classmethod
+    def of(cls, train: Signals, judge: Signals | None, k: int, run: Run) -> Self:
+        """Take samples to teach and to judge by; without a judge a third of ``train`` is one, the last in time.
+
+        Samples that follow each other in time are alike: one drawn from among them would be known already.
+        """
+        from sklearn.utils.extmath import randomized_svd
+
+        if judge is None:
+            drawn = run.generator("samples to swap by").permutation(len(train))
+            order = drawn if train.time is None else np.argsort(train.time)
+            cut = max(1, len(train) - min(_MOST_JUDGED, len(train) // 3))
+            train, judge = train.take(np.sort(order[:cut])), train.take(np.sort(order[cut:]))
+        taught = some_of(train, _MOST_TAUGHT, run, "samples to teach by").packed()
+        mean = taught.mean(axis=0)
+        taught, judged = taught - mean, some_of(judge, _MOST_JUDGED, run, "samples to judge by").packed() - mean
+        rows = flat(taught)
+        most = min(max(_COMPONENTS, 2 * k), *rows.shape)
+        basis = randomized_svd(rows, most, n_iter=3, random_state=0)[2]
+        return cls(taught, judged, np.asarray(basis, np.float32), train)
