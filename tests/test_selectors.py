@@ -10,7 +10,7 @@ import keyhole as kh
 from keyhole.errors import SettingsError
 from keyhole.pipeline import choose_sites, make_selector, prepare
 from keyhole.run import Event, Run
-from keyhole.selectors import SELECTORS
+from keyhole.selectors import SELECTORS, Selection
 from keyhole.selectors.scoring import LinearScore
 
 QUICK = {"train": {"steps": 20, "batch": 16, "average": 0.0}, "draws": 4}
@@ -128,7 +128,7 @@ def test_the_learned_selector_finds_the_sites_that_matter(law):
 def test_auto_is_never_worse_than_the_classical_on_validation():
     """It keeps the best of its candidates there, and says what each was worth."""
     parts = prepared(shape=(5, 6), n=100)
-    selection = choose_sites(selector("auto"), parts, 5, Run())
+    selection = selector("auto").select(parts.train, 5, validation=parts.validation, run=Run())
     judge = LinearScore(parts.train, parts.validation, Run())
     scores = selection.notes["scores"]
     assert list(scores) == ["greedy", "qr", "exchange", "learned", "swaps"]
@@ -137,6 +137,20 @@ def test_auto_is_never_worse_than_the_classical_on_validation():
     assert [(row["by"], row["left"]) for row in rows] == list(scores.items())
     assert [row["best"] for row in rows] == np.minimum.accumulate(list(scores.values())).tolist()
     assert all(row["seconds"] >= 0 for row in rows)
+
+
+@pytest.mark.parametrize("chosen", ["greedy", "exchange", "learned"])
+def test_auto_chooses_once_more_when_validation_has_had_its_say(chosen):
+    """With all but test, where the best stage is a closed form; the law's sites stay."""
+    parts = prepared(shape=(5, 6), n=100)
+    found = Selection(np.array([0, 1, 2, 3]), notes={"chosen": chosen})
+    again = selector("auto").again(found, parts.development, Run())
+    if chosen == "learned":
+        assert again is found
+    else:
+        alone = choose_sites(selector(chosen), parts, 4, Run())
+        np.testing.assert_array_equal(again.sites, alone.sites)
+        assert again.notes == found.notes
 
 
 def test_a_time_limit_ends_learning():

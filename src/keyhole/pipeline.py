@@ -246,10 +246,11 @@ def check_reconstructor(name: str, grid: Grid) -> None:
 
 
 def choose_sites(selector: Selector, prepared: Prepared, k: int, run: Run) -> Selection:
-    """Let the selector choose, on everything but test; one that decides on validation gets that part apart."""
+    """Let the selector choose, on everything but test; one that decides on validation gets that part apart first."""
     run = run.share(SELECTION_SHARE)
     if selector.decides:
-        return selector.select(prepared.train, k, validation=prepared.validation, run=run)
+        found = selector.select(prepared.train, k, validation=prepared.validation, run=run)
+        return selector.again(found, prepared.development, run)
     return selector.select(prepared.development, k, validation=None, run=run)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,8 @@ __all__ = ["STAGES", "Auto"]
 
 STAGES = ("greedy", "qr", "exchange", "learned", "swaps")
 _CLASSICAL = STAGES[:2]
+# Stages in closed form: to choose once more, when all is decided, takes seconds.
+_CLOSED: dict[str, Callable[[], Selector]] = {"greedy": Greedy, "qr": QR, "exchange": Exchange}
 # Share of the time left that a stage may take, where there is a limit; the last one has the rest.
 _SHARES = {"exchange": 0.25, "learned": 0.5}
 
@@ -32,8 +35,9 @@ class Auto(Selector):
 
     Greedy and QR choose; exchanges under a fading covariance, the learned law, and swaps from the best of all and from
     the law's own go on from there. A closed form, linear or not, judges on validation, so the outcome is never worse
-    there than the classical. Each stage leaves a row in the history: what its sites leave, what the best leave by then,
-    and how long it took.
+    there than the classical. A stage in closed form that was best chooses once more with the validation samples, as the
+    classical methods do by themselves: in a series these are the latest. Each stage leaves a row in the history: what
+    its sites leave, what the best leave by then, and how long it took.
 
     Parameters
     ----------
@@ -74,6 +78,14 @@ class Auto(Selector):
         notes = {**best.notes, "chosen": trail.best, "scores": trail.scores}
         return Selection(best.sites, trail.history, notes)
 
+    def again(self, found: Selection, development: Signals, run: Run) -> Selection:
+        """Let the best stage choose once more, if it is a closed form; others would take as long as before."""
+        stage = found.notes["chosen"]
+        if stage not in _CLOSED:
+            return found
+        once_more = _CLOSED[stage]().select(development, len(found.sites), validation=None, run=run)
+        return replace(found, sites=once_more.sites)
+
     def _stages(self, train: Signals) -> Iterator[str]:
         """Give the stages for these signals: swaps rebuild, they tell no target."""
         return (stage for stage in self.stages if stage != "swaps" or train.target is None)
@@ -83,8 +95,7 @@ class Auto(Selector):
     ) -> Selection:
         if stage == "swaps":
             return Swaps().improve(train, trail.starts(), run)
-        kinds: dict[str, Callable[[], Selector]] = {"greedy": Greedy, "qr": QR, "exchange": Exchange}
-        selector = self.learned if stage == "learned" else kinds[stage]()
+        selector = self.learned if stage == "learned" else _CLOSED[stage]()
         return selector.select(train, k, validation=validation, run=run)
 
 

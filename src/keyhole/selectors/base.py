@@ -59,6 +59,13 @@ class Selector(ABC):
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Choose ``k`` sites; signals are scaled, K has been checked."""
 
+    def again(self, found: Selection, development: Signals, run: Run) -> Selection:
+        """Choose once more, as ``found`` was, on everything but test: validation has had its say; as it is by default.
+
+        Asked of one that ``decides`` alone.
+        """
+        return found
+
     def settings(self) -> dict[str, Any]:
         """Settings that define the selector, for the record."""
         return {}
