@@ -145,7 +145,7 @@ class _Loop:
         while not self.state.finished:
             before = self.looks_due()
             self.step()
-            if self.looks_due() > before:
+            if self.looks_due() > before or self.progress() >= 1:
                 self.look()
                 self.state.finished = self.over()
             self.state.save_if_due(self.state.finished)
