@@ -132,11 +132,23 @@ def test_auto_is_never_worse_than_the_classical_on_validation():
     judge = LinearScore(parts.train, parts.validation, Run())
     scores = selection.notes["scores"]
     assert list(scores) == ["greedy", "qr", "exchange", "learned", "swaps"]
-    assert judge(selection.sites) == pytest.approx(min(scores.values()))
+    assert judge(selection.sites) == pytest.approx(scores[selection.notes["chosen"]])
+    assert scores[selection.notes["chosen"]] <= min(scores["greedy"], scores["qr"])
     rows = [row for row in selection.history if row.get("stage") == "search"]
     assert [(row["by"], row["left"]) for row in rows] == list(scores.items())
     assert [row["best"] for row in rows] == np.minimum.accumulate(list(scores.values())).tolist()
     assert all(row["seconds"] >= 0 for row in rows)
+
+
+@pytest.mark.parametrize(("law", "chosen"), [(0.8, "learned"), (0.995, "qr"), (1.2, "qr")])
+def test_the_law_must_be_clearly_better_than_what_chooses_once_more(monkeypatch, law, chosen):
+    """A percent on validation may be chance, and the closed forms will have more samples."""
+    left = iter([1.1, 1.0, law])
+    monkeypatch.setattr("keyhole.selectors.auto.ClosedFormScore", lambda *parts: lambda sites: next(left))
+    parts = prepared(shape=(5, 6), n=100)
+    auto = selector("auto", stages=("greedy", "qr", "learned"))
+    found = auto.select(parts.train, 5, validation=parts.validation, run=Run())
+    assert found.notes["chosen"] == chosen
 
 
 @pytest.mark.parametrize("chosen", ["greedy", "exchange", "learned"])

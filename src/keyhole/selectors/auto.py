@@ -26,6 +26,8 @@ STAGES = ("greedy", "qr", "exchange", "learned", "swaps")
 _CLASSICAL = STAGES[:2]
 # Stages in closed form: to choose once more, when all is decided, takes seconds.
 _CLOSED: dict[str, Callable[[], Selector]] = {"greedy": Greedy, "qr": QR, "exchange": Exchange}
+# A stage that does not choose once more must beat the best of those by this much.
+_WORTH = 0.99
 # Share of the time left that a stage may take, where there is a limit; the last one has the rest.
 _SHARES = {"exchange": 0.25, "learned": 0.5}
 
@@ -110,8 +112,10 @@ class _Trail:
 
     @property
     def best(self) -> str:
-        """Stage whose sites leave least."""
-        return min(self.scores, key=self.scores.__getitem__)
+        """Stage whose sites leave least; a closed form unless another leaves clearly less."""
+        least = min(self.scores, key=self.scores.__getitem__)
+        closed = min((stage for stage in self.scores if stage in _CLOSED), key=self.scores.__getitem__)
+        return least if self.scores[least] < _WORTH * self.scores[closed] else closed
 
     def starts(self) -> list[NDArray[np.int64]]:
         """Sites to swap from: the best so far, and the law's own."""
@@ -122,7 +126,7 @@ class _Trail:
         """Judge the sites of a stage and write its row."""
         self.found[stage], self.scores[stage] = found, self.judge(found.sites)
         self.history += found.history
-        row = {"left": self.scores[stage], "best": self.scores[self.best], "seconds": round(seconds, 2)}
+        row = {"left": self.scores[stage], "best": min(self.scores.values()), "seconds": round(seconds, 2)}
         self.history.append({"stage": "search", "by": stage, **row})
 
 
