@@ -78,7 +78,7 @@ def test_the_linear_score_is_that_of_ridge():
     level = taught.std()
     design, seen = (np.c_[np.ones(len(part)), part[:, sites] / level] for part in (taught, judged))
     gram = design.T @ design
-    fits = (np.linalg.solve(gram + a * len(design) * np.eye(4), design.T @ taught) for a in (1e-3, 1e-2, 1e-1))
+    fits = (np.linalg.solve(gram + a * len(design) * np.eye(4), design.T @ taught) for a in (1e-3, 1e-2, 1e-1, 1.0))
     expected = min(np.square(judged - seen @ weights).sum() for weights in fits) / np.square(judged).sum()
     assert score.linear(sites) == pytest.approx(expected, rel=1e-3)
 

@@ -26,7 +26,7 @@ STAGES = ("greedy", "qr", "exchange", "learned", "swaps")
 _CLASSICAL = STAGES[:2]
 # Stages in closed form: to choose once more, when all is decided, takes seconds.
 _CLOSED: dict[str, Callable[[], Selector]] = {"greedy": Greedy, "qr": QR, "exchange": Exchange}
-# A stage that does not choose once more must beat the best of those by this much.
+# Any other must beat the best of those by this much, for it may have had fewer samples.
 _WORTH = 0.99
 # Share of the time left that a stage may take, where there is a limit; the last one has the rest.
 _SHARES = {"exchange": 0.25, "learned": 0.5}
@@ -37,9 +37,9 @@ class Auto(Selector):
 
     Greedy and QR choose; exchanges under a fading covariance, the learned law, and swaps from the best of all and from
     the law's own go on from there. A closed form, linear or not, judges on validation, so the outcome is never worse
-    there than the classical. A stage in closed form that was best chooses once more with the validation samples, as the
-    classical methods do by themselves: in a series these are the latest. Each stage leaves a row in the history: what
-    its sites leave, what the best leave by then, and how long it took.
+    there than the classical. The stage that was best chooses once more with the validation samples, as the classical
+    methods do by themselves: in a series these are the latest. Each stage leaves a row in the history: what its sites
+    leave, what the best leave by then, and how long it took.
 
     Parameters
     ----------
@@ -81,11 +81,14 @@ class Auto(Selector):
         return Selection(best.sites, trail.history, notes)
 
     def again(self, found: Selection, development: Signals, run: Run) -> Selection:
-        """Let the best stage choose once more, if it is a closed form; others would take as long as before."""
-        stage = found.notes["chosen"]
-        if stage not in _CLOSED:
+        """Let the best stage choose once more: a closed form always, the law and swaps in a series, if time is left."""
+        stage, k = found.notes["chosen"], len(found.sites)
+        if stage not in _CLOSED and (development.time is None or run.seconds_left() < _seconds(found, stage)):
             return found
-        once_more = _CLOSED[stage]().select(development, len(found.sites), validation=None, run=run)
+        if stage == "swaps":
+            once_more = Swaps().improve(development, [found.sites], run)
+        else:
+            once_more = self._selector(stage).select(development, k, validation=None, run=run)
         return replace(found, sites=once_more.sites)
 
     def _stages(self, train: Signals) -> Iterator[str]:
@@ -97,8 +100,10 @@ class Auto(Selector):
     ) -> Selection:
         if stage == "swaps":
             return Swaps().improve(train, trail.starts(), run)
-        selector = self.learned if stage == "learned" else _CLOSED[stage]()
-        return selector.select(train, k, validation=validation, run=run)
+        return self._selector(stage).select(train, k, validation=validation, run=run)
+
+    def _selector(self, stage: str) -> Selector:
+        return self.learned if stage == "learned" else _CLOSED[stage]()
 
 
 class _Trail:
@@ -128,6 +133,11 @@ class _Trail:
         self.history += found.history
         row = {"left": self.scores[stage], "best": min(self.scores.values()), "seconds": round(seconds, 2)}
         self.history.append({"stage": "search", "by": stage, **row})
+
+
+def _seconds(found: Selection, stage: str) -> float:
+    """How long a stage took."""
+    return next(row["seconds"] for row in found.history if row.get("by") == stage)
 
 
 def _checked(given: Sequence[str] | str) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ class Selection:
     """
 
     sites: NDArray[np.int64]
-    history: Sequence[dict[str, float]] = ()
+    history: Sequence[dict[str, Any]] = ()
     notes: dict[str, Any] = field(default_factory=dict)
     rebuild: Callable[[Signals], NDArray[np.float32]] | None = None
     law: Law | None = None

@@ -16,7 +16,8 @@ from keyhole.signals import Signals
 __all__ = ["Halves"]
 
 _MOST_TAUGHT, _MOST_JUDGED = 8000, 5000
-_COMPONENTS = 96  # that stand for the cells, or two for each site where that is more
+# Components that stand for the cells, or two for each site where that is more; of few samples more can be told.
+_COMPONENTS, _COMPONENTS_OF_FEW, _FEW = 96, 256, 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,6 @@ class Halves:
         mean = taught.mean(axis=0)
         taught, judged = taught - mean, some_of(judge, _MOST_JUDGED, run, "samples to judge by").packed() - mean
         rows = flat(taught)
-        most = min(max(_COMPONENTS, 2 * k), *rows.shape)
+        most = min(max(_COMPONENTS if len(rows) > _FEW else _COMPONENTS_OF_FEW, 2 * k), *rows.shape)
         basis = randomized_svd(rows, most, n_iter=3, random_state=0)[2]
         return cls(taught, judged, np.asarray(basis, np.float32), train)

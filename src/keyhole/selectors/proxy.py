@@ -16,7 +16,7 @@ __all__ = ["CURVED", "Proxy", "Sites", "ridge"]
 Sites = Sequence[int] | NDArray[np.int64]
 
 CURVED = 0.98  # share of what a linear estimate leaves, below which signals are worth one that is not
-_STRENGTHS = (1e-3, 1e-2, 1e-1)
+_STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)
 _MOST_SCREENED = 5000
 _LEADING = 16  # components by which samples are told alike
 _MOST_GROUPS, _SAMPLES_IN_A_GROUP = 12, 50
