@@ -137,7 +137,7 @@ class _Trail:
 
 def _seconds(found: Selection, stage: str) -> float:
     """How long a stage took."""
-    return next(row["seconds"] for row in found.history if row.get("by") == stage)
+    return float(next(row["seconds"] for row in found.history if row.get("by") == stage))
 
 
 def _checked(given: Sequence[str] | str) -> tuple[str, ...]:
