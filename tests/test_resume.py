@@ -95,3 +95,18 @@ def test_a_predictor_goes_on_bit_for_bit(tmp_path, monkeypatch, name, kind, step
     expected, found = work(Run(seed=3)), stopped_and_resumed(work, tmp_path, step)
     assert_same(expected[0], found[0])
     assert expected[1:] == found[1:]
+
+
+def test_a_law_that_chooses_once_more_keeps_its_states_apart(tmp_path):
+    """Auto trains it on train, then on train and validation: a run that is resumed finds both."""
+    parts = prepare(kh.datasets.sst(), None, seed=0)
+    auto = make_selector("auto", {"stages": ("greedy", "learned"), "train": TRAIN, "draws": 4})
+    trained = [{"stage": "search", "by": "learned", "seconds": 0.0}]
+
+    def work(run):
+        first = auto.learned.select(parts.train, 3, validation=None, run=run)
+        return auto.again(replace(first, history=trained, notes={"chosen": "learned"}), parts.development, run).sites
+
+    once = work(Run(seed=3, folder=tmp_path))
+    assert len(list(tmp_path.glob("*.state"))) == 2
+    np.testing.assert_array_equal(work(Run(seed=3, folder=tmp_path, resume=True)), once)

@@ -64,7 +64,8 @@ class TrainState:
     ) -> TrainState:
         """Start afresh, or from what the run's folder holds if it is to resume."""
         generator = torch.Generator().manual_seed(run.seed_of(f"{name}: batches and masks"))
-        path = None if run.folder is None else run.folder / f"{name.replace(' ', '-')}.state"
+        stem = name.replace(" ", "-") + (f"-{run.repeat}" if run.repeat else "")
+        path = None if run.folder is None else run.folder / f"{stem}.state"
         state = cls(task, optimiser, generator, path, identity, run.save_seconds)
         state.averages = _copy(task)
         if path is not None and run.resume and path.exists():

@@ -54,6 +54,8 @@ class Run:
         Go on from what ``folder`` holds.
     save_seconds
         How often unfinished training is saved.
+    repeat
+        How often the same was done before in this run, on other samples: its state is kept apart.
     callback
         Called with each Event.
     """
@@ -65,6 +67,7 @@ class Run:
     folder: Path | None = None
     resume: bool = False
     save_seconds: float = 15.0
+    repeat: int = 0
     callback: Callable[[Event], None] | None = None
 
     def seed_of(self, purpose: str) -> int:

@@ -88,7 +88,7 @@ class Auto(Selector):
         if stage == "swaps":
             once_more = Swaps().improve(development, [found.sites], run)
         else:
-            once_more = self._selector(stage).select(development, k, validation=None, run=run)
+            once_more = self._selector(stage).select(development, k, validation=None, run=replace(run, repeat=1))
         return replace(found, sites=once_more.sites)
 
     def _stages(self, train: Signals) -> Iterator[str]:
