@@ -42,6 +42,7 @@ def test_quality_has_a_line_for_each_method_and_reconstructor(run, monkeypatch):
     assert {one["k_distinct"] for one in lines} == {4}
     ours = lines.where(method="auto", reconstructor="auto").records[0]
     assert [row["by"] for row in ours["notes"]["stages"]] == list(STAGES)
+    assert [row["by"] for row in ours["notes"]["fits"]][1] == "kernel"
     assert ours["metrics"]["validation_fvu"] > 0
     row = cells(quality_section(lines))[1]
     ridge = min(lines.where(method=method, reconstructor="ridge").metric("fvu")[0] for method in quality.CLASSICAL)

@@ -80,8 +80,8 @@ def finish(case: Case, prepared: Prepared, selector: Selector, selection: Select
     plan = make_plan(prepared, selection, fitted, selector, run, method=case.method)
     test = dict(plan.metrics["test"])
     validation = {f"validation_{name}": value for name, value in plan.metrics["validation"].items()}
-    stages = [row for row in plan.history if row["stage"] == "search"]
-    notes = {**selection.notes, "reconstructor": fitted.name, "stages": stages}
+    stages, fits = ([row for row in plan.history if row["stage"] == stage] for stage in ("search", "fit"))
+    notes = {**selection.notes, "reconstructor": fitted.name, "stages": stages, "fits": fits}
     return Outcome(test | validation, plan.k, notes, arrays={"sites": plan.indices})
 
 
