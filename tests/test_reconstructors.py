@@ -196,7 +196,7 @@ def test_members_keep_states_apart(tmp_path):
 def test_time_that_is_left_goes_to_more_networks(monkeypatch):
     """Under a limit auto grows an ensemble; without one it does not."""
     quick = TrainSettings(steps=600, batch=32, average=0.9)
-    monkeypatch.setattr("keyhole.reconstructors.neural.train_settings_for", lambda n, largest: quick)
+    monkeypatch.setattr("keyhole.reconstructors.neural.train_settings_for", lambda *size, limited: quick)
     data, sites = parts(shape=(30,), nonlinear=True, n=2000), np.array([3, 8, 14])
     limited = fit_reconstructor("auto", data, sites, Run(deadline=time.monotonic() + 3600))
     assert [row["by"] for row in limited.tried[2:4]] == ["ridge + dense", "2 of ridge + dense"]

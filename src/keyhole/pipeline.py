@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 # Share of a time limit that the choice of sites may take; the rest is for the reconstructor.
-SELECTION_SHARE = 0.5
+SELECTION_SHARE = 1 / 3
 _CONVOLUTIONAL = ("resnet", "dcgan", "detail")
 
 

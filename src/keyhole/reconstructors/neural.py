@@ -46,10 +46,14 @@ class Taught(NamedTuple):
         return Taught(self.signals.take(np.arange(len(self.targets))[some]), self.targets[some], estimate)
 
 
-def train_settings_for(samples: int, largest: int = 256) -> TrainSettings:
-    """Steps and batch by the number of samples: twenty passes, but at least 600 steps and at most 6000."""
+def train_settings_for(samples: int, largest: int = 256, *, limited: bool = False) -> TrainSettings:
+    """Steps and batch by the number of samples: twenty passes, but at least 600 steps and at most 6000.
+
+    Where time is ``limited`` the clock sets the pace, and steps may be more: twice the passes, up to 20000.
+    """
+    passes, most = (40, 20_000) if limited else (20, 6000)
     batch = int(min(largest, max(16, samples // 5)))
-    return TrainSettings(batch=batch, steps=int(min(6000, max(600, 20 * samples // batch))))
+    return TrainSettings(batch=batch, steps=int(min(most, max(600, passes * samples // batch))))
 
 
 class _Regression(Task):
@@ -133,7 +137,9 @@ class NetworkReconstructor(Reconstructor):
             self.network = self.build(len(train_part))
         judge = None if judged is None else self._lessons(judged.fewer(_MOST_JUDGED))
         task = _Regression(_Packed(self, self.network), lessons or self._lessons(taught), judge)
-        settings = self.settings.train or train_settings_for(len(train_part), self.largest_batch)
+        settings = self.settings.train or train_settings_for(
+            len(train_part), self.largest_batch, limited=run.deadline is not None
+        )
         arrays = [array for part in (taught, judged) if part is not None for array in part.arrays()]
         identity = f"{digest(*arrays, sites)} {self.settings.model_dump()} {settings} {run.seed}"
         self.rows = train(task, settings, name=stage, identity=identity, run=run)
