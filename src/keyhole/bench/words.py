@@ -31,6 +31,9 @@ its line is skipped. All choices are made without the test part. Lower is better
 | NCEP | reanalysis, surface air temperature anomalies, 73 x 144 | first 80 % of the months, tested on the rest |
 | CelebA | faces, grey, 64 x 64, in [0, 1] | first 8000, tested on the next 2000 |
 | SST | NOAA OI SST anomalies, 5 degrees, embedded | first 80 % of the months, tested on the rest |
+| OISST 2.5° | the same at 2.5 degrees, 73 x 144, 6981 cells of sea | first 80 % of the months, tested on the rest |
+| Isolet | 617 features of spoken letters, 1560 samples | a random fifth is tested on |
+| COIL20 | 20 objects from 72 sides, 32 x 32 | a random fifth is tested on |
 """
 QUALITY = """`keyhole bench quality`: `auto` chooses sites and reconstructor within 1200 seconds on 2 cores, and takes
 less where it has nothing left to try. "Best classical + ridge" is the better of QR and greedy; "its sites" compares
