@@ -14,7 +14,7 @@ from keyhole.run import Run
 from keyhole.selectors.base import some_of
 from keyhole.selectors.halves import Halves
 from keyhole.selectors.kernels import fitting
-from keyhole.selectors.proxy import CURVED
+from keyhole.selectors.proxy import CURVED, Proxy
 from keyhole.signals import Signals
 
 __all__ = ["ClosedFormScore", "Judge", "LinearScore", "TargetScore", "judge_of"]
@@ -64,13 +64,20 @@ def judge_of(train: Signals, validation: Signals, run: Run) -> Judge:
 
 
 class ClosedFormScore(LinearScore):
-    """As LinearScore, but for a quick judge that is not linear where that leaves clearly less: seconds a candidate."""
+    """As LinearScore, but for a quick judge that is not linear where that leaves clearly less: seconds a candidate.
+
+    That judge is made to suit the first sites it is asked about, and judges all others the same way.
+    """
+
+    def __init__(self, train: Signals, validation: Signals, run: Run) -> None:
+        super().__init__(train, validation, run)
+        self._curved: Proxy | None = None
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
         """Score the sites (flat grid indices); lower is better."""
-        linear = super().__call__(sites)
-        data = Halves.of(self.train, self.validation, len(sites), Run())
-        curved = fitting(data, sites, Run())(sites)
+        if self._curved is None:
+            self._curved = fitting(Halves.of(self.train, self.validation, len(sites), Run()), sites, Run())
+        linear, curved = super().__call__(sites), self._curved(sites)
         return curved if curved < CURVED * linear else linear
 
 
