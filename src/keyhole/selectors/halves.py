@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -38,6 +39,18 @@ class Halves:
     judged: NDArray[np.float32]
     basis: NDArray[np.float32]
     signals: Signals
+
+    @cached_property
+    def components(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Components of the samples that teach and of those that judge, ``(n, r)``."""
+        return flat(self.taught) @ self.basis.T, flat(self.judged) @ self.basis.T
+
+    @cached_property
+    def energy(self) -> tuple[float, float]:
+        """Squares of the samples that judge, summed: in all, and beyond the components."""
+        whole = float(np.square(self.judged, dtype=np.float64).sum())
+        within = float(np.square(self.components[1], dtype=np.float64).sum())
+        return max(whole, np.finfo(float).tiny), max(0.0, whole - within)
 
     @classmethod
     def of(cls, train: Signals, judge: Signals | None, k: int, run: Run) -> Self:

@@ -38,9 +38,7 @@ class Proxy(ABC):
     def __init__(self, data: Halves) -> None:
         self.data = data
         self.level = np.float32(max(float(data.taught.std()), float(np.finfo(np.float32).tiny)))
-        self.taught, self.judged = flat(data.taught) @ data.basis.T, flat(data.judged) @ data.basis.T
-        self._energy = max(float(np.square(data.judged, dtype=np.float64).sum()), np.finfo(float).tiny)
-        self._beyond = max(0.0, self._energy - float(np.square(self.judged, dtype=np.float64).sum()))
+        self.taught, self.judged = data.components
 
     @abstractmethod
     def __call__(self, sites: Sites) -> float:
@@ -79,7 +77,8 @@ class Proxy(ABC):
 
     def left(self, rebuilt: NDArray[np.float32]) -> float:
         """Fraction of variance that rebuilt components leave of the samples that judge."""
-        return (float(np.square(self.judged - rebuilt, dtype=np.float64).sum()) + self._beyond) / self._energy
+        whole, beyond = self.data.energy
+        return (float(np.square(self.judged - rebuilt, dtype=np.float64).sum()) + beyond) / whole
 
     def _explained(self, whole: NDArray[np.float32], left: NDArray[np.float32]) -> NDArray[np.float64]:
         noise = _LEAST_NOISE * float(self.level) ** 2 * len(whole)

@@ -14,7 +14,7 @@ from keyhole.run import Run
 from keyhole.selectors.base import some_of
 from keyhole.selectors.halves import Halves
 from keyhole.selectors.kernels import fitting
-from keyhole.selectors.proxy import CURVED, Proxy
+from keyhole.selectors.proxy import CURVED
 from keyhole.signals import Signals
 
 __all__ = ["ClosedFormScore", "Judge", "LinearScore", "TargetScore", "judge_of"]
@@ -64,20 +64,16 @@ def judge_of(train: Signals, validation: Signals, run: Run) -> Judge:
 
 
 class ClosedFormScore(LinearScore):
-    """As LinearScore, but for a quick judge that is not linear where that leaves clearly less: seconds a candidate.
-
-    That judge is made to suit the first sites it is asked about, and judges all others the same way.
-    """
+    """As LinearScore, but for a quick judge that is not linear where that leaves clearly less: seconds a candidate."""
 
     def __init__(self, train: Signals, validation: Signals, run: Run) -> None:
         super().__init__(train, validation, run)
-        self._curved: Proxy | None = None
+        self._halves: Halves | None = None
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
         """Score the sites (flat grid indices); lower is better."""
-        if self._curved is None:
-            self._curved = fitting(Halves.of(self.train, self.validation, len(sites), Run()), sites, Run())
-        linear, curved = super().__call__(sites), self._curved(sites)
+        self._halves = self._halves or Halves.of(self.train, self.validation, len(sites), Run())
+        linear, curved = super().__call__(sites), fitting(self._halves, sites, Run())(sites)
         return curved if curved < CURVED * linear else linear
 
 
