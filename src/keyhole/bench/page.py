@@ -53,7 +53,8 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield words.HEAD
     yield reading
     yield from _part("What auto reaches", words.QUALITY, quality, found["quality"])
-    yield from _part("Error against time", words.BY_TIME, by_time, found["quality"])
+    if len(found["quality"].each("protocol")) > 1:
+        yield from _part("Error against time", words.BY_TIME, by_time, found["quality"])
     yield from _section("What each stage is worth", words.ABLATION, ablation, found["ablation"])
     yield from _section("Answers", words.ANSWERS, answers, found["table1"])
     yield from _section("Table 1: reconstruction error", words.TABLE1, table1, found["table1"])

@@ -35,9 +35,10 @@ its line is skipped. All choices are made without the test part. Lower is better
 | Isolet | 617 features of spoken letters, 1560 samples | a random fifth is tested on |
 | COIL20 | 20 objects from 72 sides, 32 x 32 | a random fifth is tested on |
 """
-QUALITY = """`keyhole bench quality`: `auto` chooses sites and reconstructor within 1200 seconds on 2 cores, and takes
-less where it has nothing left to try. "Best classical + ridge" is the better of QR and greedy; "its sites" compares
-`auto` with the better of them when their sites get the same reconstructor, chosen the same way, in the same time."""
+QUALITY = """`keyhole bench quality`: `auto` chooses sites and reconstructor with a limit of 1200 seconds on at most
+2 cores, and takes less where it has nothing left to try; what is in closed form does not stop midway, so it may take
+more. "Best classical + ridge" is the better of QR and greedy; "its sites" compares `auto` with the better of them when
+their sites get the same reconstructor, chosen the same way, in the same time."""
 BY_TIME = """`keyhole bench quality --limit` with the seconds at the head of each column: what `auto` leaves, as a share
 of what the best classical sites leave with ridge, which take seconds; in brackets the minutes that it took."""
 ABLATION = """`keyhole bench ablation --limit` with the seconds of the protocol: `auto` with one stage left out, and

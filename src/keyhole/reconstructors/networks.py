@@ -82,8 +82,7 @@ class PatchNet(nn.Module):
     """Grid to grid, patch by patch: patches become channels, residual blocks (3 x 3 convolutions), patches again.
 
     A patch has two cells a side, or more where the grid would have too many patches. Convolutions between patches see
-    as far as those between cells in several layers, at a fraction of the cost: this takes half of the ResNet's time for
-    a step, and learns more in it. The last layer starts at zero.
+    as far as those between cells in several layers, at a fraction of the cost. The last layer starts at zero.
 
     Examples
     --------
