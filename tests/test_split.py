@@ -116,3 +116,14 @@ def test_indices_that_are_not_whole_numbers_are_refused(wrong):
 def test_a_seed_that_is_no_whole_number_from_0_on_is_refused(seed):
     with pytest.raises(SettingsError, match=f"seed={seed}"):
         splits.shuffled(10, seed=seed)
+
+
+def test_many_samples_leave_all_but_enough_of_them_to_learn_from() -> None:
+    assert len(splits.given(np.arange(60_000), [60_000]).validation) == 5000
+    assert len(splits.given(np.arange(60_000), [60_000], 0.2).validation) == 12_000
+    assert len(splits.shuffled(100_000, seed=0).validation) == 5000
+    assert len(splits.shuffled(1000, seed=0).validation) == 160
+
+
+def test_a_block_of_time_is_not_cut_short() -> None:
+    assert len(splits.blocks(100_000).validation) == 16_000

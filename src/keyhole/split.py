@@ -14,6 +14,9 @@ __all__ = ["Split", "blocks", "given", "shuffled"]
 
 Indices = NDArray[np.int64]
 
+_FIFTH = 0.2
+_ENOUGH = 5000  # samples to choose by, where they do not follow each other in time: the rest is better used to learn
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -39,7 +42,7 @@ class Split:
         return {name: len(part) for name, part in parts.items()} | {"kind": self.kind}
 
 
-def blocks(n: int, *, test: float = 0.2, validation: float = 0.2) -> Split:
+def blocks(n: int, *, test: float = _FIFTH, validation: float = _FIFTH) -> Split:
     """Cut ``n`` samples in contiguous blocks: train, then validation, then test, the last in time.
 
     ``validation`` is a share of what ``test`` leaves.
@@ -47,20 +50,27 @@ def blocks(n: int, *, test: float = 0.2, validation: float = 0.2) -> Split:
     return _cut(np.arange(n), test, validation, "blocks")
 
 
-def shuffled(n: int, *, seed: int, test: float = 0.2, validation: float = 0.2) -> Split:
-    """Cut ``n`` samples at random, for samples that do not follow each other in time."""
+def shuffled(n: int, *, seed: int, test: float = _FIFTH, validation: float | None = None) -> Split:
+    """Cut ``n`` samples at random, for samples that do not follow each other in time.
+
+    ``validation`` is a share of what ``test`` leaves; by default a fifth, but no more than is enough (5000).
+    """
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise SettingsError(f"seed={seed!r}: a whole number from 0 on is needed")
     return _cut(np.random.default_rng(seed).permutation(n), test, validation, "random")
 
 
 def given(
-    train: Sequence[int] | Indices, test: Sequence[int] | Indices, validation: float | Sequence[int] | Indices = 0.2
-) -> Split:
-    """Use the indices given; ``validation`` is indices too, or the share of the end of ``train`` to take."""
+    train: Sequence[int] | Indices, test: Sequence[int] | Indices,
+    validation: float | Sequence[int] | Indices | None = None,
+) -> Split:  # fmt: skip
+    """Use the indices given; ``validation`` is indices too, or the share of the end of ``train`` to take.
+
+    By default that is a fifth, but no more than is enough (5000).
+    """
     train, test = _indices("train", train), _indices("test", test)
-    if isinstance(validation, float | int):
-        cut = len(train) - _share(len(train), "validation", validation)
+    if validation is None or isinstance(validation, float | int):
+        cut = len(train) - _validation(len(train), validation)
         train, validation = train[:cut], train[cut:]
     return Split(train, _indices("validation", validation), test)
 
@@ -78,14 +88,19 @@ def check(split: Split, n: int) -> None:
         raise DataError("split: a sample stands in more than one part; train, validation and test must be disjoint")
 
 
-def _cut(order: Indices, test: float, validation: float, kind: str) -> Split:
+def _cut(order: Indices, test: float, validation: float | None, kind: str) -> Split:
     n = len(order)
     if n < 4:
         raise DataError(f"{n} sample{'s' * (n != 1)}: at least 4 are needed, 2 to train, 1 to validate, 1 to test")
     first = n - _share(n, "test", test)
-    second = first - _share(first, "validation", validation)
+    second = first - _validation(first, validation)
     parts = np.split(order.astype(np.int64), [second, first])
     return Split(parts[0], parts[1], parts[2], kind)
+
+
+def _validation(n: int, fraction: float | None) -> int:
+    """How many of ``n`` samples to choose by: a share, or a fifth up to what is enough."""
+    return min(_ENOUGH, _share(n, "validation", _FIFTH)) if fraction is None else _share(n, "validation", fraction)
 
 
 def _share(n: int, part: str, fraction: float) -> int:
