@@ -235,7 +235,7 @@ DATA = {
     "K of 0": (("select", "plain.npy", "-k", "0"), "k=0: between 1 and the 20 observable sites"),
     "K of too many": (("select", "plain.npy", "-k", "21"), "k=21: between 1 and the 20 observable sites"),
     "several arrays": (("select", "many.npz", "-k", "3"), "name one with variable"),
-    "no such variable": (("select", "field.nc", "-k", "3", "--variable", "air"), "no variable 'air'"),
+    "no such variable": (("select", "field.nc", "-k", "3", "--variable", "air"), "no field 'air'"),
     "no such axis": (("select", "plain.npy", "-k", "3", "--channels", "9"), "channels=9 is not an axis"),
     "anomalies without time": (("select", "plain.npy", "-k", "3", "--anomalies", "month"), "need a time"),
     "missing folder": (("select", "plain.npy", "-k", "3", "--out", "no/plan.keyhole"), "no: no such folder"),
@@ -381,3 +381,61 @@ def test_context_is_named_or_refused(tmp_path, command, monkeypatch):
     timeless = command("select", "digits", "-k", 3, "--method", "qr", "--context", "year")
     assert timeless.code == 1
     assert "needs a time" in timeless.err
+
+
+def test_constraints_on_the_command_line(folder, command):
+    """Boxes, masks, labels, costs, sites of a plan and of a table."""
+    np.save("mask.npy", np.arange(20).reshape(4, 5) < 12)
+    np.save("labels.npy", np.arange(20).reshape(4, 5) // 5)
+    np.save("costs.npy", np.full((4, 5), 2.0))
+    Path("there.csv").write_text("row,column\n0,0\n3,4\n")
+
+    def sites(*words):
+        done = command("select", "plain.npy", *QUICK, *words, "--out", "plan.keyhole")
+        assert done.code == 0, done.err
+        return kh.load("plan.keyhole").indices.tolist()
+
+    assert all(site % 5 in (1, 2) for site in sites("-k", 3, "--allow", "column=1..2"))
+    assert all(site // 5 >= 2 for site in sites("-k", 3, "--allow", "row=2..", "--forbid", "column=4"))
+    assert all(site < 12 for site in sites("-k", 3, "--allow", "mask.npy"))
+    assert sites("-k", 2, "--fixed", "there.csv", "--fixed", "row=1 column=1")[:3] == [0, 19, 6]
+    assert len(sites("-k", 2, "--fixed", "plan.keyhole")) == 7
+    assert len(sites("--costs", "costs.npy", "--cost-limit", 7)) == 3
+    assert len(sites("--costs", 3, "--cost-limit", 7)) == 2
+    assert len(sites("-k", 2, "--groups", "labels.npy")) == 10
+    assert len(sites("-k", 2, "--groups", "row")) == 8
+    assert len(sites("-k", 3, "--distance", 2)) == 3
+    table = command("compare", "plain.npy", "-k", 3, "--distance", 2, "--methods", "qr,variance", "--json")
+    assert [row["k"] for row in json.loads(table.out)] == [3, 3]
+
+
+def test_sites_for_other_tools(folder, command):
+    """CSV to standard output, or a file by its ending."""
+    assert command("select", "field.nc", "-k", 3, *QUICK, "--out", "plan.keyhole").code == 0
+    assert command("sites", "plan.keyhole").out.splitlines()[0].startswith("rank,index,name,lat,lon,gain,fixed")
+    assert command("sites", "plan.keyhole", "--out", "sites.geojson").code == 0
+    assert len(json.loads(Path("sites.geojson").read_text())["features"]) == 3
+    assert command("sites", "plan.keyhole", "--out", "sites.shp").code == 1
+
+
+def test_what_to_read_is_chosen_by_options(folder, command):
+    """Several variables, a level, images of one size."""
+    from PIL import Image
+
+    field = monthly_field()
+    levels = xr.concat([field, field + 5], "level").assign_coords(level=[1000, 500])
+    xr.Dataset({"t": levels, "u": 2 * levels}).to_netcdf("levels.nc")
+    done = command(
+        "select", "levels.nc", "-k", 3, *QUICK, "--variable", "t,u", "--at", "level=480", "--out", "a.keyhole"
+    )
+    assert done.code == 0, done.err
+    assert list(kh.load("a.keyhole").origin.variables) == ["t", "u"]
+    Path("set").mkdir()
+    for seed in range(12):
+        pixels = np.random.default_rng(seed).integers(0, 255, (6 + seed % 2, 8)).astype(np.uint8)
+        Image.fromarray(pixels).save(f"set/{seed}.png")
+    assert command("select", "set", "-k", 3, *QUICK, "--out", "b.keyhole").code == 1
+    assert command("select", "set", "-k", 3, *QUICK, "--size", "5x4", "--out", "b.keyhole").code == 0
+    assert kh.load("b.keyhole").grid.shape == (5, 4)
+    for words in (("--at", "level"), ("--size", "big"), ("--allow", "row=x")):
+        assert command("select", "levels.nc", "-k", 3, *words).code == 2

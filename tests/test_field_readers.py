@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import h5py
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import xarray as xr
 import keyhole as kh
 from keyhole import DataError
 from keyhole.readers.memory import check_fits
-from samples import monthly_field, smooth
+from samples import monthly_field, quick, smooth
 
 
 def test_a_field_keeps_coordinates_time_land_and_attributes():
@@ -60,16 +62,38 @@ def test_the_variable_of_a_netcdf_must_be_clear(tmp_path):
     assert kh.read(path, variable="other").origin.name == "other"
     with pytest.raises(DataError, match=rf"{path}: holds 2 fields \(sst, other\); name one with variable"):
         kh.read(path)
-    with pytest.raises(DataError, match=f"{path}: no variable 'air'; there are sst, other"):
+    with pytest.raises(DataError, match=f"{path}: no field 'air'; there is sst, other"):
         kh.read(path, variable="air")
 
 
 def test_a_data_set_in_memory_is_read_by_variable():
     field = monthly_field()
-    data = xr.Dataset({"sst": field, "other": field + 1})
+    data = xr.Dataset({"sst": field, "other": field.isel(lat=0)})
     np.testing.assert_array_equal(kh.read(data, variable="sst").values, kh.read(field).values)
     with pytest.raises(DataError, match="holds 2 fields"):
         kh.read(data)
+
+
+def test_several_variables_on_one_grid_are_channels(tmp_path):
+    """They come back as a Dataset, each with its own units."""
+    field = monthly_field()
+    wind = (2 * field + 1).assign_attrs(units="m/s")
+    data = xr.Dataset({"sst": field, "wind": wind, "line": ("time", np.arange(60.0))})
+    data.to_netcdf(tmp_path / "both.nc")
+    for signals in (kh.read(data), kh.read(tmp_path / "both.nc", variable=["sst", "wind"])):
+        assert signals.channels == 2
+        plan = quick(signals)
+        rebuilt = plan.reconstruct(signals.readings(plan.indices)[:2], time=signals.time[:2])
+        assert list(rebuilt.data_vars) == ["sst", "wind"]
+        assert rebuilt["wind"].attrs["units"] == "m/s"
+        assert rebuilt["sst"].dims == field.dims
+        np.testing.assert_allclose(rebuilt["sst"], field[:2], atol=0.6)
+    plan.save(tmp_path / "both.keyhole")
+    assert list(kh.load(tmp_path / "both.keyhole").origin.variables) == ["sst", "wind"]
+    with pytest.raises(DataError, match="another grid"):
+        kh.read(xr.Dataset({"a": field, "b": field.mean("lon")}), variable=["a", "b"])
+    with pytest.raises(DataError, match="each once"):
+        kh.read(data, variable=["sst", "sst"])
 
 
 @pytest.mark.parametrize("names", [["buoy", "pier", "reef"], np.array(["buoy", "pier", "reef"], object)])
@@ -107,7 +131,7 @@ def test_a_netcdf_with_impossible_dates_is_refused_by_name(tmp_path):
 def test_a_netcdf_without_a_field_is_refused(tmp_path):
     path = tmp_path / "empty.nc"
     xr.Dataset({"line": ("time", [1.0, 2.0])}).to_netcdf(path)
-    with pytest.raises(DataError, match=f"{path}: no variable holds numbers on at least two dimensions"):
+    with pytest.raises(DataError, match=f"{path}: holds no field of numbers on at least two axes; there is line"):
         kh.read(path)
 
 
@@ -141,3 +165,76 @@ def test_free_memory_is_the_measure():
     check_fits(1000, "a small thing")
     with pytest.raises(DataError, match=r"a big thing declares 931322.6 GiB, and [\d.]+ [GM]iB of memory are free"):
         check_fits(10**15, "a big thing")
+
+
+def test_samples_and_places_of_dimensions_are_chosen_by_name(tmp_path):
+    """A level is taken, the nearest; samples may run along any dimension."""
+    levels = xr.concat([monthly_field() + level for level in (0, 10, 20)], "level")
+    levels = levels.assign_coords(level=[1000, 850, 500])
+    levels.to_dataset(name="t").to_netcdf(tmp_path / "levels.nc")
+    for source in (levels, tmp_path / "levels.nc"):
+        signals = kh.read(source, at={"level": 840})
+        np.testing.assert_array_equal(signals.values[:, 0], levels.sel(level=850).values)
+    assert kh.read(levels, samples="level").values.shape == (3, 1, 60, 4, 5)
+    for wrong, said in (({"depth": 1}, "no dimension 'depth'"), ({"level": "x"}, "not to be had")):
+        with pytest.raises(DataError, match=said):
+            kh.read(levels, at=wrong)
+    with pytest.raises(DataError, match="no dimension 'member'"):
+        kh.read(levels, samples="member")
+
+
+@pytest.mark.parametrize("calendar", ["noleap", "360_day"])
+def test_other_calendars_come_back_as_they_were(tmp_path, calendar):
+    """Anomalies by month, and dates of the model's own calendar in what is rebuilt."""
+    field = monthly_field()
+    months = xr.date_range("2000-01-16", periods=60, freq="MS", calendar=calendar, use_cftime=True)
+    field = field.assign_coords(time=months)
+    field.to_netcdf(tmp_path / "model.nc")
+    signals = kh.read(tmp_path / "model.nc")
+    assert signals.time.astype("datetime64[M]").astype(int)[1] % 12 == field.time.dt.month.values[1] - 1
+    plan = quick(signals.anomalies("month"))
+    rebuilt = plan.reconstruct(signals.readings(plan.indices)[:3], time=signals.time[:3])
+    assert rebuilt.time.values.tolist() == field.time.values[:3].tolist()
+    assert rebuilt.time.dt.calendar == calendar
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata", "ignore:Duplicate name")
+def test_zarr_stores_and_groups(tmp_path):
+    """A folder, a zip, and a group of either; NetCDF groups too."""
+    import zarr
+
+    field = monthly_field()
+    data = field.to_dataset(name="sst")
+    data.to_zarr(tmp_path / "a.zarr")
+    data.to_zarr(tmp_path / "b.zarr", group="ocean/top")
+    with zarr.storage.ZipStore(tmp_path / "a.zarr.zip", mode="w") as store:
+        data.to_zarr(store)
+    data.to_netcdf(tmp_path / "c.nc", group="ocean")
+    for name, group in (("a.zarr", None), ("b.zarr", "ocean/top"), ("a.zarr.zip", None), ("c.nc", "ocean")):
+        signals = kh.read(tmp_path / name, group=group)
+        np.testing.assert_array_equal(signals.values[:, 0], field.values)
+        assert signals.origin.units == "degC"
+        assert signals.time is not None
+    for name, group in (("b.zarr", None), ("b.zarr", "land"), ("c.nc", "land")):
+        with pytest.raises(DataError, match=name):
+            kh.read(tmp_path / name, group=group)
+
+
+def test_a_store_that_declares_more_than_memory_is_refused(tmp_path):
+    """Nothing is allocated: 400 TB."""
+    import zarr
+
+    store = zarr.open_group(tmp_path / "huge.zarr", mode="w")
+    store.create_array("t", shape=(100_000, 10_000, 100_000), chunks=(1, 100, 100), dtype="f4",
+                       dimension_names=("time", "y", "x"))  # fmt: skip
+    with pytest.raises(DataError, match="memory are free"):
+        kh.read(tmp_path / "huge.zarr")
+
+
+def test_grib_says_what_is_missing(tmp_path):
+    """Without cfgrib, how to get it."""
+    if importlib.util.find_spec("cfgrib") is not None:
+        pytest.skip("cfgrib is there")
+    (tmp_path / "a.grib").write_bytes(b"GRIB")
+    with pytest.raises(DataError, match="pip install cfgrib"):
+        kh.read(tmp_path / "a.grib")

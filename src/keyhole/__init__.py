@@ -13,6 +13,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from keyhole.accessor import register as register_accessor
 from keyhole.errors import (
     BudgetError,
     DataError,
@@ -28,6 +29,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
     from keyhole import datasets as datasets
+    from keyhole.constraints import Constraints as Constraints
     from keyhole.curves import Curve as Curve
     from keyhole.curves import curve as curve
     from keyhole.pipeline import select as select
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BudgetError",
+    "Constraints",
     "Curve",
     "DataError",
     "KeyholeError",
@@ -52,8 +55,11 @@ __all__ = [
     "select",
 ]
 
+register_accessor()
+
 # Loaded when first used, so that `import keyhole` stays quick.
 _LAZY = {
+    "Constraints": "constraints",
     "Curve": "curves",
     "Plan": "plan",
     "curve": "curves",

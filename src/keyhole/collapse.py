@@ -52,18 +52,22 @@ def frequency(law: Law, k: int, *, draws: int, generator: torch.Generator) -> Si
     return _sites(law, np.lexsort((-logits, -opened))[:k])
 
 
-def best_of(law: Law, k: int, *, candidates: int, score: Callable[[Sites], float], generator: torch.Generator) -> Sites:
+def best_of(
+    law: Law, k: int, *, candidates: int, score: Callable[[Sites], float], generator: torch.Generator,
+    legal: Callable[[Sites], Sites] | None = None,
+) -> Sites:  # fmt: skip
     """Score joint samples and keep the best.
 
     The first candidate is `marginal(law, k)`; then come the k largest logits of each of `candidates` draws,
     ranked by their marginals. The lowest score wins, the earliest among equals; a set that comes twice is
-    scored once, and one whose score is not a number never wins.
+    scored once, and one whose score is not a number never wins. `legal` makes k sites of a ranking of all; by
+    default they are the first.
     """
     law.check_k(k)
-    ranked = _by_marginals(law)
-    best, lowest, seen = _sites(law, ranked[:k]), math.inf, set[bytes]()
-    for members in _candidates(law, k, ranked, candidates, generator):
-        sites = _sites(law, members)
+    ranked, choose = _sites(law, _by_marginals(law)), legal or (lambda order: order[:k])
+    best, lowest, seen = choose(ranked), math.inf, set[bytes]()
+    for order in _candidates(law, ranked, candidates, generator):
+        sites = ranked[np.isin(ranked, choose(order))]
         if sites.tobytes() not in seen:
             seen.add(sites.tobytes())
             value = score(sites)
@@ -71,12 +75,12 @@ def best_of(law: Law, k: int, *, candidates: int, score: Callable[[Sites], float
     return best
 
 
-def _candidates(law: Law, k: int, ranked: Sites, draws: int, generator: torch.Generator) -> Iterator[Sites]:
-    yield ranked[:k]
+def _candidates(law: Law, ranked: Sites, draws: int, generator: torch.Generator) -> Iterator[Sites]:
+    """Rankings of all sites: by marginals, then by the logits of each draw."""
+    yield ranked
     for sample in _samples(law, draws, generator):
-        order = sample.logits.argsort(dim=1, descending=True, stable=True)[:, :k].cpu().numpy()
-        for members in order:
-            yield ranked[np.isin(ranked, members)]
+        for order in sample.logits.argsort(dim=1, descending=True, stable=True).cpu().numpy():
+            yield _sites(law, order)
 
 
 def _by_marginals(law: Law) -> Sites:

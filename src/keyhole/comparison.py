@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from keyhole.pipeline import (
     Prepared,
-    check_k,
+    check_budget,
     check_stages,
     choose_sites,
     deadline_after,
@@ -77,7 +77,7 @@ class Comparison:
 
 def compare(
     signals: Any,
-    k: int,
+    k: int | None,
     methods: Sequence[str],
     *,
     target: str | None = None,
@@ -96,7 +96,7 @@ def compare(
     """
     selectors = {method: make_selector(method, {}) for method in methods}
     prepared = prepare(read(signals, target=target, target_kind=target_kind), split, seed)
-    k = check_k(k, prepared.signals)
+    k = check_budget(k, prepared.signals)
     check_stages(selectors, reconstructor, predictor, prepared.signals)
     with progress(callback) as tell:
         entries = []
@@ -117,7 +117,9 @@ def _judged(plan: Plan) -> list[str]:
     return ["fvu", *(name for name in plan.metrics["validation"] if name.startswith("target_"))]
 
 
-def _contest(method: str, selector: Selector, prepared: Prepared, k: int, refit: tuple[str, str], run: Run) -> Entry:
+def _contest(
+    method: str, selector: Selector, prepared: Prepared, k: int | None, refit: tuple[str, str], run: Run
+) -> Entry:
     """Let one method choose; ``refit`` names the reconstructor and the predictor."""
     started = time.monotonic()
     selection = choose_sites(selector, prepared, k, run)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.grid import Grid
+from keyhole.readers.calendars import to_calendar
 from keyhole.signals import Origin
 
 if TYPE_CHECKING:
@@ -33,17 +35,23 @@ def as_array(values: NDArray[Any], origin: Origin) -> NDArray[Any]:
     return values[:, 0] if origin.channel_axis is None else np.moveaxis(values, 1, origin.channel_axis)
 
 
-def as_field(values: NDArray[Any], grid: Grid, origin: Origin, time: Time) -> xr.DataArray:
-    """Give a DataArray with the coordinates and attributes of the field that was read."""
+def as_field(values: NDArray[Any], grid: Grid, origin: Origin, time: Time) -> xr.DataArray | xr.Dataset:
+    """Give a DataArray with the coordinates and attributes of the field that was read; a Dataset of several fields."""
     import xarray as xr
 
+    if origin.variables:
+        said = origin.variables.items()
+        each = {name: replace(origin, name=name, attributes=about, variables={}) for name, about in said}
+        return xr.Dataset(
+            {name: as_field(values[:, [i]], grid, one, time) for i, (name, one) in enumerate(each.items())}
+        )
     sample = origin.sample_dim
     many = values.shape[1] > 1
     dims = (sample, *(("channel",) if many else ()), *grid.dims)
     coordinates: dict[str, Any] = {
         dim: (dim, np.asarray(grid.coordinates[dim]), dict(origin.axis_attributes.get(dim, {}))) for dim in grid.dims
     }
-    coordinates |= {sample: np.arange(len(values)) if time is None else time}
+    coordinates |= {sample: np.arange(len(values)) if time is None else to_calendar(time, origin.calendar)}
     return xr.DataArray(
         values if many else values[:, 0], coordinates, dims, name=origin.name, attrs=dict(origin.attributes)
     )

@@ -49,14 +49,14 @@ def write_rebuilt(plan: Plan, readings: Any, path: Path, when: Sequence[str] | N
     with replacing(path) as file:
         if path.suffix == ".nc":
             field = as_field(rebuilt, plan.grid, plan.origin, time)
-            for part in (field, *field.coords.values()):
+            for part in (field, *field.coords.values(), *getattr(field, "data_vars", {}).values()):
                 part.attrs = {name: _attribute(value) for name, value in part.attrs.items()}
             file.write(bytes(field.to_netcdf(engine="h5netcdf")))
         elif path.suffix == ".npy":
             np.save(file, array)
         else:
             file.write(as_frame(rebuilt, plan.grid, time).to_csv(index=time is not None).encode())
-    return array.shape if field is None else field.shape
+    return array.shape if field is None else tuple(field.sizes.values())
 
 
 def predictions(plan: Plan, readings: Any, when: Sequence[str] | None = None) -> pd.DataFrame:

@@ -32,6 +32,8 @@ class Grid:
         Boolean array of ``shape``: the cells that exist (sea, not land). Only these are rebuilt and scored.
     names
         A name for each cell in C order (columns of a table); made from the coordinates where missing.
+    spots
+        ``(size, d)``, where each cell is, where coordinates do not tell.
 
     Examples
     --------
@@ -45,6 +47,7 @@ class Grid:
     coordinates: Mapping[str, NDArray[np.generic]]
     inside: NDArray[np.bool_]
     names: tuple[str, ...] | None = field(default=None)
+    spots: NDArray[np.float64] | None = None
 
     @classmethod
     def plain(cls, shape: tuple[int, ...], inside: NDArray[np.bool_] | None = None) -> Grid:
@@ -83,6 +86,10 @@ class Grid:
         """Position of the axis that holds latitude in degrees, if there is one."""
         return self._axis_named(_LATITUDES)
 
+    def axis_of_longitude(self) -> int | None:
+        """Position of the axis that holds longitude in degrees, if there is one."""
+        return self._axis_named(_LONGITUDES)
+
     def _axis_named(self, names: tuple[str, ...]) -> int | None:
         return next((i for i, dim in enumerate(self.dims) if dim.lower() in names), None)
 
@@ -93,17 +100,19 @@ class Grid:
         Latitude and longitude are a point on the unit sphere; the other axes are counted in cells, the longest of them
         from 0 to 1.
         """
-        latitude, longitude = self.axis_of_latitude(), self._axis_named(_LONGITUDES)
+        if self.spots is not None:
+            return self.spots
+        latitude, longitude = self.axis_of_latitude(), self.axis_of_longitude()
         index = np.indices(self.shape, dtype=np.float64).reshape(len(self.shape), -1)
         if latitude is None or longitude is None:
             return np.asarray(index.T / max(max(self.shape) - 1, 1))
-        angles = [np.deg2rad(self._along(axis)) for axis in (latitude, longitude)]
+        angles = [np.deg2rad(self.along(axis)) for axis in (latitude, longitude)]
         sphere = _on_sphere(*angles)
         others = [axis for axis in range(len(self.shape)) if axis not in (latitude, longitude)]
         longest = max((self.shape[axis] - 1 for axis in others), default=1)
         return np.concatenate([sphere, index[others].T / max(longest, 1)], axis=1)
 
-    def _along(self, axis: int) -> NDArray[np.float64]:
+    def along(self, axis: int) -> NDArray[np.float64]:
         """Coordinate of one axis at each cell."""
         line = np.asarray(self.coordinates[self.dims[axis]], float)
         shape = [-1 if i == axis else 1 for i in range(len(self.shape))]
@@ -114,7 +123,7 @@ class Grid:
         axis = self.axis_of_latitude()
         if axis is None:
             return None
-        return np.clip(np.cos(np.deg2rad(self._along(axis))), 0.0, None).reshape(self.shape)
+        return np.clip(np.cos(np.deg2rad(self.along(axis))), 0.0, None).reshape(self.shape)
 
 
 def _on_sphere(latitude: NDArray[np.float64], longitude: NDArray[np.float64]) -> NDArray[np.float64]:

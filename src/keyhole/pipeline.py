@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from keyhole import metrics
 from keyhole import split as splits
 from keyhole.checkpoint import clear_states
+from keyhole.constraints import Constraints
 from keyhole.errors import BudgetError, DataError, KeyholeError, SettingsError, StorageError
 from keyhole.grid import Grid
 from keyhole.plan import Plan
@@ -31,13 +32,16 @@ from keyhole.reconstructors.networks import check_two_dimensional
 from keyhole.run import Event, Run
 from keyhole.scaling import Scaling
 from keyhole.selectors import SELECTORS, Selection, Selector
+from keyhole.selectors.classical import Greedy
 from keyhole.signals import Signals
 from keyhole.split import Split
 from keyhole.target import TargetKind
+from keyhole.views import View
 
 __all__ = [
     "SELECTION_SHARE",
     "Prepared",
+    "check_budget",
     "check_k",
     "check_stages",
     "choose_sites",
@@ -70,11 +74,18 @@ class Prepared:
     development: Signals
     test: Signals
 
+    @property
+    def fixed(self) -> NDArray[np.int64]:
+        """Flat grid index of the sites that are there already."""
+        constraints = self.signals.constraints
+        return np.empty(0, np.int64) if constraints is None else constraints.rules.held
+
 
 def select(
     signals: Any,
-    k: int,
+    k: int | None = None,
     *,
+    constraints: Constraints | Mapping[str, Any] | None = None,
     target: str | None = None,
     target_kind: TargetKind | None = None,
     method: str = "auto",
@@ -98,7 +109,11 @@ def select(
     signals
         Signals, or anything that `read` takes.
     k
-        How many sites; exactly so many distinct observable ones come out.
+        How many sites; exactly so many distinct observable ones come out. Of groups, how many groups; None where a
+        limit of cost stands in its place.
+    constraints
+        What the sites must keep to (`Constraints`, or its parts by name): regions, distance, cost, groups, and sites
+        that are there already, to which ``k`` more are chosen.
     target
         Column of a frame or CSV file to tell from the sites, a class or a number, instead of rebuilding all the others;
         signals may also carry one (`Signals.with_target`).
@@ -152,8 +167,10 @@ def select(
         save_seconds=save_every,
     )
     selector = make_selector(method, settings or {})
-    prepared = prepare(read(signals, target=target, target_kind=target_kind), split, seed)
-    k = check_k(k, prepared.signals)
+    source = read(signals, target=target, target_kind=target_kind)
+    source = source if constraints is None else source.constrained(constraints)
+    prepared = prepare(source, split, seed)
+    k = check_budget(k, prepared.signals)
     check_stages({method: selector}, reconstructor, predictor, prepared.signals)
     with _own_states(run), progress(callback) as tell:
         run = replace(run, callback=tell)
@@ -215,12 +232,24 @@ def prepare_with(signals: Signals, split: Split, choosing: Scaling, scaling: Sca
     return Prepared(signals, split, choosing, scaling, train, validation, development, signals.take(split.test))
 
 
+def check_budget(k: Any, signals: Signals) -> int | None:
+    """Give K as an int, or say why it cannot be had; None where a limit of cost stands in its place."""
+    if k is None and signals.constraints is None:
+        raise BudgetError("k is missing: how many sites are to be chosen? A limit of cost may stand in its place")
+    if k is not None or signals.constraints is None:
+        return check_k(k, signals)
+    signals.constraints.check(None)
+    return None
+
+
 def check_k(k: Any, signals: Signals) -> int:
     """Give K as an int, or say why it cannot be had."""
     if isinstance(k, bool) or not isinstance(k, numbers.Real) or not float(k).is_integer():
         raise BudgetError(f"k={k!r}: a whole number of sites is needed")
     count, most = int(float(k)), int(signals.observable.sum())
-    if not 1 <= count <= most:
+    if signals.constraints is not None and count > 0:
+        signals.constraints.check(count)
+    elif not 1 <= count <= most:
         raise BudgetError(f"k={count}: between 1 and the {most} observable sites are possible")
     return count
 
@@ -245,13 +274,24 @@ def check_reconstructor(name: str, grid: Grid) -> None:
         check_two_dimensional(grid.shape, name)
 
 
-def choose_sites(selector: Selector, prepared: Prepared, k: int, run: Run) -> Selection:
-    """Let the selector choose, on everything but test; one that decides on validation gets that part apart first."""
-    run = run.share(SELECTION_SHARE)
+def choose_sites(selector: Selector, prepared: Prepared, k: int | None, run: Run) -> Selection:
+    """Let the selector choose, on everything but test; one that decides on validation gets that part apart first.
+
+    Without K, as many are chosen as can be paid for; what greedy can pay for is the guide. Sites that are there already
+    come first.
+    """
+    run, view = run.share(SELECTION_SHARE), View.of(prepared.train, prepared.validation, prepared.development)
+    if k is None:
+        k = len(Greedy().select(view.development, 1, validation=None, run=run).sites)
     if selector.decides:
-        found = selector.select(prepared.train, k, validation=prepared.validation, run=run)
-        return selector.again(found, prepared.development, run)
-    return selector.select(prepared.development, k, validation=None, run=run)
+        found = selector.select(view.train, k, validation=view.validation, run=run)
+        found = selector.again(found, view.development, run)
+    else:
+        found = selector.select(view.development, k, validation=None, run=run)
+    if view.train is prepared.train:
+        return found
+    sites = np.concatenate([prepared.fixed, view.sites(found.sites)])
+    return replace(found, sites=sites, rebuild=None, law=None)
 
 
 def fit_reconstructor(name: str, prepared: Prepared, sites: NDArray[np.int64], run: Run) -> Reconstructor:
@@ -283,6 +323,7 @@ def make_plan(
         "settings": selector.settings(),
         "reconstructor": fitted.name,
         **_told_by(predictor),
+        **_kept_to(prepared, selection.sites),
         "seed": run.seed,
         "split": prepared.split.sizes(),
         "notes": selection.notes,
@@ -330,6 +371,20 @@ def _nested_errors(prepared: Prepared, sites: NDArray[np.int64]) -> NDArray[np.f
 
 _DEVICES = ("auto", "cpu", "cuda", "gpu", "mps")
 _PRECISIONS = ("auto", "32-true", "bf16-mixed")
+
+
+def _kept_to(prepared: Prepared, sites: NDArray[np.int64]) -> dict[str, Any]:
+    """What a plan's record says of its constraints."""
+    constraints = prepared.signals.constraints
+    if constraints is None:
+        return {}
+    told: dict[str, Any] = {"asked": constraints.asked.words(), "fixed": len(prepared.fixed)}
+    if constraints.rules.costs is not None:
+        new = sites[len(prepared.fixed) :]
+        told |= {"cost": float(constraints.rules.costs[new].sum()), "cost_limit": constraints.rules.limit}
+    if constraints.grouping is not None:
+        told["groups"] = constraints.grouping.units[np.searchsorted(prepared.signals.grid.cells, sites)].tolist()
+    return {"constraints": told}
 
 
 def _told_by(predictor: Predictor | None) -> dict[str, Any]:

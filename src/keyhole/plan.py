@@ -76,13 +76,15 @@ class Plan:
 
     @property
     def sites(self) -> pd.DataFrame:
-        """Table of the sites in rank order: rank, index, name, coordinates, gain, fixed."""
+        """Table of the sites in rank order: rank, index, name, coordinates, gain, fixed, and group if there are any."""
         import pandas as pd
 
         places = [self.grid.position(int(index)) for index in self.indices]
         columns: dict[str, Any] = {"rank": np.arange(1, self.k + 1), "index": self.indices, "name": self.names}
         columns |= {dim: [place[dim] for place in places] for dim in self.grid.dims if dim not in columns}
-        return pd.DataFrame(columns | {"gain": self.gain, "fixed": np.zeros(self.k, bool)})
+        kept_to = self.made.get("constraints", {})
+        columns |= {"gain": self.gain, "fixed": np.arange(self.k) < kept_to.get("fixed", 0)}
+        return pd.DataFrame(columns | ({"group": kept_to["groups"]} if "groups" in kept_to else {}))
 
     def reconstruct(self, readings: Any, *, time: Any = None, context: Any = None) -> Any:
         """Rebuild whole signals from readings.

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.constraints import Constraints, Resolved, Room, Rules
 from keyhole.context import Rhythm, check_rhythms
 from keyhole.errors import DataError, SettingsError
 from keyhole.grid import Grid
@@ -27,7 +28,8 @@ class Origin:
 
     ``kind`` is ``"array"``, ``"field"`` (an xarray DataArray) or ``"table"`` (a pandas frame);
     ``channel_axis`` is where an array's channels were, ``sample_dim`` the name of a field's sample dimension,
-    ``axis_attributes`` what a field says about its coordinates.
+    ``axis_attributes`` what a field says about its coordinates. ``variables`` are the names of a Dataset's variables,
+    each a channel, with what they say about themselves, and ``calendar`` is that of a field's times.
     """
 
     kind: Literal["array", "field", "table"] = "array"
@@ -36,6 +38,8 @@ class Origin:
     name: str = "signals"
     attributes: Mapping[str, Any] = field(default_factory=dict)
     axis_attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    calendar: str = "standard"
 
     @property
     def units(self) -> str:
@@ -70,6 +74,8 @@ class Signals:
         ``(N, columns)``, what else is known of each sample without any sensor.
     zero
         ``(channels, *grid)``, what was taken off all samples alike when they were scaled, in the new scale.
+    constraints
+        What sites must keep to beside being observable, if anything.
     """
 
     values: NDArray[np.floating[Any]]
@@ -83,6 +89,7 @@ class Signals:
     rhythms: tuple[Rhythm, ...] | None = None
     context: NDArray[np.floating[Any]] | None = None
     zero: NDArray[np.floating[Any]] | None = None
+    constraints: Resolved | None = None
 
     @classmethod
     def build(
@@ -121,6 +128,26 @@ class Signals:
         context = None if self.context is None else self.context[indices]
         return replace(self, values=self.values[indices], time=time, split=None, target=target, context=context)
 
+    def room(self) -> Room:
+        """Give what may be chosen, all of it at first."""
+        rules = Rules(self.grid.size) if self.constraints is None else self.constraints.rules
+        return rules.room(self.observable)
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """Shape of what is chosen among: the grid, or a row of groups where sites come in groups."""
+        grouping = None if self.constraints is None else self.constraints.grouping
+        return self.grid.shape if grouping is None else grouping.observable.shape
+
+    def constrained(self, constraints: Constraints | Mapping[str, Any] | None) -> Signals:
+        """Let sites keep to constraints, in place of those they had to keep to before."""
+        may = self.observable if self.constraints is None else self.constraints.before
+        asked = Constraints.of(constraints)
+        if not asked.given():
+            return replace(self, observable=may, constraints=None)
+        resolved = asked.resolve(self.grid, may)
+        return replace(self, observable=resolved.observable, constraints=resolved)
+
     def with_target(self, target: Target | None) -> Signals:
         """Choose sites to tell ``target`` by; None to rebuild the signals themselves."""
         if target is not None and len(target) != len(self):
@@ -153,12 +180,14 @@ class Signals:
         return flat[:, :, sites].transpose(0, 2, 1)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the values, shape, inside and observable cells, and the target."""
+        """SHA-256 of the values, shape, inside and observable cells, rules, and the target."""
         digest = hashlib.sha256(repr((self.values.shape, str(self.values.dtype), self.cycle)).encode())
         for array in (self.values, self.grid.inside, self.observable):
             digest.update(np.ascontiguousarray(array).data)
         if self.context is not None:
             digest.update(np.ascontiguousarray(self.context).data)
+        if self.constraints is not None:
+            self.constraints.add_to(digest)
         if self.target is not None:
             digest.update(repr((self.target.name, self.target.classes)).encode())
             digest.update(np.ascontiguousarray(self.target.values).data)

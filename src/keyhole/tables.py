@@ -126,8 +126,18 @@ def _account(plan: Plan) -> str:
     if plan.predictor is not None:
         kind = f"one of {len(plan.predictor.classes)} classes" if plan.predictor.is_class else "a number"
         lines.append(f"target {plan.target}, {kind}, told by {plan.predictor.name}")
+    lines += _kept_to(made.get("constraints", {}))
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
+
+
+def _kept_to(told: Mapping[str, Any]) -> list[str]:
+    """Say which constraints the sites keep."""
+    if not told:
+        return []
+    paid = f", at a cost of {told['cost']:g}" if "cost" in told else ""
+    there = f"; the first {told['fixed']} were there already" if told["fixed"] else ""
+    return [f"kept to {', '.join(told['asked'])}{paid}{there}"]
 
 
 def _told(plan: Plan, scores: Mapping[str, float]) -> str:

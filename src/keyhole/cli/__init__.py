@@ -10,7 +10,7 @@ from keyhole.bench.commands import app as bench
 from keyhole.cli.choose import compare, demo, select
 from keyhole.cli.count import curve
 from keyhole.cli.output import fail
-from keyhole.cli.use import info, predict, reconstruct
+from keyhole.cli.use import info, predict, reconstruct, sites
 from keyhole.errors import KeyholeError, SettingsError
 
 __all__ = ["app", "main"]
@@ -21,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, select, reconstruct, predict, compare, curve, info):
+for command in (demo, select, reconstruct, predict, compare, curve, sites, info):
     app.command()(command)
 app.add_typer(bench, name="bench")
 

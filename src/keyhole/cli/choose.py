@@ -8,11 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from keyhole.cli.constraints import (
+    Allow,
+    CostLimit,
+    Costs,
+    Distance,
+    Fixed,
+    Forbid,
+    Groups,
+    check_budget,
+    constraints_of,
+)
 from keyhole.cli.options import (
     Anomalies,
+    AnyK,
+    At,
     Channels,
+    ColourOption,
     ContextOption,
     Device,
+    GroupOption,
     Json,
     K,
     Method,
@@ -20,8 +35,10 @@ from keyhole.cli.options import (
     Precision,
     Predictor,
     Rebuilder,
+    Samples,
     Seed,
     SetOption,
+    Size,
     Source,
     TargetKindOption,
     TargetOption,
@@ -64,8 +81,15 @@ def demo(
 
 def select(
     source: Source,
-    k: K,
+    k: AnyK = None,
     out: Annotated[Path, typer.Option(help="Plan file to write.")] = Path("plan.keyhole"),
+    allow: Allow = None,
+    forbid: Forbid = None,
+    fixed: Fixed = None,
+    distance: Distance = None,
+    costs: Costs = None,
+    cost_limit: CostLimit = None,
+    groups: Groups = None,
     method: Method = "auto",
     reconstructor: Rebuilder = "auto",
     setting: SetOption = None,
@@ -73,7 +97,12 @@ def select(
     target_kind: TargetKindOption = "auto",
     predictor: Predictor = "auto",
     variable: Variable = None,
+    group: GroupOption = None,
+    samples: Samples = None,
+    at: At = None,
     channels: Channels = None,
+    size: Size = None,
+    colour: ColourOption = None,
     anomalies: Anomalies = None,
     context: ContextOption = None,
     time_limit: TimeLimit = None,
@@ -92,7 +121,12 @@ def select(
     from keyhole import pipeline
     from keyhole.checkpoint import clear_states
 
-    signals = read_source(source, variable, channels, anomalies, context, target, target_kind)
+    check_budget(k, cost_limit)
+    asked = constraints_of(allow, forbid, fixed, distance, costs, cost_limit, groups)
+    signals = read_source(
+        source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
+        anomalies=anomalies, context=context, target=target, target_kind=target_kind,
+    ).constrained(asked)  # fmt: skip
     check_writable(out, report)
     folder = out.with_name(out.name + ".checkpoint")
     if resume is None and folder.exists():
@@ -113,14 +147,26 @@ def select(
 
 def compare(
     source: Source,
-    k: K,
+    k: AnyK = None,
     methods: Methods = "learned,greedy,qr,variance,random",
+    allow: Allow = None,
+    forbid: Forbid = None,
+    fixed: Fixed = None,
+    distance: Distance = None,
+    costs: Costs = None,
+    cost_limit: CostLimit = None,
+    groups: Groups = None,
     reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
     target: TargetOption = None,
     target_kind: TargetKindOption = "auto",
     predictor: Predictor = "auto",
     variable: Variable = None,
+    group: GroupOption = None,
+    samples: Samples = None,
+    at: At = None,
     channels: Channels = None,
+    size: Size = None,
+    colour: ColourOption = None,
     anomalies: Anomalies = None,
     context: ContextOption = None,
     time_limit: TimeLimit = None,
@@ -133,7 +179,12 @@ def compare(
     """Compare methods at the same K with the same reconstructor: one table, one figure."""
     from keyhole.comparison import compare as run_comparison
 
-    signals = read_source(source, variable, channels, anomalies, context, target, target_kind)
+    check_budget(k, cost_limit)
+    asked = constraints_of(allow, forbid, fixed, distance, costs, cost_limit, groups)
+    signals = read_source(
+        source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
+        anomalies=anomalies, context=context, target=target, target_kind=target_kind,
+    ).constrained(asked)  # fmt: skip
     check_writable(figure, report)
     check_suffix(figure, "--figure", ".png", ".svg", ".pdf")
     names = method_names(methods, signals)

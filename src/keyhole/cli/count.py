@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from keyhole.cli.constraints import Allow, Distance, Fixed, Forbid, Groups, constraints_of
 from keyhole.cli.options import (
     Anomalies,
+    At,
     Channels,
+    ColourOption,
     ContextOption,
     Device,
+    GroupOption,
     Json,
     Methods,
     Precision,
     Predictor,
+    Samples,
     Seed,
+    Size,
     Source,
     TargetKindOption,
     TargetOption,
@@ -47,11 +53,21 @@ def curve(
         str | None, typer.Option(help="Error that counts: fvu (the variance left), rmse, mse; one of the target.")
     ] = None,
     reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
+    allow: Allow = None,
+    forbid: Forbid = None,
+    fixed: Fixed = None,
+    distance: Distance = None,
+    groups: Groups = None,
     target: TargetOption = None,
     target_kind: TargetKindOption = "auto",
     predictor: Predictor = "auto",
     variable: Variable = None,
+    group: GroupOption = None,
+    samples: Samples = None,
+    at: At = None,
     channels: Channels = None,
+    size: Size = None,
+    colour: ColourOption = None,
     anomalies: Anomalies = None,
     context: ContextOption = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds that learning may take, for each K.")] = None,
@@ -70,7 +86,11 @@ def curve(
     check_suffix(out, "--out", ".csv")
     check_suffix(plot, "--plot", ".png", ".svg", ".pdf")
     check_writable(out, plot)
-    signals = read_source(source, variable, channels, anomalies, context, target, target_kind)
+    asked = constraints_of(allow, forbid, fixed, distance, None, None, groups)
+    signals = read_source(
+        source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
+        anomalies=anomalies, context=context, target=target, target_kind=target_kind,
+    ).constrained(asked)  # fmt: skip
     with stoppable(say):
         try:
             found = run_curve(

@@ -9,9 +9,13 @@ import typer
 
 __all__ = [
     "Anomalies",
+    "AnyK",
+    "At",
     "Channels",
+    "ColourOption",
     "ContextOption",
     "Device",
+    "GroupOption",
     "Json",
     "K",
     "Method",
@@ -21,8 +25,10 @@ __all__ = [
     "Predictor",
     "Readings",
     "Rebuilder",
+    "Samples",
     "Seed",
     "SetOption",
+    "Size",
     "Source",
     "TargetKindOption",
     "TargetOption",
@@ -34,8 +40,8 @@ __all__ = [
 Source = Annotated[
     str,
     typer.Argument(
-        help="A .npy, .npz, NetCDF or .csv file, or a data set: sst, digits, mnist, celeba, ipsl, ncep, oisst, "
-        "isolet, coil20, madelon."
+        help="A .npy, .npz, .mat, NetCDF, Zarr, GRIB, .csv or .parquet file, a folder or zip of images, or a data set: "
+        "sst, digits, mnist, celeba, ipsl, ncep, oisst, isolet, coil20, madelon."
     ),
 ]
 Rebuilder = Annotated[
@@ -44,7 +50,20 @@ Rebuilder = Annotated[
 PlanFile = Annotated[Path, typer.Argument(help="Plan file.")]
 Readings = Annotated[Path, typer.Argument(help="CSV (an optional time column, then site names) or .npy in rank order.")]
 K = Annotated[int, typer.Option("-k", "--sites", help="How many sites to choose.")]
-Variable = Annotated[str | None, typer.Option(help="Variable of the file, where it holds several.")]
+AnyK = Annotated[
+    int | None, typer.Option("-k", "--sites", help="How many sites to choose, if no limit of cost says so.")
+]
+Variable = Annotated[
+    str | None, typer.Option(help="Variable of the file, where it holds several; several with commas are channels.")
+]
+GroupOption = Annotated[str | None, typer.Option("--group", help="Group of a NetCDF file or a Zarr store.")]
+Samples = Annotated[str | None, typer.Option(help="Dimension that samples run along; time, or else the first.")]
+At = Annotated[
+    list[str] | None,
+    typer.Option("--at", help="Place to take of a dimension, the nearest: level=500; repeatable."),
+]
+Size = Annotated[str | None, typer.Option(help="Rows and columns to make of each image, 64 or 48x64.")]
+ColourOption = Annotated[str | None, typer.Option("--colour", help="What to make of each image: grey or rgb.")]
 Channels = Annotated[int | None, typer.Option(help="Axis of the array that holds channels, if one does.")]
 Anomalies = Annotated[
     str | None, typer.Option(help="'month': work on anomalies from the monthly climatology; 'none': from the mean.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,14 +18,9 @@ _KINDS: dict[str, TargetKind | None] = {"auto": None, "class": "class", "number"
 
 
 def read_source(
-    source: str,
-    variable: str | None,
-    channels: int | None,
-    anomalies: str | None,
-    context: str | None,
-    target: str | None,
-    target_kind: str,
-) -> Signals:
+    source: str, *, anomalies: str | None, context: str | None, target: str | None, target_kind: str,
+    at: list[str] | None, size: str | None, variable: str | None, **options: Any,
+) -> Signals:  # fmt: skip
     """Read signals as the options say, with a hint where the seasonal cycle may have been forgotten."""
     from keyhole import datasets
     from keyhole.readers import read
@@ -33,11 +28,12 @@ def read_source(
     if anomalies not in (None, "month", "none"):
         raise typer.BadParameter(f"{anomalies!r}: month or none", param_hint="--anomalies")
     kind = _kind(target_kind, target)
+    options |= {"variable": _names(variable), "at": _places(at or []), "size": _sides(size)}
     if source in datasets.DATASETS:
-        _check_named(source, variable, channels, target, kind)
+        _check_named(source, options, target, kind)
         signals = datasets.load(source).with_target(None if target is None else datasets.labels(source))
     else:
-        signals = read(source, variable=variable, channels=channels, target=target, target_kind=kind)
+        signals = read(source, target=target, target_kind=kind, **options)
     if context is not None:
         signals = signals.with_context(*([] if context == "none" else [name.strip() for name in context.split(",")]))
     if anomalies is not None:
@@ -70,12 +66,40 @@ def _kind(text: str, target: str | None) -> TargetKind | None:
     return kind
 
 
-def _check_named(
-    source: str, variable: str | None, channels: int | None, target: str | None, kind: TargetKind | None
-) -> None:
-    for option, value in (("--variable", variable), ("--channels", channels)):
+def _names(text: str | None) -> str | list[str] | None:
+    return [name.strip() for name in text.split(",")] if text is not None and "," in text else text
+
+
+def _places(pairs: list[str]) -> dict[str, Any] | None:
+    """Turn dimension=value into places; numbers where they are."""
+    places: dict[str, Any] = {}
+    for pair in pairs:
+        dim, found, value = pair.partition("=")
+        if not found:
+            raise typer.BadParameter(f"{pair!r}: dimension=value is needed", param_hint="--at")
+        try:
+            places[dim] = float(value)
+        except ValueError:
+            places[dim] = value
+    return places or None
+
+
+def _sides(text: str | None) -> int | tuple[int, int] | None:
+    if text is None:
+        return None
+    try:
+        sides = [int(side) for side in text.lower().split("x")]
+    except ValueError:
+        sides = []
+    if len(sides) not in (1, 2):
+        raise typer.BadParameter(f"{text!r}: 64 or 48x64 is needed", param_hint="--size")
+    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
+
+
+def _check_named(source: str, options: dict[str, Any], target: str | None, kind: TargetKind | None) -> None:
+    for option, value in options.items():
         if value is not None:
-            raise typer.BadParameter(f"has no meaning for the data set {source}", param_hint=option)
+            raise typer.BadParameter(f"has no meaning for the data set {source}", param_hint=f"--{option}")
     if target not in (None, "labels"):
         raise typer.BadParameter(f"{target!r}: the target of a data set is 'labels'", param_hint="--target")
     if kind == "number":

@@ -1,4 +1,4 @@
-"""Commands that use a plan: reconstruct, predict, info."""
+"""Commands that use a plan: reconstruct, predict, sites, info."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from keyhole.cli.options import Json, PlanFile, Readings, Time
 from keyhole.cli.output import print_json, say, show_plan
 
-__all__ = ["info", "predict", "reconstruct"]
+__all__ = ["info", "predict", "reconstruct", "sites"]
 
 
 def reconstruct(
@@ -50,6 +50,24 @@ def predict(
         print_json(told.to_dict(orient="records"))
     elif out is None:
         typer.echo(told.to_string(index=False))
+
+
+def sites(
+    plan: PlanFile,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write: .csv, .geojson or .nc; CSV on standard output without it.")
+    ] = None,
+) -> None:
+    """Write the sites of a plan, in rank order, for other tools."""
+    from keyhole.places import write_sites
+    from keyhole.plan import load
+
+    found = load(plan)
+    if out is None:
+        typer.echo(found.sites.to_csv(index=False), nl=False)
+        return
+    write_sites(found, out)
+    say(f"{found.k} sites: {out}")
 
 
 def info(plan: PlanFile, as_json: Json = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +11,52 @@ import numpy as np
 
 from keyhole.errors import DataError, StorageError
 from keyhole.readers.arrays import read_array, read_npy, read_npz
-from keyhole.readers.fields import read_dataarray, read_dataset, read_netcdf
-from keyhole.readers.tables import read_csv, read_frame
+from keyhole.readers.fields import read_dataarray, read_dataset, read_grib, read_netcdf, read_zarr
+from keyhole.readers.images import Colour, read_images
+from keyhole.readers.matlab import read_mat
+from keyhole.readers.tables import read_csv, read_frame, read_parquet
 from keyhole.signals import Signals
 from keyhole.target import TargetKind
 
-__all__ = ["FILES", "read"]
+__all__ = ["FILES", "FOLDERS", "read"]
+
+_FIELD = ("variable", "samples", "at")
+_TABLE = ("target", "target_kind")
+Reader = tuple[Callable[..., Signals], tuple[str, ...]]
 
 # What is read by a file's ending, and which options each takes.
-FILES: dict[str, tuple[Callable[..., Signals], tuple[str, ...]]] = {
+FILES: dict[str, Reader] = {
     ".npy": (read_npy, ("channels",)),
     ".npz": (read_npz, ("variable", "channels")),
-    ".nc": (read_netcdf, ("variable",)),
-    ".nc4": (read_netcdf, ("variable",)),
-    ".csv": (read_csv, ("target", "target_kind")),
+    ".mat": (read_mat, ("variable", "channels")),
+    ".nc": (read_netcdf, (*_FIELD, "group")),
+    ".nc4": (read_netcdf, (*_FIELD, "group")),
+    ".grib": (read_grib, _FIELD),
+    ".grib2": (read_grib, _FIELD),
+    ".grb": (read_grib, _FIELD),
+    ".grb2": (read_grib, _FIELD),
+    ".csv": (read_csv, _TABLE),
+    ".parquet": (read_parquet, _TABLE),
+    ".zarr.zip": (read_zarr, (*_FIELD, "group")),
+    ".zip": (read_images, ("size", "colour")),
+}
+# What is read from a folder, by its ending; any other holds images.
+FOLDERS: dict[str, Reader] = {
+    ".zarr": (read_zarr, (*_FIELD, "group")),
+    "": (read_images, ("size", "colour")),
 }
 
 
 def read(
     source: Any,
     *,
-    variable: str | None = None,
+    variable: str | Sequence[str] | None = None,
+    group: str | None = None,
+    samples: str | None = None,
+    at: Mapping[str, Any] | None = None,
     channels: int | None = None,
+    size: int | tuple[int, int] | None = None,
+    colour: Colour | None = None,
     target: str | None = None,
     target_kind: TargetKind | None = None,
 ) -> Signals:
@@ -41,12 +65,22 @@ def read(
     Parameters
     ----------
     source
-        An array ``(N, *grid)``, an xarray DataArray or Dataset, a pandas frame, or the path of a .npy, .npz, NetCDF or
-        CSV file. Cells that are NaN, or masked, in every sample are outside (land).
+        An array ``(N, *grid)``, an xarray DataArray or Dataset, a pandas frame, or a path: .npy, .npz, MATLAB (version
+        5), NetCDF, Zarr, GRIB (if cfgrib is there), CSV or Parquet, a folder or a zip of images. Cells that are NaN, or
+        masked, in every sample are outside (land).
     variable
-        Which variable or array of a file or Dataset that holds several.
+        Which variable or array of a file or Dataset that holds several; names of several fields on one grid make each
+        a channel.
+    group
+        Which group of a NetCDF file or a Zarr store.
+    samples
+        The dimension of a field that samples run along, by default ``time`` or else the first.
+    at
+        Which place to take of a field's other dimensions, the nearest: ``{"level": 500}``.
     channels
         The axis of an array that holds channels; None means that there is one channel and no axis for it.
+    size, colour
+        Rows and columns to make of each image, needed where they differ; ``"grey"`` or ``"rgb"``.
     target
         The column of a frame or CSV file that is to be told from the others instead of being one of them. Other signals
         get theirs by `Signals.with_target`.
@@ -59,41 +93,47 @@ def read(
     >>> len(signals), signals.channels, signals.grid.shape
     (4, 1, (2, 3))
     """
-    told = {"target": target, "target_kind": target_kind}
+    options = {
+        "variable": variable, "group": group, "samples": samples, "at": at, "channels": channels, "size": size,
+        "colour": colour, "target": target, "target_kind": target_kind,
+    }  # fmt: skip
     if isinstance(source, Signals):
-        _refuse("signals that were read before", variable=variable, channels=channels, **told)
+        _taken("signals that were read before", options, ())
         _check_observable(source)
         return source
     if isinstance(source, str | Path):
-        return _read_file(Path(source), variable=variable, channels=channels, **told)
+        return _read_path(Path(source), options)
     if isinstance(source, np.ndarray | list | tuple):
-        _refuse("an array", variable=variable, **told)
-        return read_array(source, channels=channels)
+        return read_array(source, **_taken("an array", options, ("channels",)))
     if _is_a(source, "xarray", "Dataset"):
-        _refuse("a Dataset", channels=channels, **told)
-        return read_dataset(source, variable=variable)
+        return read_dataset(source, **_taken("a Dataset", options, _FIELD))
     if _is_a(source, "xarray", "DataArray"):
-        _refuse("a DataArray", variable=variable, channels=channels, **told)
-        return read_dataarray(source)
+        return read_dataarray(source, **_taken("a DataArray", options, ("samples", "at")))
     if _is_a(source, "pandas", "DataFrame"):
-        _refuse("a frame", variable=variable, channels=channels)
-        return read_frame(source, target=target, target_kind=target_kind)
+        return read_frame(source, **_taken("a frame", options, _TABLE))
     raise DataError(f"cannot read a {type(source).__name__}; give an array, a DataArray, a frame or a path")
 
 
-def _read_file(path: Path, **options: Any) -> Signals:
-    if path.suffix not in FILES:
-        raise DataError(f"{path}: files of type {path.suffix or 'none'} are not read; {', '.join(FILES)} are")
-    if not path.is_file():
-        raise StorageError(f"{path}: no such file")
-    reader, takes = FILES[path.suffix]
-    _refuse(f"{path.suffix} files", **{name: value for name, value in options.items() if name not in takes})
+def _read_path(path: Path, options: Mapping[str, Any]) -> Signals:
+    reader, takes = _reader(path)
+    what = f"{path.suffix} files" if path.is_file() else "a folder"
     try:
-        return reader(path, **{name: options[name] for name in takes})
+        return reader(path, **_taken(what, options, takes))
     except DataError as error:
         if str(path) in str(error):
             raise
         raise DataError(f"{path}: {error}") from error
+
+
+def _reader(path: Path) -> Reader:
+    if path.is_dir():
+        return FOLDERS.get(path.suffix, FOLDERS[""])
+    ending = next((end for end in FILES if path.name.lower().endswith(end)), None)
+    if ending is None:
+        raise DataError(f"{path}: files of type {path.suffix or 'none'} are not read; {', '.join(FILES)} are")
+    if not path.is_file():
+        raise StorageError(f"{path}: no such file")
+    return FILES[ending]
 
 
 def _check_observable(signals: Signals) -> None:
@@ -111,9 +151,11 @@ def _is_a(source: Any, module: str, name: str) -> bool:
     return kind is not None and isinstance(source, kind)
 
 
-def _refuse(what: str, **options: Any) -> None:
-    spare = [name for name, value in options.items() if value is not None]
+def _taken(what: str, options: Mapping[str, Any], takes: Sequence[str]) -> dict[str, Any]:
+    """Give the options that a reader takes; one that it does not take must not be given."""
+    spare = [name for name, value in options.items() if value is not None and name not in takes]
     if spare:
         of_target = any(name.startswith("target") for name in spare)
         remedy = "; it is a column of a frame or CSV, all else takes Signals.with_target" if of_target else ""
         raise DataError(f"{', '.join(spare)} has no meaning for {what}{remedy}")
+    return {name: options[name] for name in takes}

@@ -1,8 +1,12 @@
-"""Fields: xarray DataArrays and NetCDF files."""
+"""Fields: xarray DataArrays and Datasets, NetCDF, Zarr and GRIB files."""
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,60 +15,184 @@ from numpy.typing import NDArray
 
 from keyhole.errors import DataError
 from keyhole.grid import Grid
+from keyhole.readers.calendars import from_calendar
+from keyhole.readers.choice import one_of
 from keyhole.readers.memory import check_fits
 from keyhole.signals import Origin, Signals
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["read_dataarray", "read_dataset", "read_netcdf"]
+__all__ = ["read_dataarray", "read_dataset", "read_grib", "read_netcdf", "read_zarr"]
 
 # What xarray and the libraries under it raise on files that are damaged or made up.
 _BROKEN = (OSError, ValueError, RuntimeError, MemoryError, LookupError, TypeError, AttributeError, ArithmeticError)
 
 
-def read_netcdf(path: Path, *, variable: str | None = None) -> Signals:
-    """Read one variable of a NetCDF file, by name or the only one with at least two dimensions."""
+Variable = str | Sequence[str] | None
+At = Mapping[str, Any] | None
+
+
+def read_netcdf(
+    path: Path, *, variable: Variable = None, group: str | None = None, samples: str | None = None, at: At = None
+) -> Signals:
+    """Read a variable of a NetCDF file, or several on one grid; see `read_dataset`."""
+    with _whole(path, "NetCDF"):
+        _check_whole(path)
+        _check_declared(path, group, variable)
+        return _read_opened(path, {"group": group}, variable=variable, samples=samples, at=at)
+
+
+def read_zarr(
+    path: Path, *, variable: Variable = None, group: str | None = None, samples: str | None = None, at: At = None
+) -> Signals:
+    """Read a variable of a Zarr store, a folder or a zip, or several on one grid; see `read_dataset`."""
+    with _whole(path, "Zarr"), _store(path) as store:
+        options = {"filename_or_obj": store, "engine": "zarr", "group": group, "consolidated": False}
+        return _read_opened(path, options, variable=variable, samples=samples, at=at)
+
+
+def read_grib(path: Path, *, variable: Variable = None, samples: str | None = None, at: At = None) -> Signals:
+    """Read a variable of a GRIB file, or several on one grid, if cfgrib is there; see `read_dataset`."""
+    if importlib.util.find_spec("cfgrib") is None:
+        raise DataError(f"{path}: GRIB is read by cfgrib, which is not installed (pip install cfgrib)")
+    with _whole(path, "GRIB"):
+        return _read_opened(path, {"engine": "cfgrib"}, variable=variable, samples=samples, at=at)
+
+
+def read_dataset(
+    dataset: xr.Dataset, *, variable: Variable = None, samples: str | None = None, at: At = None
+) -> Signals:
+    """Take a variable of a Dataset, or several as channels.
+
+    Parameters
+    ----------
+    dataset
+        The Dataset.
+    variable
+        Name of one, or names of several on the same grid, each a channel; by default the only one with numbers on at
+        least two dimensions, or all of these where they share their dimensions.
+    samples
+        Name of the dimension that samples run along, by default ``time`` or else the first.
+    at
+        Which place to take of a dimension, by its coordinate, the nearest: ``{"level": 500}``.
+    """
+    return _read(dataset, _several(dataset, variable), samples, at)
+
+
+def read_dataarray(array: xr.DataArray, *, samples: str | None = None, at: At = None) -> Signals:
+    """Take a DataArray; samples run along ``samples``, by default ``time`` or else the first dimension."""
+    name = str(array.name or "field")
+    return _read(array.to_dataset(name=name), [name], samples, at)
+
+
+def _read_opened(path: Path, options: Mapping[str, Any], *, variable: Variable, samples: str | None, at: At) -> Signals:
     import xarray as xr
 
+    given = {"filename_or_obj": path} | {name: value for name, value in options.items() if value is not None}
+    with xr.open_dataset(**given) as dataset:
+        names = _named(dataset, variable)
+        declared = sum(int(dataset[name].size) * max(dataset[name].dtype.itemsize, 4) for name in names)
+        check_fits(declared if at is None else 0, f"{path}: {', '.join(names)}")
+        return _read(dataset, names, samples, at)
+
+
+def _read(dataset: xr.Dataset, names: Sequence[str], samples: str | None, at: At) -> Signals:
+    """Take variables that share their dimensions, each a channel."""
+    arrays = [_placed(dataset[name], at).squeeze(drop=True) if at else dataset[name] for name in names]
+    first = arrays[0]
+    if first.ndim < 2:
+        raise DataError(f"{first.name}: {first.ndim} dimension; samples and at least one of a grid are needed")
+    sample = samples or ("time" if "time" in first.dims else str(first.dims[0]))
+    if sample not in first.dims:
+        raise DataError(f"{first.name}: no dimension {sample!r}; it has {', '.join(map(str, first.dims))}")
+    for other in arrays[1:]:
+        if set(other.dims) != set(first.dims) or any(other.sizes[dim] != first.sizes[dim] for dim in first.dims):
+            raise DataError(f"{other.name} is on another grid than {first.name}; channels need one grid")
+    order = (sample, *(dim for dim in first.dims if dim != sample))
+    arrays = [array.transpose(*order) for array in arrays]
+    dims = tuple(str(dim) for dim in order[1:])
+    shape = tuple(int(first.sizes[dim]) for dim in order[1:])
+    grid = Grid(shape, dims, {dim: _axis(first, dim) for dim in dims}, np.ones(shape, bool))
+    time, calendar = _time(first, str(sample))
+    values = np.stack([array.values for array in arrays], axis=1)
+    return Signals.build(values, grid, time=time, origin=_origin(arrays, str(sample), dims, calendar))
+
+
+def _origin(arrays: Sequence[xr.DataArray], sample: str, dims: tuple[str, ...], calendar: str) -> Origin:
+    first, several = arrays[0], len(arrays) > 1
+    return Origin(
+        "field",
+        sample_dim=sample,
+        name=" ".join(str(array.name) for array in arrays),
+        attributes={} if several else _attributes(first),
+        axis_attributes={dim: _attributes(first[dim]) for dim in dims if dim in first.coords},
+        variables={str(array.name): _attributes(array) for array in arrays} if several else {},
+        calendar=calendar,
+    )
+
+
+def _placed(array: xr.DataArray, at: At) -> xr.DataArray:
+    """Take one place of some dimensions."""
+    for dim, place in (at or {}).items():
+        if dim not in array.dims:
+            raise DataError(f"at: {array.name} has no dimension {dim!r}; it has {', '.join(map(str, array.dims))}")
+        try:
+            exact = dim not in array.coords or array[dim].dtype.kind in "OSUT"
+            array = array.sel({dim: [place]}, method=None if exact else "nearest")
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise DataError(f"at: {dim}={place!r} is not to be had ({error})") from error
+    return array
+
+
+def _several(dataset: xr.Dataset, variable: Variable) -> list[str]:
+    """Give the names asked for; else all fields, if they share their dimensions."""
+    fields = _fields(dataset)
+    if variable is None and len({dataset[name].dims for name in fields}) == 1:
+        return fields
+    return _named(dataset, variable)
+
+
+def _named(dataset: xr.Dataset, variable: Variable) -> list[str]:
+    """Give the names asked for, or the only one that is a field."""
+    held = [str(name) for name in dataset.data_vars]
+    if variable is None or isinstance(variable, str):
+        return [one_of(_fields(dataset), variable, held, "field")]
+    if not variable or len(set(variable)) < len(variable):
+        raise DataError(f"variable={list(variable)!r}: names of fields, each once, are needed")
+    return [one_of([], name, held, "field") for name in variable]
+
+
+def _fields(dataset: xr.Dataset) -> list[str]:
+    return [str(name) for name, array in dataset.data_vars.items() if array.ndim >= 2 and array.dtype.kind in "biuf"]
+
+
+@contextmanager
+def _whole(path: Path, kind: str) -> Iterator[None]:
+    """Turn what is raised on a file that is damaged or made up into a DataError."""
     try:
-        _check_whole(path)
-        _check_declared(path, variable)
-        with xr.open_dataset(path) as dataset:
-            array = dataset[_choose(dataset, variable)]
-            check_fits(int(array.size) * max(array.dtype.itemsize, 4), f"{path}: {array.name}")
-            return read_dataarray(array.load())
+        yield
     except _BROKEN as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path}: cannot be read as NetCDF ({error})") from error
+        raise DataError(f"{path}: cannot be read as {kind} ({error})") from error
 
 
-def read_dataset(dataset: xr.Dataset, *, variable: str | None = None) -> Signals:
-    """Take one variable of a Dataset, by name or the only one with at least two dimensions."""
-    return read_dataarray(dataset[_choose(dataset, variable)])
+@contextmanager
+def _store(path: Path) -> Iterator[Any]:
+    """Give what Zarr opens: a folder, or what is in a zip."""
+    from zarr.storage import ZipStore
 
-
-def read_dataarray(array: xr.DataArray, *, sample_dim: str | None = None) -> Signals:
-    """Take a DataArray; samples run along ``sample_dim``, by default ``time`` or else the first dimension."""
-    if array.ndim < 2:
-        raise DataError(f"{array.name}: {array.ndim} dimension; samples and at least one of a grid are needed")
-    sample = sample_dim or ("time" if "time" in array.dims else str(array.dims[0]))
-    if sample not in array.dims:
-        raise DataError(f"{array.name}: no dimension {sample!r}; it has {', '.join(map(str, array.dims))}")
-    array = array.transpose(sample, ...)
-    dims = tuple(str(dim) for dim in array.dims[1:])
-    coordinates = {dim: _axis(array, dim) for dim in dims}
-    shape = tuple(int(n) for n in array.shape[1:])
-    grid = Grid(shape, dims, coordinates, np.ones(shape, bool))
-    origin = Origin(
-        "field",
-        sample_dim=sample,
-        name=str(array.name or "field"),
-        attributes=_attributes(array),
-        axis_attributes={dim: _attributes(array[dim]) for dim in dims if dim in array.coords},
-    )
-    return Signals.build(array.values[:, np.newaxis], grid, time=_time(array, sample), origin=origin)
+    if path.is_dir():
+        yield path
+        return
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path}: not a whole zip")
+    store = ZipStore(path, mode="r")
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 def _check_whole(path: Path) -> None:
@@ -77,27 +205,16 @@ def _check_whole(path: Path) -> None:
         netcdf_file(path, mmap=True).close()
 
 
-def _check_declared(path: Path, variable: str | None) -> None:
+def _check_declared(path: Path, group: str | None, variable: Variable) -> None:
     """Compare declared sizes with memory before xarray opens the file, as it loads the axes at once."""
     import netCDF4
 
+    asked = [variable] if isinstance(variable, str) else variable
     with netCDF4.Dataset(path) as file:
-        for name, found in file.variables.items():
-            if name in file.dimensions or name == variable or (variable is None and found.ndim > 1):
+        part = file if group is None else file[group]
+        for name, found in part.variables.items():
+            if name in part.dimensions or (name in asked if asked is not None else found.ndim > 1):
                 check_fits(math.prod(found.shape) * np.dtype(found.dtype).itemsize, f"{path}: {name}")
-
-
-def _choose(dataset: xr.Dataset, variable: str | None) -> str:
-    names = [str(name) for name, array in dataset.data_vars.items() if array.ndim >= 2 and array.dtype.kind in "iuf"]
-    if variable is not None:
-        if variable not in dataset.data_vars:
-            raise DataError(f"no variable {variable!r}; there are {', '.join(map(str, dataset.data_vars)) or 'none'}")
-        return variable
-    if not names:
-        raise DataError("no variable holds numbers on at least two dimensions")
-    if len(names) > 1:
-        raise DataError(f"holds {len(names)} fields ({', '.join(names)}); name one with variable")
-    return names[0]
 
 
 def _axis(array: xr.DataArray, dim: str) -> NDArray[Any]:
@@ -105,9 +222,14 @@ def _axis(array: xr.DataArray, dim: str) -> NDArray[Any]:
     return axis.astype(str) if axis.dtype.kind in "OST" else axis
 
 
-def _time(array: xr.DataArray, sample: str) -> NDArray[np.datetime64] | None:
+def _time(array: xr.DataArray, sample: str) -> tuple[NDArray[np.datetime64] | None, str]:
+    """Times of the samples, if they have some, and the calendar that they are written in."""
     values = _axis(array, sample)
-    return values.astype("datetime64[ns]") if np.issubdtype(values.dtype, np.datetime64) else None
+    if np.issubdtype(values.dtype, np.datetime64):
+        return values.astype("datetime64[ns]"), "standard"
+    dates = np.asarray(array[sample].values) if sample in array.coords else values
+    calendar = getattr(dates.flat[0], "calendar", None) if dates.dtype == object and dates.size else None
+    return (None, "standard") if calendar is None else (from_calendar(dates), str(calendar))
 
 
 def _attributes(array: xr.DataArray) -> dict[str, Any]:

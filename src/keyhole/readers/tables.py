@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from keyhole.errors import DataError, SettingsError, StorageError
 from keyhole.grid import Grid
+from keyhole.readers.memory import check_fits
 from keyhole.signals import Origin, Signals
 from keyhole.target import Target, TargetKind, looks_like_classes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TIME", "load_csv", "parse_dates", "read_csv", "read_frame"]
+__all__ = ["TIME", "load_csv", "parse_dates", "read_csv", "read_frame", "read_parquet"]
 
 TIME = "time"
 _ENCODING = "utf-8-sig"
@@ -54,6 +55,25 @@ def read_csv(path: Path, *, target: str | None = None, target_kind: TargetKind |
             frame.index = pd.DatetimeIndex(parse_dates(frame.pop(TIME)))
         except (ValueError, TypeError) as error:
             raise DataError(f"time: not dates ({error}); write them as 2023-02-01, or rename the column") from error
+    return read_frame(frame, target=target, target_kind=target_kind, name=path.stem)
+
+
+def read_parquet(path: Path, *, target: str | None = None, target_kind: TargetKind | None = None) -> Signals:
+    """Read a Parquet file; a column called ``time`` gives the samples' times."""
+    import pandas as pd
+    from pyarrow import parquet
+    from pyarrow.lib import ArrowException
+
+    try:
+        said = parquet.read_metadata(path)
+        check_fits(int(said.num_rows) * int(said.num_columns) * 8, str(path))
+        frame = pd.read_parquet(path)
+    except (ArrowException, OSError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: cannot be read as Parquet ({error})") from error
+    if TIME in frame.columns:
+        frame.index = pd.DatetimeIndex(frame.pop(TIME))
     return read_frame(frame, target=target, target_kind=target_kind, name=path.stem)
 
 

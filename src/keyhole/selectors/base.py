@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.constraints import Room, most_that_fit, packing
+from keyhole.errors import BudgetError
 from keyhole.laws import Law
 from keyhole.run import Run
 from keyhole.signals import Signals
@@ -34,7 +36,7 @@ class Selection:
 
 
 class Selector(ABC):
-    """Turns scaled signals and K into exactly K distinct observable sites, ranked.
+    """Turns scaled signals and K into exactly K distinct observable sites, ranked, that keep the signals' rules.
 
     A selector that ``decides`` something on validation samples gets them apart; one that does not gets everything but
     the test part to work on.
@@ -72,12 +74,40 @@ class Selector(ABC):
 
 
 def complete(sites: NDArray[np.int64], k: int, train: Signals) -> NDArray[np.int64]:
-    """Fill a ranking up to ``k`` with the most variable sites left, where the data gave no more to choose by."""
-    candidates = np.flatnonzero(train.observable.ravel())
-    left = np.setdiff1d(candidates, sites)
-    spread = train.values.reshape(len(train), train.channels, -1)[:, :, left].var(axis=0).sum(axis=0)
-    order = left[np.argsort(-spread, kind="stable")]
-    return np.concatenate([sites, order])[:k].astype(np.int64)
+    """Make a legal choice of a ranking: rules are kept, and the most variable sites left fill up to ``k``.
+
+    Under a limit of cost there are as many as can be paid for, whatever ``k`` is. Where the first of the ranking leave
+    no room for ``k``, which a distance may do, the last of them give way.
+    """
+    room = train.room()
+    most = np.inf if room.rules.costs is not None else k
+    room.fill(sites, most)
+    if len(room.taken) < most:
+        room.fill(_by_spread(train), most)
+    if len(room.taken) < most < np.inf:
+        return _made_room(room, k)
+    return np.array(room.taken, np.int64)
+
+
+def _by_spread(train: Signals) -> NDArray[np.int64]:
+    """Observable sites, the most variable first."""
+    sites = np.flatnonzero(train.observable.ravel())
+    spread = train.values.reshape(len(train), train.channels, -1)[:, :, sites].var(axis=0).sum(axis=0)
+    return np.asarray(sites[np.argsort(-spread, kind="stable")], np.int64)
+
+
+def _made_room(room: Room, k: int) -> NDArray[np.int64]:
+    """Keep as many of the first sites as leave room for ``k`` in all."""
+    given, kept = room.taken, len(room.taken) - 1
+    while kept > 0:
+        found = packing(room.rules, room.observable, k, given[:kept])
+        if len(found) == k:
+            return np.array(found, np.int64)
+        kept = kept // 2
+    found, _ = most_that_fit(room.rules, room.observable, k)
+    if len(found) < k:
+        raise BudgetError(f"k={k}: no more than {len(found)} sites fit under the constraints")
+    return np.array(found, np.int64)
 
 
 def some_of(signals: Signals, most: int, run: Run, purpose: str) -> Signals:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from keyhole.components import components_at_sites
 from keyhole.run import Run
 from keyhole.selectors.base import Selection, Selector, complete
+from keyhole.selectors.picks import Picks
 from keyhole.settings import GreedySettings, parse
 from keyhole.signals import Signals
 
@@ -28,7 +29,7 @@ class Random(Selector):
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Draw ``k`` of the observable sites."""
         candidates = np.flatnonzero(train.observable.ravel())
-        return Selection(run.generator("random sites").permutation(candidates)[:k].astype(np.int64))
+        return Selection(complete(run.generator("random sites").permutation(candidates), k, train))
 
 
 class Variance(Selector):
@@ -58,17 +59,12 @@ class QR(Selector):
         cells, rows, _ = components_at_sites(train, k)
         residual = np.square(rows).sum(axis=2)
         directions = np.empty((0, rows.shape[2]))
-        floor, picks = _NOTHING_LEFT * residual.sum(axis=0).max(), list[int]()
-        for _ in range(min(k, len(cells))):
-            best = int(residual.sum(axis=0).argmax())
-            if residual[:, best].sum() <= floor:
-                break
-            picks.append(best)
+        floor, picks = _NOTHING_LEFT * residual.sum(axis=0).max(), Picks(train, cells, k)
+        while (best := picks.take(residual.sum(axis=0), floor)) is not None:
             new = _orthonormal(rows[:, best], directions)
             directions = np.concatenate([directions, new])
             residual -= np.square(rows @ new.T).sum(axis=2)
-            residual[:, picks] = -np.inf
-        return Selection(complete(cells[picks], k, train))
+        return Selection(complete(picks.sites, k, train))
 
 
 class Greedy(Selector):
@@ -104,17 +100,11 @@ class Greedy(Selector):
         cells, rows, variances = components_at_sites(train, most)
         projected = rows * variances
         floor = _NOTHING_LEFT * float(np.einsum("csr,csr->s", rows, projected).max())
-        picks: list[int] = []
-        for _ in range(min(k, len(cells))):
-            gain = _gain(rows, projected, floor)
-            gain[picks] = -np.inf
-            best = int(gain.argmax())
-            if gain[best] <= floor:
-                break
-            picks.append(best)
+        picks = Picks(train, cells, k)
+        while (best := picks.take(_gain(rows, projected, floor), floor)) is not None:
             factor = _explained(projected[:, best], rows[:, best])
             projected -= (rows @ factor.T) @ factor
-        return Selection(complete(cells[picks], k, train))
+        return Selection(complete(picks.sites, k, train))
 
 
 def _orthonormal(rows: NDArray[np.float64], directions: NDArray[np.float64]) -> NDArray[np.float64]:

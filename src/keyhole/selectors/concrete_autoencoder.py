@@ -191,7 +191,7 @@ class ConcreteAutoencoder(Selector):
 
     def refusal(self, signals: Signals) -> str | None:
         """Tell that convolutions need two axes."""
-        shape = signals.grid.shape
+        shape = signals.choices
         if self._settings.decoder == "dense" or len(shape) == 2:
             return None
         return f"convolutions need a grid of two axes, not of shape {shape}"

@@ -11,6 +11,7 @@ from keyhole.reconstructors import Kriging
 from keyhole.run import Event, Run
 from keyhole.selectors.base import Selection, Selector, complete, some_of
 from keyhole.selectors.classical import Greedy
+from keyhole.selectors.picks import Picks
 from keyhole.selectors.remainder import Covariance, Remainder
 from keyhole.signals import Signals
 
@@ -42,38 +43,88 @@ class Exchange(Selector):
         chosen = Kriging().fit(some, start, validation=some, run=run).chosen
         noise = max(chosen["strength"], _LEAST_NOISE)
         covariance = Covariance.of(some, chosen["length"], noise, run.generator("cells to exchange by"))
-        remainder = Remainder(covariance)
-        _pick(remainder, k)
-        _exchange(remainder, run)
+        choice = _Choice(Remainder(covariance), Picks(train, covariance.candidates, k))
+        choice.pick()
+        if not choice.picks.full:  # rules leave no room for all beside the first; greedy's were completed
+            choice = _Choice.at(start, Remainder(covariance), Picks(train, covariance.candidates, k))
+        choice.exchange(run)
         hops = _hops(covariance, k)
-        remainder = _hop(remainder, hops, run)
-        ranked = _ranked(covariance, remainder.picks)
+        choice = _hop(choice, hops, run)
+        ranked = _ranked(covariance, choice.remainder.picks)
         sites = complete(covariance.candidates[ranked], k, train)
         return Selection(sites, notes={"hops": hops, "length": chosen["length"], "noise": noise})
 
 
-def _pick(remainder: Remainder, k: int) -> None:
-    """Pick greedily, until nothing is left."""
-    first = remainder.gains().max()
-    while len(remainder.picks) < min(k, remainder.count):
-        gains = remainder.gains()
-        best = int(gains.argmax())
-        if gains[best] <= _NOTHING_LEFT * first:
-            break
-        remainder.add(best)
+class _Choice:
+    """Sites picked so far, what they leave, and what may be picked beside them."""
 
+    def __init__(self, remainder: Remainder, picks: Picks) -> None:
+        self.remainder, self.picks = remainder, picks
 
-def _exchange(remainder: Remainder, run: Run) -> None:
-    """Exchange sites, one after the other, until none can be bettered."""
-    swaps, since, total = 0, 0, len(remainder.picks)
-    while since < total and run.seconds_left() > 0:
-        site = remainder.picks[0]
-        gains = remainder.gains_without(0)
-        best = int(gains.argmax())
-        better = gains[best] > (1 + _WORTH) * gains[site]
-        remainder.replace(0, best if better else site)
-        swaps, since = (swaps + 1, 0) if better else (swaps, since + 1)
-        run.tell(Event("exchange sites", since, total, {"swaps": float(swaps)}))
+    @classmethod
+    def at(cls, sites: NDArray[np.int64], remainder: Remainder, picks: Picks) -> _Choice:
+        """Give the choice of these sites."""
+        choice = cls(remainder, picks)
+        for pick in np.searchsorted(picks.candidates, sites):
+            choice.picks.add(int(pick))
+            choice.remainder.add(int(pick))
+        return choice
+
+    def copy(self) -> _Choice:
+        """Give another one in the same state."""
+        return _Choice(self.remainder.copy(), self.picks.copy())
+
+    def pick(self) -> bool:
+        """Pick greedily, until nothing is left; tells whether anything was picked."""
+        before = len(self.remainder.picks)
+        floor = _NOTHING_LEFT * float(np.abs(self.remainder.gains()[self.picks.open]).max(initial=0.0))
+        while (best := self.picks.take(self.remainder.gains(), floor)) is not None:
+            self.remainder.add(best)
+        return len(self.remainder.picks) > before
+
+    def exchange(self, run: Run) -> None:
+        """Exchange sites, one after the other, until none can be bettered and none more can be paid for."""
+        swaps, since = 0, 0
+        while since < len(self.remainder.picks) and run.seconds_left() > 0:
+            site, gains = self.remainder.picks[0], self.gains_without(0)
+            best = int(gains.argmax())
+            better = gains[best] > (1 + _WORTH) * gains[site]
+            self.replace(0, best if better else site)
+            swaps, since = (swaps + 1, 0) if better or self._paid_for_more() else (swaps, since + 1)
+            run.tell(Event("exchange sites", since, len(self.remainder.picks), {"swaps": float(swaps)}))
+
+    def gains_without(self, place: int) -> NDArray[np.float64]:
+        """What each candidate would explain in the place of a site, minus infinity where it may not be."""
+        site = self.remainder.picks[place]
+        with self.picks.without(site):
+            return np.where(self.picks.open, self.remainder.gains_without(place), -np.inf)
+
+    def allows(self, place: int, pick: int) -> bool:
+        """Whether rules let a site take the place of one."""
+        with self.picks.without(self.remainder.picks[place]):
+            return self.picks.may(pick)
+
+    def replace(self, place: int, pick: int) -> None:
+        """Put another site in the place of one; it becomes the last."""
+        self.picks.replace(self.remainder.picks[place], pick)
+        self.remainder.replace(place, pick)
+
+    def force(self, pick: int) -> None:
+        """Take a site whatever the rules say, drop those that stand in its way, and one if it is one too many."""
+        for other in self.picks.too_near(pick):
+            self._drop(self.remainder.picks.index(other))
+        while self.remainder.picks and not self.picks.may(pick):
+            self._drop(0)
+        self.picks.add(pick)
+        self.remainder.add(pick)
+        self.pick()
+
+    def _drop(self, place: int) -> None:
+        self.picks.drop(self.remainder.picks[place])
+        self.remainder.drop(place)
+
+    def _paid_for_more(self) -> bool:
+        return self.picks.costs is not None and self.pick()
 
 
 def _hops(covariance: Covariance, k: int) -> int:
@@ -81,26 +132,47 @@ def _hops(covariance: Covariance, k: int) -> int:
     return int(min(_MOST_HOPS, _WORK // (covariance.readings[0].size * covariance.targets.shape[1] * k)))
 
 
-def _hop(best: Remainder, hops: int, run: Run) -> Remainder:
+def _hop(best: _Choice, hops: int, run: Run) -> _Choice:
     """Move some sites of the best so far to where they explain nearly most, and exchange anew."""
     rng = run.generator("hops of exchanges")
-    for _ in range(hops if best.count > len(best.picks) > 1 else 0):
+    count = len(best.remainder.picks)
+    for _ in range(hops if best.remainder.count > count > 1 else 0):
         if run.seconds_left() <= 0:
             break
         trial = best.copy()
-        for _ in range(max(2, len(best.picks) // 5)):
-            place = int(rng.integers(len(trial.picks)))
-            near_best = np.argsort(-trial.gains_without(place), kind="stable")[:_NEAR_BEST]
-            free = [int(pick) for pick in near_best if pick not in trial.picks]
-            trial.replace(place, int(rng.choice(free or [trial.picks[place]])))
-        _exchange(trial, run)
-        best = max(best, trial, key=Remainder.explained)
+        for _ in range(max(2, count // 5)):
+            _move(trial, rng)
+        _crowd(trial, rng)
+        trial.exchange(run)
+        if trial.picks.full and trial.remainder.explained() > best.remainder.explained():
+            best = trial
     return best
+
+
+def _crowd(trial: _Choice, rng: np.random.Generator) -> None:
+    """Where rules leave no room for all, take sites that stand in the way of fewest, until there is."""
+    for _ in range(2 * trial.picks.most if trial.picks.costs is None else 0):
+        free = trial.picks.least_in_the_way()
+        if trial.picks.full or not len(free):
+            return
+        trial.force(int(rng.choice(free)))
+
+
+def _move(trial: _Choice, rng: np.random.Generator) -> None:
+    """Move one site at random to where it explains nearly most; where rules are, those in its way go too."""
+    place = int(rng.integers(len(trial.remainder.picks)))
+    gains = trial.remainder.gains_without(place)
+    near_best = np.argsort(-gains, kind="stable")[:_NEAR_BEST]
+    free = [int(pick) for pick in near_best if pick not in trial.remainder.picks]
+    if not free:
+        return
+    pick = int(rng.choice(free))
+    trial.replace(place, pick) if trial.allows(place, pick) else trial.force(pick)
 
 
 def _ranked(covariance: Covariance, picks: list[int]) -> NDArray[np.int64]:
     """Order the sites as greedy picks among them would come."""
     among = Remainder(covariance.among(np.array(picks)))
-    _pick(among, len(picks))
-    rest = [place for place in range(len(picks)) if place not in among.picks]
-    return np.array(picks)[[*among.picks, *rest]]
+    while len(among.picks) < len(picks):
+        among.add(int(among.gains().argmax()))
+    return np.array(picks)[among.picks]

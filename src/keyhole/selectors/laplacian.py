@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.run import Run
-from keyhole.selectors.base import Selection, Selector, some_of
+from keyhole.selectors.base import Selection, Selector, complete, some_of
 from keyhole.settings import LaplacianSettings, parse
 from keyhole.signals import Signals
 
@@ -53,7 +53,7 @@ class Laplacian(Selector):
         graph = neighbour_graph(some.packed().reshape(len(some), -1), self._settings.neighbours)
         sites = np.flatnonzero(train.observable.ravel())
         scores = laplacian_scores(some.readings(sites), graph)
-        return Selection(sites[np.argsort(scores, kind="stable")[:k]].astype(np.int64))
+        return Selection(complete(sites[np.argsort(scores, kind="stable")], k, train))
 
 
 def laplacian_scores(values: NDArray[Any], graph: Any) -> NDArray[np.float64]:

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from keyhole import collapse, training
 from keyhole.budget import Budget, CountBudget, DualAscent, ExactK, Penalty
+from keyhole.collapse import Sites
 from keyhole.laws import LAWS, Law, MaskSample, concentration_of
 from keyhole.run import Run
-from keyhole.selectors.base import Selection, Selector
+from keyhole.selectors.base import Selection, Selector, complete
 from keyhole.selectors.classical import QR, Greedy, ranked
 from keyhole.selectors.goals import Goal, make_goal
 from keyhole.selectors.scoring import Judge, judge_of
@@ -116,7 +117,7 @@ class Learned(Selector):
 
     def refusal(self, signals: Signals) -> str | None:
         """Tell that convolutions need two axes, and that they tell no target."""
-        shape, convolves = signals.grid.shape, self._settings.objective == "gan" or self._settings.decoder == "resnet"
+        shape, convolves = signals.choices, self._settings.objective == "gan" or self._settings.decoder == "resnet"
         if convolves and len(shape) != 2:
             return f"convolutions need a grid of two axes, not of shape {shape}"
         return "convolutions rebuild signals, they tell no target" if convolves and signals.target is not None else None
@@ -133,7 +134,7 @@ class Learned(Selector):
             "interior_modes": float(law.interior_modes().float().mean()),
         }
         judge = partial(judge_of, train, train if validation is None else validation, run)
-        sites = self._collapse(law, k, judge, run)
+        sites = self._collapse(law, k, judge, run, partial(complete, k=k, train=train))
         if train.target is not None:
             return Selection(sites, history, notes, law=law)
         return Selection(ranked(train, sites, run), history, notes, partial(task.goal.rebuild, sites=sites), law)
@@ -169,13 +170,17 @@ class Learned(Selector):
             return DualAscent(k, rate=0.01 * unit, stiffness=0.5 * unit, hard=self._settings.masks == "hard")
         return Penalty(self._settings.penalty)
 
-    def _collapse(self, law: Law, k: int, judge: Callable[[], Judge], run: Run) -> NDArray[np.int64]:
+    def _collapse(
+        self, law: Law, k: int, judge: Callable[[], Judge], run: Run, legal: Callable[[Sites], Sites]
+    ) -> NDArray[np.int64]:
         generator = torch.Generator().manual_seed(run.seed_of("collapse"))
         if self._settings.collapse == "marginal":
-            return collapse.marginal(law, k)
+            return legal(collapse.marginal(law, law.sites))
         if self._settings.collapse == "frequency":
-            return collapse.frequency(law, k, draws=4096, generator=generator)
-        return collapse.best_of(law, k, candidates=self._settings.candidates, score=judge(), generator=generator)
+            return legal(collapse.frequency(law, law.sites, draws=4096, generator=generator))
+        return collapse.best_of(
+            law, k, candidates=self._settings.candidates, score=judge(), generator=generator, legal=legal
+        )
 
 
 def _train_settings(samples: int) -> TrainSettings:

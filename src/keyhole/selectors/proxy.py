@@ -85,13 +85,13 @@ class Proxy(ABC):
         return np.asarray(np.square(whole.T @ left).sum(axis=1) / (np.square(whole).sum(axis=0) + noise), np.float64)
 
     def _on_grid(self, gains: NDArray[np.float64], taken: Sequence[int]) -> NDArray[np.float64]:
-        """Put gains of cells on the flat grid; minus infinity where nothing may be read, or is already."""
-        signals = self.data.signals
+        """Put gains of cells on the flat grid; minus infinity where nothing may be read beside what is already."""
+        signals, room = self.data.signals, self.data.signals.room()
+        for site in taken:
+            room.take(int(site))
         full = np.full(signals.grid.size, -np.inf)
         full[signals.grid.cells] = gains
-        full[~signals.observable.ravel()] = -np.inf
-        full[list(taken)] = -np.inf
-        return full
+        return np.where(room.open, full, -np.inf)
 
 
 def ridge(design: NDArray[np.float32], targets: NDArray[np.float32], strength: float) -> NDArray[np.float32]:

@@ -142,16 +142,21 @@ class Remainder:
         own = self._own + np.einsum("mce,ef,mdf->mcd", candidates, factor, candidates, optimize=True)
         return self._gains(own, square, self.picks[:place] + self.picks[place + 1 :])
 
+    def drop(self, place: int) -> None:
+        """Read the site at ``place`` in the picks no more."""
+        self._move(*self._given_back(place))
+        self._forget(place)
+
     def replace(self, place: int, pick: int) -> None:
         """Drop the site at ``place`` in the picks, and read another one, or the same again: it becomes the last."""
-        if self.picks[place] != pick:
-            self._move(*self._given_back(place))
-        site = self.picks.pop(place)
-        targets, candidates = self._to_targets.pop(place), self._to_candidates.pop(place)
-        if site != pick:
-            self.add(pick)
-        else:
-            self._note(pick, targets, candidates)
+        if self.picks[place] == pick:
+            self._note(*self._forget(place))
+            return
+        self.drop(place)
+        self.add(pick)
+
+    def _forget(self, place: int) -> tuple[int, NDArray[np.float32], NDArray[np.float32]]:
+        return self.picks.pop(place), self._to_targets.pop(place), self._to_candidates.pop(place)
 
     def _note(self, pick: int, targets: NDArray[np.float32], candidates: NDArray[np.float32]) -> None:
         self.picks.append(pick)

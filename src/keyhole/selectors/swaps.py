@@ -55,7 +55,8 @@ class Swaps(Selector):
         """Swap from each of several starts, go on from the best, and stop with what there is when time is over."""
         if len(train) < _FEWEST_SAMPLES:
             return Selection(starts[0], notes={"swaps": 0})
-        score = fitting(Halves.of(train, None, len(starts[0]), run), starts[0], run)
+        longest = max(starts, key=len)
+        score = fitting(Halves.of(train, None, len(longest), run), longest, run)
         first = [score(start) for start in starts]
         curved = min(first) / max(score.linear(starts[int(np.argmin(first))]), np.finfo(float).tiny)
         if curved > CURVED:
@@ -103,7 +104,10 @@ class _Search:
         leaving = self.rng.permutation(len(self.sites))[:count]
         sites = [site for place, site in enumerate(self.sites) if place not in leaving]
         while len(sites) < len(self.sites):
-            sites.append(int(self.rng.choice(_best(self.score.gains(sites), _NEAR_BEST))))
+            cells = _best(self.score.gains(sites), _NEAR_BEST)
+            if not len(cells):  # rules leave no other place
+                return list(self.sites)
+            sites.append(int(self.rng.choice(cells)))
         return sites
 
     def _swapped(self, sites: list[int], place: int, left: float) -> tuple[list[int], float]:

@@ -1,0 +1,92 @@
+"""Sites as users name them: by index, by name, by coordinates, as rows of a table."""
+
+from __future__ import annotations
+
+import difflib
+import numbers
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.errors import SettingsError
+from keyhole.grid import Grid
+
+__all__ = ["find_sites", "rows_of"]
+
+_ABOUT_A_PLAN = ("rank", "gain", "fixed", "cost", "group")
+
+
+def find_sites(given: Any, grid: Grid, what: str = "fixed") -> NDArray[np.int64]:
+    """Give the flat index of each site: an index, a name, or coordinates, of which the nearest cell inside is taken.
+
+    A frame is taken row by row: by its column ``index``, ``name``, or its coordinates.
+    """
+    sites = [_find(one, grid, what) for one in _given(given)]
+    twice = [grid.name(site) for site in sorted(set(sites)) if sites.count(site) > 1]
+    if twice:
+        raise SettingsError(f"{what}: two of the sites are the same, {twice[0]}")
+    return np.array(sites, np.int64)
+
+
+def rows_of(frame: Any) -> list[Any]:
+    """Give the sites of a frame: by its column ``index``, else ``name``, else by all that is not about a plan."""
+    for column in ("index", "name"):
+        if column in frame.columns:
+            return list(frame[column])
+    return list(frame[[name for name in frame.columns if name not in _ABOUT_A_PLAN]].to_dict("records"))
+
+
+def _given(given: Any) -> Iterable[Any]:
+    if given is None:
+        return []
+    if hasattr(given, "to_dict") and hasattr(given, "columns"):
+        return rows_of(given)
+    return [given] if isinstance(given, str | numbers.Integral | Mapping) else list(given)
+
+
+def _find(one: Any, grid: Grid, what: str) -> int:
+    if isinstance(one, Mapping):
+        return _nearest(one, grid, what)
+    index = _index(one, grid, what) if isinstance(one, numbers.Integral) else _named(str(one), grid, what)
+    if not grid.inside.ravel()[index]:
+        raise SettingsError(f"{what}: site {grid.name(index)} is outside (land)")
+    return index
+
+
+def _index(one: numbers.Integral, grid: Grid, what: str) -> int:
+    if isinstance(one, bool) or not 0 <= int(one) < grid.size:
+        raise SettingsError(f"{what}: site {one!r} is none of the {grid.size} cells, 0 to {grid.size - 1}")
+    return int(one)
+
+
+def _named(name: str, grid: Grid, what: str) -> int:
+    names = {grid.name(int(cell)): int(cell) for cell in grid.cells}
+    if name not in names:
+        close = difflib.get_close_matches(name, names, 3)
+        raise SettingsError(f"{what}: no site is called {name!r}" + (f"; there is {', '.join(close)}" if close else ""))
+    return names[name]
+
+
+def _nearest(place: Mapping[str, Any], grid: Grid, what: str) -> int:
+    """Give the inside cell next to a place, which may be at most one cell off along each axis."""
+    if sorted(place) != sorted(grid.dims):
+        raise SettingsError(f"{what}: coordinates {', '.join(map(str, place))}; {', '.join(grid.dims)} are needed")
+    away = np.zeros(grid.size)
+    for axis, dim in enumerate(grid.dims):
+        off = np.abs(grid.along(axis) - float(place[dim]))
+        if axis == grid.axis_of_longitude():
+            off = np.minimum(off % 360, -off % 360)
+        away = np.maximum(away, off / _spacing(grid, axis))
+    away[~grid.inside.ravel()] = np.inf
+    best = int(away.argmin())
+    if away[best] > 1:
+        where = ", ".join(f"{dim}={value}" for dim, value in place.items())
+        raise SettingsError(f"{what}: there is no cell inside at {where}; the nearest is {grid.name(best)}")
+    return best
+
+
+def _spacing(grid: Grid, axis: int) -> float:
+    line = np.asarray(grid.coordinates[grid.dims[axis]], float)
+    return float(np.abs(np.diff(line)).max()) if len(line) > 1 else 1.0

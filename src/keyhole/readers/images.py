@@ -1,0 +1,136 @@
+"""Images: a folder or a zip of them, each one a sample."""
+
+from __future__ import annotations
+
+import io
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.errors import DataError, SettingsError, StorageError
+from keyhole.readers.arrays import read_array
+from keyhole.readers.memory import check_fits
+from keyhole.signals import Signals
+
+__all__ = ["Colour", "read_images"]
+
+Colour = Literal["grey", "rgb"]
+
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+_MODES = {"grey": "L", "rgb": "RGB"}
+_MOST_BYTES = 1 << 28  # of one file in a zip: an image that is larger is none of ours
+
+
+def read_images(path: Path, *, size: int | tuple[int, int] | None = None, colour: Colour | None = None) -> Signals:
+    """Read the images of a folder or a zip, by name; values go from 0 to 1.
+
+    Parameters
+    ----------
+    path
+        Folder, or zip.
+    size
+        Rows and columns to make of each (one number for both); needed where they are not all of one size.
+    colour
+        ``"grey"``, or ``"rgb"`` for three channels; by default grey if the first image is.
+    """
+    shape = _shape(size)
+    if colour not in (None, *_MODES):
+        raise SettingsError(f"colour={colour!r}: 'grey' or 'rgb' is needed")
+    with _opened(path) as (names, load):
+        if len(names) < 2:
+            raise DataError(f"{path}: holds {len(names) or 'no'} image{'s' * (len(names) == 0)}; several are needed")
+        first = _image(load, names[0], path)
+        mode = _MODES[colour or ("grey" if first.mode in ("1", "L", "LA", "I", "F", "I;16") else "rgb")]
+        shape = shape or (first.height, first.width)
+        bands = len(mode)
+        check_fits(len(names) * shape[0] * shape[1] * bands * 4, f"{path}: {len(names)} images")
+        values = np.empty((len(names), *shape, bands), np.float32)
+        for place, name in enumerate(names):
+            values[place] = _pixels(_image(load, name, path), mode, shape, f"{path}: {name}", resize=size is not None)
+    if bands == 1:
+        return read_array(values[..., 0], name=path.stem)
+    return read_array(values, channels=3, name=path.stem)
+
+
+def _shape(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    sides = (size, size) if isinstance(size, int) else tuple(size)
+    if len(sides) != 2 or not all(isinstance(side, int) and 1 <= side <= 65_535 for side in sides):
+        raise SettingsError(f"size={size!r}: rows and columns are needed, (64, 64)")
+    return sides[0], sides[1]
+
+
+Load = Callable[[str], io.BytesIO | Path]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[list[str], Load]]:
+    """Names of the images, sorted, and what opens one."""
+    if path.is_dir():
+        names = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES)
+        yield names, lambda name: path / name
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            sizes = {one.filename: one.file_size for one in archive.infolist() if _is_image(one.filename)}
+            yield sorted(sizes), lambda name: io.BytesIO(_unzipped(archive, name, sizes[name]))
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise DataError(f"{path}: not a whole zip ({error})") from error
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _is_image(name: str) -> bool:
+    return Path(name).suffix.lower() in _SUFFIXES and not Path(name).name.startswith("._")
+
+
+def _unzipped(archive: zipfile.ZipFile, name: str, declared: int) -> bytes:
+    if declared > _MOST_BYTES:
+        raise DataError(f"{name} declares {declared >> 20} MiB; images have less")
+    with archive.open(name) as file:
+        return file.read(declared + 1)
+
+
+def _image(load: Load, name: str, path: Path) -> Any:
+    """Open one image; one that would unpack to a bomb is refused."""
+    from PIL import Image, UnidentifiedImageError
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            image = Image.open(load(name))
+            image.load()  # which closes its file
+            return image
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+            raise DataError(f"{path}: {name}: too large to be an image of a set ({error})") from error
+        except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
+            raise DataError(f"{path}: {name}: not an image that can be read ({error})") from error
+
+
+def _pixels(image: Any, mode: str, shape: tuple[int, int], what: str, *, resize: bool) -> NDArray[np.float32]:
+    """Values ``(rows, columns, bands)`` of one image, from 0 to 1."""
+    from PIL import Image
+
+    if not resize and (image.height, image.width) != shape:
+        raise DataError(
+            f"{what}: {image.height} x {image.width} where the first has {shape[0]} x {shape[1]}; give a size for all"
+        )
+    deep = image.mode.startswith("I") or image.mode == "F"
+    level = 65_535 if image.mode.startswith("I") else 1 if deep else 255
+    try:
+        image = image.convert("F" if deep else mode)
+        if (image.height, image.width) != shape:
+            image = image.resize((shape[1], shape[0]), Image.Resampling.LANCZOS)
+        values = np.asarray(image, np.float32).reshape(*shape, -1) / np.float32(level)
+    except (OSError, ValueError, SyntaxError, MemoryError) as error:
+        raise DataError(f"{what}: not an image that can be read ({error})") from error
+    return np.broadcast_to(values, (*shape, len(mode)))

@@ -1,0 +1,114 @@
+"""Signals as selectors see them: what sites that are there already tell is taken off, and groups are sites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.constraints import Grouping, Resolved
+from keyhole.grid import Grid
+from keyhole.reconstructors import Ridge
+from keyhole.run import Run
+from keyhole.signals import Signals
+
+__all__ = ["View"]
+
+_MOST_GROWTH = 4  # times the size of the data that groups may take as sites
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The parts that sites are chosen on.
+
+    Where sites are there already, what ridge makes of their readings is taken off: what is left is what new sites are
+    for, and for a linear reconstruction it makes no difference. Where sites come in groups, a group is one site, its
+    members' readings its channels, turned to their principal axes where they are many.
+    """
+
+    train: Signals
+    validation: Signals
+    development: Signals
+    grouping: Grouping | None = None
+
+    @classmethod
+    def of(cls, train: Signals, validation: Signals, development: Signals) -> View:
+        """Give scaled parts as their constraints ask."""
+        constraints = train.constraints
+        if constraints is None:
+            return cls(train, validation, development)
+        if len(constraints.rules.held) and train.target is None:
+            fixed = constraints.rules.held
+            known = Ridge().fit(train, fixed, validation=validation, run=Run())
+            train, validation = _beyond(known, fixed, train), _beyond(known, fixed, validation)
+            known = Ridge().fit(development, fixed, validation=validation, run=Run())
+            development = _beyond(known, fixed, development)
+        if constraints.grouping is None:
+            return cls(train, validation, development)
+        turn = _Turn.of(constraints.grouping, train)
+        return cls(turn(train), turn(validation), turn(development), constraints.grouping)
+
+    def sites(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give the sites that were chosen, group by group where there are groups."""
+        if self.grouping is None:
+            return chosen
+        return np.concatenate([self.grouping.members(int(unit)) for unit in chosen])
+
+
+def _beyond(known: Ridge, fixed: NDArray[np.int64], part: Signals) -> Signals:
+    """Take off what the readings of sites tell."""
+    told = known.rebuild(part.readings(fixed), part.context)
+    return replace(part, values=np.where(part.grid.inside, part.values - told, 0).astype(np.float32), zero=None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Turn:
+    """Signals on a grid to signals whose sites are groups, ``axes`` being the principal ones of each."""
+
+    grouping: Grouping
+    channels: int
+    axes: dict[int, NDArray[np.float32]]
+    resolved: Resolved
+
+    @classmethod
+    def of(cls, grouping: Grouping, train: Signals) -> _Turn:
+        sizes = np.bincount(grouping.units) * train.channels
+        channels = int(min(sizes.max(), max(_MOST_GROWTH * sizes.sum() // len(sizes), train.channels)))
+        packed = train.packed()
+        axes = {int(unit): _axes(packed[:, :, grouping.units == unit], channels) for unit in np.flatnonzero(sizes > 1)}
+        return cls(grouping, channels, axes, _resolved(train, grouping))
+
+    def __call__(self, part: Signals) -> Signals:
+        packed, units = part.packed(), self.grouping.units
+        values = np.zeros((len(part), self.channels, len(self.grouping.observable)), np.float32)
+        alone = np.isin(units, list(self.axes), invert=True)
+        values[:, 0, units[alone]] = packed[:, 0, alone]
+        for unit, axes in self.axes.items():
+            readings = packed[:, :, units == unit].reshape(len(part), -1)
+            values[:, : axes.shape[1], unit] = readings @ axes
+        resolved = self.resolved
+        return replace(
+            part, values=values, grid=resolved.grid, observable=resolved.observable, constraints=resolved, zero=None
+        )
+
+
+def _axes(members: NDArray[Any], most: int) -> NDArray[np.float32]:
+    """Principal axes ``(readings, at most most)`` of what the members of a group read."""
+    flat = members.reshape(len(members), -1).astype(np.float64)
+    if flat.shape[1] <= most:
+        return np.eye(flat.shape[1], dtype=np.float32)
+    return np.asarray(np.linalg.eigh(flat.T @ flat)[1][:, ::-1][:, :most], np.float32)
+
+
+def _resolved(train: Signals, grouping: Grouping) -> Resolved:
+    """Constraints of sites as constraints of groups, on a grid of groups that knows where they are."""
+    if train.constraints is None:
+        raise ValueError("groups are constraints")
+    count = len(grouping.observable)
+    places = train.grid.places[train.grid.cells]
+    spots = np.stack([np.bincount(grouping.units, column, count) for column in places.T], axis=1)
+    grid = replace(Grid.plain((count,)), spots=spots / np.bincount(grouping.units)[:, np.newaxis])
+    rules, observable = train.constraints.units()
+    return Resolved(grid, observable, observable, rules)

@@ -1,0 +1,376 @@
+"""Constraints: what they mean on a grid, that every selector keeps them, and what is said where none can."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import keyhole as kh
+from keyhole.constraints import Constraints
+from keyhole.constraints.groups import labels_of
+from keyhole.constraints.named import find_sites
+from keyhole.constraints.packing import most_that_fit, packing
+from keyhole.constraints.regions import inside_rings, region
+from keyhole.constraints.rules import Rules
+from keyhole.errors import BudgetError, DataError, SettingsError, StorageError
+from keyhole.grid import Grid
+from keyhole.pipeline import choose_sites, prepare
+from keyhole.run import Run
+from keyhole.selectors import SELECTORS
+from test_selectors import selector
+
+SHAPE = (3, 4)
+COSTS = np.array([[1.0, 2.0, 3.0, 1.0], [2.0, 2.0, 1.0, 4.0], [1.0, 3.0, 1.0, 2.0]])
+
+
+def toy(seed: int = 0, n: int = 80):
+    """Twelve sites, of five modes."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(n, 5)) @ rng.normal(size=(5, 12)) * rng.uniform(0.5, 2, 12)
+    return kh.read((values + 0.1 * rng.normal(size=(n, 12))).reshape(n, *SHAPE))
+
+
+KINDS = {
+    "allowed": (3, {"allowed": {"row": (0, 1)}}),
+    "forbidden": (3, {"forbidden": {"row": (1, 1)}}),
+    "fixed": (3, {"fixed": [0, 7]}),
+    "distance": (4, {"distance": 1.5}),
+    "tight": (6, {"distance": 1.2}),
+    "cost": (None, {"costs": COSTS, "cost_limit": 5.0}),
+    "groups": (2, {"groups": "row"}),
+    "all": (2, {"forbidden": {"column": (3, 3)}, "fixed": [11], "distance": 1.2, "groups": [[0, 0, 1, 1]] * 3}),
+    "priced": (None, {"costs": COSTS, "cost_limit": 4.0, "distance": 1.5, "fixed": [5]}),
+}
+
+
+def legal(sites, k, kind) -> bool:
+    """Whether a set of new sites keeps one of KINDS, told without the code under test."""
+    asked = KINDS[kind][1]
+    rows, columns = np.divmod(np.asarray(sites), 4)
+    fixed = asked.get("fixed", [])
+    groups = asked.get("groups")
+    if k is not None and len(sites) != k and groups is None:
+        return False
+    if len(set(sites)) < len(sites) or set(sites) & set(fixed):
+        return False
+    if "cost_limit" in asked and COSTS.ravel()[list(sites)].sum() > asked["cost_limit"]:
+        return False
+    if kind == "allowed" and (rows > 1).any():
+        return False
+    if kind == "forbidden" and (rows == 1).any():
+        return False
+    if kind == "all" and (columns == 3).any():
+        return False
+    if kind == "groups":
+        return sorted(sites) in [sorted([c, c + 4, c + 8, d, d + 4, d + 8]) for c, d in combinations(range(4), 2)]
+    apart = asked.get("distance", 0.0)
+    label = (lambda site: (site % 4) // 2) if kind == "all" else (lambda site: site)
+    places = [divmod(site, 4) for site in (*sites, *fixed)]
+    for (one, a), (two, b) in combinations(zip((*sites, *fixed), places, strict=True), 2):
+        together = kind == "all" and label(one) == label(two) and not {one, two} & set(fixed)
+        if not together and np.hypot(a[0] - b[0], a[1] - b[1]) < apart - 1e-9:
+            return False
+    return True
+
+
+def choose(name, kind, signals=None):
+    k, asked = KINDS[kind]
+    parts = prepare((toy() if signals is None else signals).constrained(asked), None, seed=0)
+    chosen = selector(name)
+    if chosen.refusal(parts.signals):
+        pytest.skip("these signals are refused, with a reason")
+    return parts, choose_sites(chosen, parts, k, Run()).sites.tolist()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "all"])
+@pytest.mark.parametrize("name", SELECTORS)
+def test_every_selector_keeps_every_constraint(name, kind):
+    """Alone and together; what is there already comes first."""
+    _, sites = choose(name, kind)
+    fixed = KINDS[kind][1].get("fixed", [])
+    assert sites[: len(fixed)] == fixed
+    assert sites[len(fixed) :]
+    assert legal(sites[len(fixed) :], KINDS[kind][0], kind)
+
+
+def left(parts, sites) -> float:
+    """What least squares leaves of all cells, on everything but test."""
+    x = parts.development.packed().reshape(len(parts.development), -1).astype(np.float64)
+    chosen = np.concatenate([np.ones((len(x), 1)), x[:, sites]], axis=1)
+    rest = x - chosen @ np.linalg.lstsq(chosen, x, rcond=None)[0]
+    return float(np.square(rest).sum() / np.square(x - x.mean(axis=0)).sum())
+
+
+def every_choice(kind):
+    """All legal sets of new sites, whole groups where there are groups."""
+    k, asked = KINDS[kind]
+    if kind == "groups":
+        return [[c, c + 4, c + 8, d, d + 4, d + 8] for c, d in combinations(range(4), 2)]
+    others = [site for site in range(12) if site not in asked.get("fixed", [])]
+    sizes = range(1, 7) if k is None else [k]
+    return [list(one) for size in sizes for one in combinations(others, size) if legal(one, k, kind)]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("all",)])
+@pytest.mark.parametrize(("name", "most"), [("greedy", 1.4), ("exchange", 1.05), ("auto", 1.25)])
+def test_how_near_the_best_of_all_legal_choices(name, most, kind):
+    """Brute force over all subsets of twelve sites; the mean over a few toys."""
+    ratios = []
+    for seed in range(3):
+        parts, sites = choose(name, kind, toy(seed))
+        fixed = KINDS[kind][1].get("fixed", [])
+        best = min(left(parts, [*fixed, *one]) for one in every_choice(kind))
+        ratios.append(left(parts, sites) / best)
+    assert min(ratios) >= 1 - 1e-6
+    assert np.mean(ratios) < most
+
+
+def test_sites_that_are_there_already_are_built_around():
+    """Greedy beside fixed sites is greedy that began with them."""
+    signals = toy()
+    parts = prepare(signals, None, seed=0)
+    first = choose_sites(selector("greedy"), parts, 5, Run()).sites
+    beside = prepare(signals.constrained({"fixed": first[:2].tolist()}), None, seed=0)
+    assert choose_sites(selector("greedy"), beside, 3, Run()).sites.tolist() == first.tolist()
+
+
+def test_distance_is_great_circle_in_kilometres():
+    """No two buoys nearer than asked, over the date line too."""
+    plan = kh.select(kh.datasets.sst(), 12, method="variance", reconstructor="ridge", constraints={"distance": 3000})
+    at = np.deg2rad(plan.sites[["lat", "lon"]].to_numpy(float))
+    cosine = np.sin(at[:, None, 0]) * np.sin(at[None, :, 0])
+    cosine += np.cos(at[:, None, 0]) * np.cos(at[None, :, 0]) * np.cos(at[:, None, 1] - at[None, :, 1])
+    apart = 6371 * np.arccos(np.clip(cosine, -1, 1)) + 1e9 * np.eye(12)
+    assert apart.min() >= 3000 - 1e-6
+
+
+def test_first_picks_that_leave_no_room_give_way():
+    """Four corners are the only four sites so far apart; the most variable is none of them."""
+    values = np.random.default_rng(0).normal(size=(40, 3, 3)) * np.array([[1, 1, 1], [1, 9, 1], [1, 1, 1]])
+    plan = kh.select(values, 4, method="variance", reconstructor="ridge", constraints={"distance": 2.0})
+    assert sorted(plan.indices.tolist()) == [0, 2, 6, 8]
+
+
+# What is said where constraints cannot be kept.
+
+
+def refused(k, **asked):
+    with pytest.raises(BudgetError) as caught:
+        kh.select(toy(), k, method="qr", reconstructor="ridge", constraints=asked)
+    return str(caught.value)
+
+
+def test_a_smallest_clashing_set_is_named_with_how_many_would_fit():
+    """What has no part in the clash is not named."""
+    said = refused(4, distance=2.5, allowed={"row": (0, 1)}, forbidden={"column": (3, 3)}, fixed=[11])
+    assert "distance=2.5" in said
+    assert "at most" in said
+    alone = refused(5, distance=0.5, allowed={"row": (0, 0)})
+    assert "allowed" in alone
+    assert "distance" not in alone
+    assert "at most 4 sites fit" in alone
+
+
+def test_a_limit_that_pays_for_nothing_is_named():
+    """A budget below the cheapest site."""
+    assert "cost_limit=0.5" in refused(None, costs=COSTS, cost_limit=0.5)
+
+
+def test_k_and_a_limit_of_cost_exclude_each_other():
+    """One of them says how many."""
+    assert "not both" in refused(3, costs=COSTS, cost_limit=5)
+    assert "k is missing" in refused(None)
+    assert "k or a limit" in refused(None, distance=1.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"distances": 3}, "'distances' is not known"),
+        ({"distance": 0}, "distance=0"),
+        ({"distance": float("nan")}, "distance=nan"),
+        ({"costs": COSTS}, "go together"),
+        ({"costs": COSTS[:2], "cost_limit": 3}, "shape"),
+        ({"costs": -COSTS, "cost_limit": 3}, "above zero"),
+        ({"allowed": {"depth": (0, 1)}}, "no axis 'depth'"),
+        ({"allowed": {"row": (2, 1)}}, "low end"),
+        ({"allowed": {"row": 3}}, "low and a high"),
+        ({"allowed": np.ones((2, 2), bool)}, "shape"),
+        ({"allowed": np.full(SHAPE, 3)}, "true and false"),
+        ({"allowed": []}, "empty"),
+        ({"fixed": [3, 3]}, "the same"),
+        ({"fixed": [12]}, "0 to 11"),
+        ({"fixed": ["row=0 colum=1"]}, "there is row=0 column=1"),
+        ({"fixed": [{"row": 0}]}, "row, column are needed"),
+        ({"fixed": [{"row": 0, "column": 9}]}, "no cell inside"),
+        ({"groups": "depth"}, "name of an axis"),
+        ({"groups": np.zeros((2, 2))}, "labels of shape"),
+    ],
+)
+def test_constraints_that_make_no_sense_are_refused(asked, said):
+    """Each error names the argument and what it takes."""
+    with pytest.raises(SettingsError, match=said):
+        kh.select(toy(), 2, method="qr", constraints=asked)
+
+
+# Regions.
+
+
+def test_boxes_go_east_over_the_edge_of_the_map():
+    """350 is -10."""
+    grid = kh.datasets.sst().grid
+    cells = region({"lon": (-20, 20), "lat": (None, 0)}, grid)
+    lat, lon = grid.along(0).reshape(grid.shape), grid.along(1).reshape(grid.shape)
+    np.testing.assert_array_equal(cells, ((lon <= 20) | (lon >= 340)) & (lat <= 0))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), min_size=3, max_size=9), st.integers(0, 99))
+def test_polygons_are_as_matplotlib_sees_them(corners, seed):
+    """The even-odd rule by another's code, at points that lie on no edge; a simple star around the mean."""
+    from matplotlib.path import Path
+
+    ring = np.unique(np.array(corners, float), axis=0)
+    middle = ring.mean(axis=0)
+    ring = ring[np.argsort(np.arctan2(*(ring - middle).T))]
+    points = np.random.default_rng(seed).uniform(-22, 22, (200, 2))
+    np.testing.assert_array_equal(
+        inside_rings(*points.T, [ring]), Path(np.concatenate([ring, ring[:1]])).contains_points(points)
+    )
+
+
+def square(low, high):
+    return [[low, low], [high, low], [high, high], [low, high], [low, low]]
+
+
+def test_geojson_holes_collections_and_files(tmp_path):
+    """A square with a hole, in every wrapping; edges are inside."""
+    grid = Grid.plain((9, 9))
+    polygon = {"type": "Polygon", "coordinates": [square(1, 7), square(3, 5)]}
+    cells = region(polygon, grid)
+    assert cells[1, 1]
+    assert not cells[4, 4]
+    assert not cells[0, 4]
+    feature = {"type": "Feature", "properties": {}, "geometry": polygon}
+    many = {"type": "MultiPolygon", "coordinates": [polygon["coordinates"]]}
+    for other in (
+        feature, many, {"type": "FeatureCollection", "features": [feature]},
+        {"type": "GeometryCollection", "geometries": [polygon]},
+    ):  # fmt: skip
+        np.testing.assert_array_equal(region(other, grid), cells)
+    (tmp_path / "a.geojson").write_text(json.dumps(feature))
+    np.testing.assert_array_equal(region(tmp_path / "a.geojson", grid), cells)
+    np.testing.assert_array_equal(region([polygon, {"row": (0, 0)}], grid), cells | (np.indices((9, 9))[0] == 0))
+
+
+def test_polygons_over_the_date_line():
+    """Longitudes of a polygon may be written either way."""
+    grid = kh.datasets.sst().grid
+    ring = [[-30, -20], [10, -20], [10, 20], [-30, 20]]
+    cells = region({"type": "Polygon", "coordinates": [ring]}, grid)
+    np.testing.assert_array_equal(cells, region({"lon": (-30, 10), "lat": (-20, 20)}, grid))
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("{", DataError), ('{"type": "Point"}', DataError), ('{"type": "Polygon", "coordinates": [[[0]]]}', DataError),
+     ('{"type": "Polygon", "coordinates": [["a", "b", "c"]]}', DataError), ("[]", DataError)],
+)  # fmt: skip
+def test_files_that_hold_no_polygons(tmp_path, text, error):
+    """An error that names the file."""
+    (tmp_path / "a.geojson").write_text(text)
+    with pytest.raises(error, match=r"a\.geojson"):
+        region(tmp_path / "a.geojson", Grid.plain((3, 3)))
+    with pytest.raises(StorageError, match=r"b\.geojson"):
+        region(tmp_path / "b.geojson", Grid.plain((3, 3)))
+    with pytest.raises(SettingsError, match=r"\.shp"):
+        region(tmp_path / "b.shp", Grid.plain((3, 3)))
+
+
+# Rules and how many fit.
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6), st.floats(0.05, 0.9))
+def test_the_most_that_fit_is_what_brute_force_finds(seed, apart):
+    """Ten places in the plane."""
+    points = np.random.default_rng(seed).uniform(size=(10, 2))
+    rules = Rules(10, apart=apart, points=points)
+    distance = np.linalg.norm(points[:, None] - points, axis=2) + 9 * np.eye(10)
+    best = max(
+        size
+        for size in range(1, 11)
+        if any(distance[np.ix_(one, one)].min() >= apart for one in combinations(range(10), size))
+    )
+    found, sure = most_that_fit(rules, np.ones(10, bool), 10)
+    assert sure
+    assert len(found) == best
+    assert rules.breach(found) is None
+    assert len(packing(rules, np.ones(10, bool), 10)) <= best
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6), st.lists(st.integers(0, 11), max_size=20))
+def test_room_is_what_it_would_be_if_made_anew(seed, moves):
+    """Taking and leaving in any order."""
+    rng = np.random.default_rng(seed)
+    rules = Rules(12, apart=0.3, points=rng.uniform(size=(12, 2)), costs=rng.uniform(0.1, 1, 12), limit=2.0)
+    room = rules.room(np.ones(12, bool))
+    for site in moves:
+        if site in room.taken:
+            room.leave(site)
+        elif room.may(site):
+            room.take(site)
+    anew = rules.room(np.ones(12, bool), room.taken)
+    np.testing.assert_array_equal(room.open, anew.open)
+    assert [room.may(site) for site in range(12)] == room.open.tolist()
+    assert room.spent <= 2.0 + 1e-9
+
+
+def test_labels_of_groups():
+    """Axes by name, labels of any kind, and sites that stay alone."""
+    grid = Grid.plain((2, 2))
+    assert labels_of("column", grid).tolist() == [0, 0, 1, 1]
+    assert labels_of(["row", "column"], grid).tolist() == [0, 0, 0, 0]
+    assert labels_of([["a", ""], ["a", "b"]], grid).tolist() == [0, -1, 0, 1]
+    assert labels_of(np.array([[np.nan, 1], [1, -1]]), grid).tolist() == [-1, 0, 0, -1]
+    assert labels_of(None, grid) is None
+
+
+def test_sites_by_index_name_coordinates_and_frame():
+    """However they are named."""
+    grid = kh.datasets.sst().grid
+    index = int(grid.cells[100])
+    place = {dim: float(value) for dim, value in grid.position(index).items()}
+    turned = place | {"lon": place["lon"] - 360}
+    for one in (index, grid.name(index), place, turned):
+        assert find_sites([one], grid).tolist() == [index]
+    plan = kh.select(kh.datasets.sst(), 3, method="qr", reconstructor="ridge")
+    assert find_sites(plan.sites, grid).tolist() == plan.indices.tolist()
+    assert find_sites(plan.sites[["lat", "lon"]], grid).tolist() == plan.indices.tolist()
+    with pytest.raises(SettingsError, match="lat, lon are needed"):
+        find_sites(plan.sites[["lat"]], grid)
+
+
+def test_many_members_of_a_group_are_turned_to_a_few():
+    """A swath of many cells among single ones costs no more than a few times the data, and is still told apart."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 200)) + 0.01 * rng.normal(size=(60, 200))
+    labels = np.full(200, -1)
+    labels[:50] = 0
+    plan = kh.select(values, 1, method="greedy", reconstructor="ridge", constraints={"groups": labels})
+    assert sorted(plan.indices.tolist()) == list(range(50))
+    assert plan.metrics["test"]["fvu"] < 0.05
+
+
+def test_constraints_by_name_are_constraints():
+    """A mapping, or the class."""
+    asked = Constraints(distance=1.5)
+    sites = [kh.select(toy(), 3, method="qr", constraints=one).indices.tolist() for one in (asked, {"distance": 1.5})]
+    assert sites[0] == sites[1]
+    assert toy().constrained(asked).constrained(None).constraints is None
