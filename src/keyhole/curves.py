@@ -95,7 +95,7 @@ class Curve:
     >>> import keyhole as kh
     >>> found = kh.curve(kh.datasets.sst(), ks=(5, 20), methods=("greedy", "random"), target_error=0.7)
     >>> found.smallest_k("greedy"), found.smallest_k("random")
-    (13, None)
+    (14, None)
     """
 
     rows: Sequence[Row]

@@ -16,7 +16,10 @@ __all__ = ["evaluate", "sharpness", "squared_error_map", "target_scores"]
 _SMALLEST = 1e-15  # probability, so that one confident mistake does not make the log loss infinite
 
 
-def evaluate(truth: NDArray[Any], rebuilt: NDArray[Any], expected: NDArray[Any], grid: Grid) -> dict[str, float]:
+def evaluate(
+    truth: NDArray[Any], rebuilt: NDArray[Any], expected: NDArray[Any], grid: Grid,
+    weights: NDArray[np.float64] | None = None,
+) -> dict[str, float]:  # fmt: skip
     """Score rebuilt signals.
 
     Parameters
@@ -26,13 +29,16 @@ def evaluate(truth: NDArray[Any], rebuilt: NDArray[Any], expected: NDArray[Any],
         sensors (mean or climatology of the training block).
     grid
         Only its inside cells count.
+    weights
+        Of the grid's shape, how much each cell counts, if not all alike or by area.
 
     Returns
     -------
     dict
         ``mse``, ``rmse``, and ``fvu``, the fraction of variance unexplained: the sum of squared errors over the
         sum of squared deviations from ``expected``. Cells count equally. Where the grid knows latitude,
-        ``rmse_area`` and ``fvu_area`` weigh cells by their area as well.
+        ``rmse_area`` and ``fvu_area`` weigh cells by their area as well; with weights, ``rmse_weighted`` and
+        ``fvu_weighted`` weigh them by these.
 
     Examples
     --------
@@ -45,10 +51,12 @@ def evaluate(truth: NDArray[Any], rebuilt: NDArray[Any], expected: NDArray[Any],
     mse = float(error.mean())
     scores = {"mse": mse, "rmse": mse**0.5, "fvu": _ratio(error.sum(), spread.sum())}
     area = grid.area()
-    if area is not None:
-        weight = area[grid.inside]
-        scores["rmse_area"] = float(np.sqrt((error * weight).sum() / weight.sum()))
-        scores["fvu_area"] = _ratio((error * weight).sum(), (spread * weight).sum())
+    own = None if weights is None or (area is not None and np.array_equal(weights, area)) else weights
+    for name, counts in (("area", area), ("weighted", own)):
+        if counts is not None:
+            weight = counts[grid.inside]
+            scores[f"rmse_{name}"] = float(np.sqrt((error * weight).sum() / weight.sum()))
+            scores[f"fvu_{name}"] = _ratio((error * weight).sum(), (spread * weight).sum())
     return scores
 
 

@@ -86,6 +86,8 @@ def select(
     k: int | None = None,
     *,
     constraints: Constraints | Mapping[str, Any] | None = None,
+    weights: Any = None,
+    noise: Any = None,
     target: str | None = None,
     target_kind: TargetKind | None = None,
     method: str = "auto",
@@ -114,6 +116,12 @@ def select(
     constraints
         What the sites must keep to (`Constraints`, or its parts by name): regions, distance, cost, groups, and sites
         that are there already, to which ``k`` more are chosen.
+    weights
+        Where errors count, as `Signals.weighted` takes it: ``"area"``, the default where there is latitude and
+        longitude, ``"none"``, an array of the grid's shape, or a region of interest.
+    noise
+        What sensors add to the truth: a standard deviation in the data's units, one, or by channel or cell. Sites are
+        chosen, reconstructors fitted and errors given for readings with that noise.
     target
         Column of a frame or CSV file to tell from the sites, a class or a number, instead of rebuilding all the others;
         signals may also carry one (`Signals.with_target`).
@@ -169,6 +177,8 @@ def select(
     selector = make_selector(method, settings or {})
     source = read(signals, target=target, target_kind=target_kind)
     source = source if constraints is None else source.constrained(constraints)
+    source = source if weights is None else source.weighted(weights)
+    source = source if noise is None else source.noisy(noise)
     prepared = prepare(source, split, seed)
     k = check_budget(k, prepared.signals)
     check_stages({method: selector}, reconstructor, predictor, prepared.signals)
@@ -345,9 +355,9 @@ def make_plan(
 
 def score(plan: Plan, part: Signals, baseline: Scaling) -> dict[str, float]:
     """Errors of a plan on raw signals; variances are about what ``baseline`` expects, the same for all plans."""
-    readings = part.readings(plan.indices)
+    readings = part.sensed(plan.indices)
     rebuilt = plan.rebuild(readings, part.time, part.context)
-    scores = metrics.evaluate(part.values, rebuilt, baseline.expected(part), plan.grid)
+    scores = metrics.evaluate(part.values, rebuilt, baseline.expected(part), plan.grid, part.weights)
     if plan.predictor is None or part.target is None:
         return scores
     told = metrics.target_scores(part.target, plan.tell(readings, part.time), plan.predictor.expected)

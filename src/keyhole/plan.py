@@ -178,6 +178,8 @@ def _pack(plan: Plan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "scaling.scale": plan.scaling.scale,
         "scaling.columns": plan.scaling.columns,
     }
+    if plan.scaling.root is not None:
+        arrays["scaling.root"] = plan.scaling.root
     arrays |= {f"coordinates.{dim}": _numbers(axis) for dim, axis in axes.items() if axis.dtype.kind != "U"}
     arrays |= {f"reconstructor.{name}": array for name, array in learned.items()}
     if plan.predictor is not None:
@@ -200,7 +202,7 @@ def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Pl
     scaling = Scaling(
         arrays["scaling.baseline"], arrays["scaling.scale"], header["scaling"]["cycle"],
         check_rhythms(header["scaling"].get("rhythms", ())),  # files older than context have none
-        arrays.get("scaling.columns", np.zeros((2, 0))),
+        arrays.get("scaling.columns", np.zeros((2, 0))), arrays.get("scaling.root"),
     )  # fmt: skip
     return Plan(
         grid, arrays["sites.index"], arrays["sites.gain"], scaling, reconstructor, Origin(**header["origin"]),

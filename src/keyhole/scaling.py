@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from keyhole.context import Rhythm, phases
 from keyhole.errors import DataError, PlanError
 from keyhole.signals import Cycle, Signals
+from keyhole.weights import root_of
 
 __all__ = ["Scaling"]
+
+_NOISE_SEED = 20_261_116  # the same draw whenever the same samples are scaled
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +38,8 @@ class Scaling:
         Rhythms of time that are given to reconstructors.
     columns
         ``(2, c)``, mean and standard deviation of the other columns of context.
+    root
+        Of the grid's shape, the root of how much cells count: signals are multiplied by it, readings are not.
     """
 
     baseline: NDArray[np.floating[Any]]
@@ -42,6 +47,7 @@ class Scaling:
     cycle: Cycle | None = None
     rhythms: tuple[Rhythm, ...] = ()
     columns: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 0)))
+    root: NDArray[np.float32] | None = None
 
     @classmethod
     def fit(cls, signals: Signals) -> Scaling:
@@ -49,19 +55,26 @@ class Scaling:
         values = np.where(signals.grid.inside, signals.values, 0)
         phase = _phase(signals.time, len(signals), signals.cycle)
         baseline = _means(values, phase, 1 if signals.cycle is None else 12)
-        squares = np.square(values - baseline[phase], dtype=np.float64)
+        root = root_of(signals.weights, signals.grid)
+        squares = np.square(values - baseline[phase], dtype=np.float64) * (1.0 if root is None else np.square(root))
         per_channel = squares.sum(axis=(0, *range(2, values.ndim)))
         scale = np.sqrt(per_channel / (len(values) * signals.grid.inside.sum()))
         scale = np.where(scale > 0, scale, 1.0)
-        return cls(baseline, scale, signals.cycle, _rhythms(signals), _standard(signals.context))
+        return cls(baseline, scale, signals.cycle, _rhythms(signals), _standard(signals.context), root)
 
     def apply(self, signals: Signals) -> Signals:
         """Scale signals; single precision, zero outside the inside cells."""
         deviation = np.where(signals.grid.inside, signals.values - self.expected(signals), 0)
-        values = np.asarray(deviation / self._column(signals.values.ndim), np.float32)
+        column = self._column(signals.values.ndim)
+        values = np.asarray(deviation * (1.0 if self.root is None else self.root) / column, np.float32)
         context = self.context(signals.time, signals.context, len(signals))
-        zero = None if self.cycle else self.baseline[0] / self._column(signals.values.ndim)
-        return replace(signals, values=values, context=context, zero=zero)
+        zero = None if self.cycle or self.root is not None else self.baseline[0] / column
+        scaled = replace(signals, values=values, context=context, zero=zero, root=self.root)
+        if signals.noise is None:
+            return scaled
+        noise = signals.noise / column
+        drawn = np.random.default_rng(_NOISE_SEED).standard_normal(values.shape, np.float32)
+        return replace(scaled, noise=noise, jitter=np.asarray(drawn * noise, np.float32))
 
     def context(self, time: NDArray[np.datetime64] | None, columns: NDArray[Any] | None, n: int) -> NDArray[np.float32]:
         """Give what is known of ``n`` samples without sensors, ``(n, columns)``: rhythms, and columns of unit size."""
@@ -90,7 +103,8 @@ class Scaling:
     def undo(self, scaled: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.floating[Any]]:
         """Bring rebuilt ``(N, channels, *grid)`` back to the user's units."""
         phase = _phase(time, len(scaled), self.cycle)
-        return np.asarray(scaled * self._column(scaled.ndim) + self.baseline[phase], self.baseline.dtype)
+        plain = scaled if self.root is None else scaled / self.root
+        return np.asarray(plain * self._column(scaled.ndim) + self.baseline[phase], self.baseline.dtype)
 
     def _column(self, ndim: int) -> NDArray[np.float64]:
         return self.scale.reshape(-1, *[1] * (ndim - 2))

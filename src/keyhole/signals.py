@@ -16,6 +16,7 @@ from keyhole.errors import DataError, SettingsError
 from keyhole.grid import Grid
 from keyhole.split import Indices, Split
 from keyhole.target import Target
+from keyhole.weights import noise_of, weights_of
 
 __all__ = ["Origin", "Signals"]
 
@@ -76,6 +77,13 @@ class Signals:
         ``(channels, *grid)``, what was taken off all samples alike when they were scaled, in the new scale.
     constraints
         What sites must keep to beside being observable, if anything.
+    weights
+        Of the grid's shape, how much an error in each cell counts; None: all alike.
+    noise
+        ``(channels, *grid)``, standard deviation of what a sensor adds to the truth; None: nothing.
+    root, jitter
+        Of scaled signals: the root of the weights, which ``values`` were multiplied by, and the noise that is added to
+        readings, ``(N, channels, *grid)``.
     """
 
     values: NDArray[np.floating[Any]]
@@ -90,6 +98,10 @@ class Signals:
     context: NDArray[np.floating[Any]] | None = None
     zero: NDArray[np.floating[Any]] | None = None
     constraints: Resolved | None = None
+    weights: NDArray[np.float64] | None = None
+    noise: NDArray[np.float64] | None = None
+    root: NDArray[np.float32] | None = None
+    jitter: NDArray[np.float32] | None = None
 
     @classmethod
     def build(
@@ -102,7 +114,10 @@ class Signals:
         split: Split | None = None,
         origin: Origin | None = None,
     ) -> Signals:
-        """Check ``values`` and make signals of them; cells that are NaN in all samples are outside."""
+        """Check ``values`` and make signals of them; cells that are NaN in all samples are outside.
+
+        Errors count by area where the grid has latitude and longitude (`weighted` changes that).
+        """
         values = _floating(values)
         _check_shape(values, grid)
         missing = np.isnan(values)
@@ -111,7 +126,8 @@ class Signals:
         if time is not None:
             _check_time(time, len(values))
         _check_cycle(cycle, time)
-        return cls(values, replace(grid, inside=inside), inside, time, cycle, split, origin or Origin())
+        made = cls(values, replace(grid, inside=inside), inside, time, cycle, split, origin or Origin())
+        return made.weighted("area") if None not in (grid.axis_of_latitude(), grid.axis_of_longitude()) else made
 
     def __len__(self) -> int:
         return len(self.values)
@@ -126,7 +142,10 @@ class Signals:
         time = None if self.time is None else self.time[indices]
         target = None if self.target is None else self.target.take(indices)
         context = None if self.context is None else self.context[indices]
-        return replace(self, values=self.values[indices], time=time, split=None, target=target, context=context)
+        jitter = None if self.jitter is None else self.jitter[indices]
+        return replace(
+            self, values=self.values[indices], time=time, split=None, target=target, context=context, jitter=jitter
+        )
 
     def room(self) -> Room:
         """Give what may be chosen, all of it at first."""
@@ -164,6 +183,22 @@ class Signals:
             raise DataError(f"context {chosen[0]!r} needs a time for each sample, and the data have none")
         return replace(self, rhythms=chosen, context=None if columns is None else _columns(columns, len(self)))
 
+    def weighted(self, weights: Any) -> Signals:
+        """Say how much an error in each cell counts.
+
+        Parameters
+        ----------
+        weights
+            ``"area"`` (by the cosine of latitude), ``"none"`` or None (all cells alike), an array of the grid's shape,
+            or a region of interest, given as regions are (`keyhole.Constraints`); a cell that does not count at all
+            still counts a ten-thousandth of the others when sites are chosen.
+        """
+        return replace(self, weights=weights_of(weights, self.grid))
+
+    def noisy(self, noise: Any) -> Signals:
+        """Say what sensors add to the truth: a standard deviation in the data's units, one, or by channel or cell."""
+        return replace(self, noise=noise_of(noise, self.channels, self.grid))
+
     def anomalies(self, cycle: Cycle | None = "month") -> Signals:
         """Work on anomalies from a climatology (``"month"``), or on deviations from the mean (None)."""
         _check_cycle(cycle, self.time)
@@ -176,8 +211,33 @@ class Signals:
 
     def readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
         """Give what the sites (flat grid indices) observe, ``(N, K, channels)``."""
-        flat = self.values.reshape(len(self), self.channels, -1)
-        return flat[:, :, sites].transpose(0, 2, 1)
+        found = self.values.reshape(len(self), self.channels, -1)[:, :, sites]
+        if self.root is not None:
+            found = found / self.root.ravel()[sites]
+        if self.jitter is not None:
+            found = found + self.jitter.reshape(len(self), self.channels, -1)[:, :, sites]
+        return found.transpose(0, 2, 1)
+
+    def sensed(self, sites: Indices) -> NDArray[np.floating[Any]]:
+        """Give what sensors at the sites would read of signals that were not scaled, with their noise."""
+        readings = self.readings(sites)
+        if self.noise is None:
+            return readings
+        noise = self.noise.reshape(self.channels, -1)[:, sites].T
+        return readings + np.random.default_rng(0).standard_normal(readings.shape) * noise
+
+    def seen(self) -> NDArray[np.floating[Any]]:
+        """Give values with the noise that sensors would add to them, in the same units."""
+        if self.jitter is None:
+            return self.values
+        return self.values + self.jitter * (np.float32(1) if self.root is None else self.root)
+
+    def reading_noise(self, sites: Indices) -> NDArray[np.float64] | None:
+        """Variance of the noise of each site's readings in units of ``values``, ``(channels, sites)``; None: none."""
+        if self.noise is None:
+            return None
+        root = 1.0 if self.root is None else self.root.ravel()[sites]
+        return np.asarray(np.square(self.noise.reshape(self.channels, -1)[:, sites] * root), np.float64)
 
     def fingerprint(self) -> str:
         """SHA-256 of the values, shape, inside and observable cells, rules, and the target."""
@@ -188,6 +248,8 @@ class Signals:
             digest.update(np.ascontiguousarray(self.context).data)
         if self.constraints is not None:
             self.constraints.add_to(digest)
+        for about in (self.weights, self.noise):
+            digest.update(b"" if about is None else np.ascontiguousarray(about).data)
         if self.target is not None:
             digest.update(repr((self.target.name, self.target.classes)).encode())
             digest.update(np.ascontiguousarray(self.target.values).data)

@@ -81,17 +81,27 @@ class _Turn:
         return cls(grouping, channels, axes, _resolved(train, grouping))
 
     def __call__(self, part: Signals) -> Signals:
-        packed, units = part.packed(), self.grouping.units
-        values = np.zeros((len(part), self.channels, len(self.grouping.observable)), np.float32)
-        alone = np.isin(units, list(self.axes), invert=True)
-        values[:, 0, units[alone]] = packed[:, 0, alone]
-        for unit, axes in self.axes.items():
-            readings = packed[:, :, units == unit].reshape(len(part), -1)
-            values[:, : axes.shape[1], unit] = readings @ axes
-        resolved = self.resolved
+        """Turn signals, and what sensors add to them."""
+        values, noise, jitter = self._turned(part.packed()), None, None
+        if part.noise is not None and part.jitter is not None:
+            root = 1.0 if part.root is None else part.root
+            added = replace(part, values=np.asarray(part.jitter * root, np.float32)).packed()
+            jitter = self._turned(added)
+            noise = np.sqrt(np.square(jitter, dtype=np.float64).mean(axis=0))
         return replace(
-            part, values=values, grid=resolved.grid, observable=resolved.observable, constraints=resolved, zero=None
-        )
+            part, values=values, grid=self.resolved.grid, observable=self.resolved.observable,
+            constraints=self.resolved, zero=None, weights=None, root=None, noise=noise, jitter=jitter,
+        )  # fmt: skip
+
+    def _turned(self, packed: NDArray[Any]) -> NDArray[np.float32]:
+        """Put packed cells ``(N, channels, cells)`` on the groups, along their axes."""
+        units = self.grouping.units
+        turned = np.zeros((len(packed), self.channels, len(self.grouping.observable)), np.float32)
+        alone = np.isin(units, list(self.axes), invert=True)
+        turned[:, 0, units[alone]] = packed[:, 0, alone]
+        for unit, axes in self.axes.items():
+            turned[:, : axes.shape[1], unit] = packed[:, :, units == unit].reshape(len(packed), -1) @ axes
+        return turned
 
 
 def _axes(members: NDArray[Any], most: int) -> NDArray[np.float32]:

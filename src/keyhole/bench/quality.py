@@ -93,4 +93,4 @@ def until(run: Run, seconds: float) -> Run:
 @lru_cache(maxsize=1)
 def load_prepared(name: str) -> Prepared:
     """Give a data set split and scaled as `select` does."""
-    return prepare(datasets.load(name), None, seed=0)
+    return prepare(datasets.load(name).weighted(None), None, seed=0)

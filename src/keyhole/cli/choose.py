@@ -16,8 +16,11 @@ from keyhole.cli.constraints import (
     Fixed,
     Forbid,
     Groups,
+    Noise,
+    Weights,
     check_budget,
     constraints_of,
+    counted,
 )
 from keyhole.cli.options import (
     Anomalies,
@@ -90,6 +93,8 @@ def select(
     costs: Costs = None,
     cost_limit: CostLimit = None,
     groups: Groups = None,
+    weights: Weights = None,
+    noise: Noise = None,
     method: Method = "auto",
     reconstructor: Rebuilder = "auto",
     setting: SetOption = None,
@@ -127,6 +132,7 @@ def select(
         source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
         anomalies=anomalies, context=context, target=target, target_kind=target_kind,
     ).constrained(asked)  # fmt: skip
+    signals = counted(signals, weights, noise)
     check_writable(out, report)
     folder = out.with_name(out.name + ".checkpoint")
     if resume is None and folder.exists():
@@ -156,6 +162,8 @@ def compare(
     costs: Costs = None,
     cost_limit: CostLimit = None,
     groups: Groups = None,
+    weights: Weights = None,
+    noise: Noise = None,
     reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
     target: TargetOption = None,
     target_kind: TargetKindOption = "auto",
@@ -185,6 +193,7 @@ def compare(
         source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
         anomalies=anomalies, context=context, target=target, target_kind=target_kind,
     ).constrained(asked)  # fmt: skip
+    signals = counted(signals, weights, noise)
     check_writable(figure, report)
     check_suffix(figure, "--figure", ".png", ".svg", ".pdf")
     names = method_names(methods, signals)

@@ -9,8 +9,22 @@ import typer
 
 if TYPE_CHECKING:
     from keyhole.constraints import Constraints
+    from keyhole.signals import Signals
 
-__all__ = ["Allow", "CostLimit", "Costs", "Distance", "Fixed", "Forbid", "Groups", "check_budget", "constraints_of"]
+__all__ = [
+    "Allow",
+    "CostLimit",
+    "Costs",
+    "Distance",
+    "Fixed",
+    "Forbid",
+    "Groups",
+    "Noise",
+    "Weights",
+    "check_budget",
+    "constraints_of",
+    "counted",
+]
 
 _REGION = "a box, lat=10..50,lon=-80..0 (either end may be left out), a .geojson file, or a mask in a .npy file"
 Allow = Annotated[list[str] | None, typer.Option("--allow", help=f"Where sites may be: {_REGION}; several add up.")]
@@ -35,6 +49,29 @@ Groups = Annotated[
     typer.Option("--groups", help="Axes along which sites come together, or a .npy file of labels; -k counts groups."),
 ]
 
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        help="Where errors count: area (where there is latitude and longitude), none, a region as --allow takes it, or "
+        "a .npy file of numbers.",
+    ),
+]
+Noise = Annotated[
+    str | None,
+    typer.Option(
+        "--noise", help="Standard deviation of a sensor's noise, in the data's units, or a .npy file of them."
+    ),
+]
+
+
+def counted(signals: Signals, weights: str | None, noise: str | None) -> Signals:
+    """Say where errors count, and what sensors add to the truth."""
+    if weights is not None:
+        plain = weights in ("area", "none")
+        signals = signals.weighted(weights if plain else _region(weights, "--weights"))
+    return signals if noise is None else signals.noisy(_number_or_array(noise))
+
 
 def check_budget(k: int | None, cost_limit: float | None) -> None:
     """Fail unless there is a number of sites, or a limit of cost in its place."""
@@ -54,7 +91,7 @@ def constraints_of(
         forbidden=[_region(text, "--forbid") for text in forbid] if forbid else None,
         fixed=_fixed(fixed or []),
         distance=distance,
-        costs=None if costs is None else _costs(costs),
+        costs=None if costs is None else _number_or_array(costs),
         cost_limit=cost_limit,
         groups=None if groups is None else _labels(groups),
     )
@@ -98,7 +135,8 @@ def _fixed(given: list[str]) -> list[Any]:
     return sites
 
 
-def _costs(text: str) -> Any:
+def _number_or_array(text: str) -> Any:
+    """Give a number, or the array of a file."""
     try:
         return float(text)
     except ValueError:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from keyhole.cli.constraints import Allow, Distance, Fixed, Forbid, Groups, constraints_of
+from keyhole.cli.constraints import (
+    Allow,
+    Distance,
+    Fixed,
+    Forbid,
+    Groups,
+    Noise,
+    Weights,
+    constraints_of,
+    counted,
+)
 from keyhole.cli.options import (
     Anomalies,
     At,
@@ -58,6 +68,8 @@ def curve(
     fixed: Fixed = None,
     distance: Distance = None,
     groups: Groups = None,
+    weights: Weights = None,
+    noise: Noise = None,
     target: TargetOption = None,
     target_kind: TargetKindOption = "auto",
     predictor: Predictor = "auto",
@@ -91,6 +103,7 @@ def curve(
         source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
         anomalies=anomalies, context=context, target=target, target_kind=target_kind,
     ).constrained(asked)  # fmt: skip
+    signals = counted(signals, weights, noise)
     with stoppable(say):
         try:
             found = run_curve(

@@ -92,7 +92,7 @@ class Findings:
     def rebuilt(self) -> Field:
         """The test part as rebuilt from its readings, ``(N, channels, *grid)``."""
         test = self.prepared.test
-        return self.plan.rebuild(test.readings(self.plan.indices), test.time, test.context)
+        return self.plan.rebuild(test.sensed(self.plan.indices), test.time, test.context)
 
     @cached_property
     def error_map(self) -> NDArray[np.float64]:

@@ -41,7 +41,7 @@ class Exchange(Selector):
         some = some_of(train, _MOST_SAMPLES, run, "samples to exchange by")
         start = Greedy().select(some, k, validation=None, run=run).sites
         chosen = Kriging().fit(some, start, validation=some, run=run).chosen
-        noise = max(chosen["strength"], _LEAST_NOISE)
+        noise = _LEAST_NOISE if train.noise is not None else max(chosen["strength"], _LEAST_NOISE)
         covariance = Covariance.of(some, chosen["length"], noise, run.generator("cells to exchange by"))
         choice = _Choice(Remainder(covariance), Picks(train, covariance.candidates, k))
         choice.pick()

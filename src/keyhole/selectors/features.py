@@ -62,12 +62,12 @@ class FeatureScore(Proxy):
     def __call__(self, sites: Sites) -> float:
         """Score the sites (flat grid indices)."""
         places = np.arange(len(sites))
-        taught, judged = (self._design(part, sites, places) for part in (self.data.taught, self.data.judged))
+        taught, judged = (self._design(part, sites, places) for part in self.data.seen)
         return self.left(judged @ ridge(taught, self.taught, self.bandwidth.strength))
 
     def relearn(self, sites: Sites, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Rebuild the samples that teach; features are few beside them, so they are not known by heart."""
-        design = self._design(self.data.taught, sites, places)
+        design = self._design(self.data.seen[0], sites, places)
         return design @ ridge(design, self.taught, self.bandwidth.strength)
 
     def _design(self, packed: NDArray[np.float32], sites: Sites, places: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -39,8 +39,13 @@ class Goal(nn.Module, ABC):
     unit: float
 
     @abstractmethod
-    def forward(self, x: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """Give the loss parts of signals ``x``, samples ``batch`` of the training part, seen through masks."""
+    def forward(
+        self, x: Tensor, seen: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Give the loss parts of signals ``x``, samples ``batch`` of the training part, seen through masks.
+
+        ``seen`` is ``x`` with the noise that sensors add, or ``x`` itself.
+        """
 
     @abstractmethod
     def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor | None:
@@ -66,9 +71,11 @@ class Rebuild(Goal):
         super().__init__()
         self.decoder, self.unit = decoder, _variance(signals)
 
-    def forward(self, x: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    def forward(
+        self, x: Tensor, seen: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Score what is rebuilt."""
-        return {"reconstruction": reconstruction(self.decoder(x, masks), self.decoder.pack(x, 2).flatten(1))}
+        return {"reconstruction": reconstruction(self.decoder(seen, masks), self.decoder.pack(x, 2).flatten(1))}
 
     def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
         """Rebuild."""
@@ -87,10 +94,12 @@ class Adversarial(Goal):
         inside = torch.from_numpy(signals.grid.inside)
         self.register_buffer("inside", inside.to(torch.float32), persistent=False)
 
-    def forward(self, x: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    def forward(
+        self, x: Tensor, seen: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Score both players."""
-        rebuilt = self._on_grid(x, masks, generator)
-        observed = x * share(masks, len(x)).unsqueeze(1)
+        rebuilt = self._on_grid(seen, masks, generator)
+        observed = seen * share(masks, len(x)).unsqueeze(1)
         return adversarial(self.discriminator, x, rebuilt, observed, l1_weight=self.l1_weight)
 
     def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
@@ -114,9 +123,11 @@ class Predict(Goal):
         self.register_buffer("target", _target_tensor(target), persistent=False)
         self.unit = _entropy(target) if target.is_class else 1.0
 
-    def forward(self, x: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    def forward(
+        self, x: Tensor, seen: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Score what is told, from cells that count alike whatever their units."""
-        told = self.decoder(x / self.get_buffer("spread"), masks)
+        told = self.decoder(seen / self.get_buffer("spread"), masks)
         return {"prediction": prediction(told, self.get_buffer("target")[batch], self.is_class)}
 
     def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> None:

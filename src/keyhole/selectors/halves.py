@@ -33,12 +33,15 @@ class Halves:
         ``(r, channels * cells)``, leading principal components, which stand for the cells to be rebuilt.
     signals
         What they were taken from.
+    seen
+        The same samples as sensors see them: without weights, with noise.
     """
 
     taught: NDArray[np.float32]
     judged: NDArray[np.float32]
     basis: NDArray[np.float32]
     signals: Signals
+    seen: tuple[NDArray[np.float32], NDArray[np.float32]]
 
     @cached_property
     def components(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -65,10 +68,22 @@ class Halves:
             order = drawn if train.time is None else np.argsort(train.time)
             cut = max(1, len(train) - min(_MOST_JUDGED, len(train) // 3))
             train, judge = train.take(np.sort(order[:cut])), train.take(np.sort(order[cut:]))
-        taught = some_of(train, _MOST_TAUGHT, run, "samples to teach by").packed()
-        mean = taught.mean(axis=0)
-        taught, judged = taught - mean, some_of(judge, _MOST_JUDGED, run, "samples to judge by").packed() - mean
+        first = some_of(train, _MOST_TAUGHT, run, "samples to teach by")
+        second = some_of(judge, _MOST_JUDGED, run, "samples to judge by")
+        mean = first.packed().mean(axis=0)
+        taught, judged = first.packed() - mean, second.packed() - mean
         rows = flat(taught)
         most = min(max(_COMPONENTS if len(rows) > _FEW else _COMPONENTS_OF_FEW, 2 * k), *rows.shape)
         basis = randomized_svd(rows, most, n_iter=3, random_state=0)[2]
-        return cls(taught, judged, np.asarray(basis, np.float32), train)
+        return cls(taught, judged, np.asarray(basis, np.float32), train, _seen(first, second, (taught, judged)))
+
+
+def _seen(
+    first: Signals, second: Signals, plain: tuple[NDArray[np.float32], NDArray[np.float32]]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """What sensors in all cells would read of both parts, ``(n, channels, cells)``, centred on the first."""
+    if first.root is None and first.jitter is None:
+        return plain
+    readings = [part.readings(part.grid.cells).transpose(0, 2, 1).astype(np.float32) for part in (first, second)]
+    mean = readings[0].mean(axis=0)
+    return readings[0] - mean, readings[1] - mean

@@ -37,7 +37,7 @@ class KernelScore(Proxy):
     def fitting(cls, data: Halves, sites: NDArray[np.int64]) -> Self:
         """Give the score whose kernel suits these sites best."""
         plain = cls(data, Shape(1.0, 1.0, 1.0))
-        readings = plain.readings(data.taught, sites).astype(np.float64)
+        readings = plain.readings(data.seen[0], sites).astype(np.float64)
         shapes = [s for even in (False, True) for s in shapes_for(readings / spread_of(readings, even), even)]
         scores = [cls(data, shape) for shape in shapes]
         return scores[int(np.argmin([score(sites) for score in scores]))]
@@ -59,9 +59,7 @@ class KernelScore(Proxy):
         return np.asarray(self.taught - inverse @ self.taught / np.diagonal(inverse)[:, np.newaxis], np.float32)
 
     def _inputs(self, sites: Sites) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        taught, judged = (
-            self.readings(part, sites).astype(np.float64) for part in (self.data.taught, self.data.judged)
-        )
+        taught, judged = (self.readings(part, sites).astype(np.float64) for part in self.data.seen)
         spread = spread_of(taught, self.shape.even)
         return taught / spread, judged / spread
 

@@ -46,12 +46,13 @@ class Joint(Task):
         self.settings, self.k, self.rate = settings, k, rate
         self.samples, self.first_count = len(signals), law.count()
         self.register_buffer("signals", torch.from_numpy(signals.values), persistent=False)
+        self.register_buffer("seen", torch.from_numpy(signals.seen()), persistent=False)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
         """See a batch through masks of the law."""
-        x = self.get_buffer("signals")[batch]
+        x, seen = self.get_buffer("signals")[batch], self.get_buffer("seen")[batch]
         sample = self.law.sample(min(self.settings.draws, len(x)), generator)
-        parts = self.goal(x, self.budget.masks(self.law, sample), batch, generator)
+        parts = self.goal(x, seen, self.budget.masks(self.law, sample), batch, generator)
         return parts | {"budget": self.budget.loss(self.law, sample)}, partial(self._after, sample)
 
     def _after(self, sample: MaskSample) -> None:

@@ -37,7 +37,7 @@ class Proxy(ABC):
 
     def __init__(self, data: Halves) -> None:
         self.data = data
-        self.level = np.float32(max(float(data.taught.std()), float(np.finfo(np.float32).tiny)))
+        self.level = np.float32(max(float(data.seen[0].std()), float(np.finfo(np.float32).tiny)))
         self.taught, self.judged = data.components
 
     @abstractmethod
@@ -50,7 +50,7 @@ class Proxy(ABC):
 
     def linear(self, sites: Sites) -> float:
         """Score the sites by what is linear in the readings, at the best strength."""
-        taught, judged = (self.with_one(self.readings(part, sites)) for part in (self.data.taught, self.data.judged))
+        taught, judged = (self.with_one(self.readings(part, sites)) for part in self.data.seen)
         return min(self.left(judged @ ridge(taught, self.taught, strength)) for strength in _STRENGTHS)
 
     def gains(self, sites: Sequence[int], without: int | None = None) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -31,8 +32,10 @@ class Covariance:
         ``(n, t)``, the cells to be rebuilt (all channels, or as many as memory allows), likewise.
     sites, cells
         Places of candidates ``(m, d)`` and targets ``(t, d)``.
-    length, noise
-        Of the fading; variance of each reading's noise.
+    length
+        Of the fading.
+    noise
+        ``(m, channels)``, variance of each reading's noise.
     """
 
     candidates: NDArray[np.int64]
@@ -41,28 +44,31 @@ class Covariance:
     sites: NDArray[np.float64]
     cells: NDArray[np.float64]
     length: float
-    noise: float
+    noise: NDArray[np.float64]
 
     @classmethod
     def of(cls, signals: Signals, length: float, noise: float, rng: np.random.Generator) -> Self:
-        """Estimate it; ``noise`` is a share of the readings' mean variance."""
+        """Estimate it; ``noise`` is a share of the readings' mean variance, beside what sensors add."""
         packed = signals.packed().astype(np.float32)
         centred = (packed - packed.mean(axis=0)) / np.float32(np.sqrt(len(packed)))
         may = signals.observable.ravel()[signals.grid.cells]
         readings = centred[:, :, may].transpose(0, 2, 1)
+        if signals.root is not None:
+            readings = readings / signals.root.ravel()[signals.grid.cells[may]][:, np.newaxis]
         places = signals.grid.places[signals.grid.cells]
         columns = some(centred[0].size, max(_MOST_NUMBERS // readings[0].size, _FEWEST_TARGETS), rng)
         level = float(np.square(readings).sum()) / readings[0].size or 1.0
         return cls(
             signals.grid.cells[may], readings, centred.reshape(len(packed), -1)[:, columns],
-            places[may], places[columns % len(places)], length, noise * level,
+            places[may], places[columns % len(places)], length, noise * level + _sensors(signals, may),
         )  # fmt: skip
 
     def among(self, picks: NDArray[np.int64]) -> Covariance:
         """Let only some of the candidates be chosen."""
         return replace(
-            self, candidates=self.candidates[picks], readings=self.readings[:, picks], sites=self.sites[picks]
-        )
+            self, candidates=self.candidates[picks], readings=self.readings[:, picks], sites=self.sites[picks],
+            noise=self.noise[picks],
+        )  # fmt: skip
 
     def own(self) -> NDArray[np.float32]:
         """Of each candidate's readings with each other, ``(m, channels, channels)``, without noise."""
@@ -82,6 +88,14 @@ class Covariance:
         """Of all candidates with one of them, ``(m, channels, channels)``."""
         plain = np.einsum("nmc,nd->mcd", self.readings, self.readings[:, pick], optimize=True)
         return np.asarray(plain * fading(self.sites, self.sites[[pick]], self.length)[:, :, np.newaxis])
+
+
+def _sensors(signals: Signals, may: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Variance of the noise of the sensors that may be chosen, ``(m, channels)``."""
+    cells = signals.grid.cells[may]
+    if signals.noise is None:
+        return np.zeros((len(cells), signals.channels))
+    return np.asarray(np.square(signals.noise.reshape(signals.channels, -1)[:, cells].T))
 
 
 class Remainder:
@@ -127,7 +141,7 @@ class Remainder:
     def add(self, pick: int) -> None:
         """Read one more site."""
         column = self.covariance.with_candidates(pick)
-        factor = np.linalg.inv(self._own[pick] + self._noise())
+        factor = np.linalg.inv(self._own[pick] + self._noise[pick])
         self._move(self._left[:, pick].copy(), -factor, self._left_of(column))
         self._note(pick, self.covariance.with_targets(pick), column)
 
@@ -163,11 +177,13 @@ class Remainder:
         self._to_targets.append(targets)
         self._to_candidates.append(candidates)
 
+    @cached_property
     def _noise(self) -> NDArray[np.float64]:
-        return self.covariance.noise * np.eye(self._own.shape[1])
+        """Of each candidate's readings, ``(m, channels, channels)``."""
+        return self.covariance.noise[:, :, np.newaxis] * np.eye(self.covariance.noise.shape[1])
 
     def _gains(self, own: NDArray[Any], square: NDArray[Any], picks: list[int]) -> NDArray[np.float64]:
-        gains = np.einsum("mcd,mdc->m", np.linalg.inv(own + self._noise()), square)
+        gains = np.einsum("mcd,mdc->m", np.linalg.inv(own + self._noise), square)
         gains[picks] = -np.inf
         return np.asarray(gains, np.float64)
 
@@ -183,7 +199,7 @@ class Remainder:
         count, channels = len(self.picks), self._own.shape[1]
         between = np.stack([column[self.picks] for column in self._to_candidates], axis=2)
         size = count * channels
-        matrix = between.astype(np.float64).reshape(size, size) + self.covariance.noise * np.eye(size)
+        matrix = between.astype(np.float64).reshape(size, size) + np.diag(self.covariance.noise[self.picks].ravel())
         return np.asarray(np.linalg.inv(matrix).reshape(count, channels, count, channels), np.float64)
 
     def _given_back(self, place: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
