@@ -13,7 +13,7 @@ ROOT = Path(keyhole.__file__).parent
 
 # From the top: each may use those above it. The same order stands in docs/architecture.md.
 ROOMS = [
-    "errors", "grid", "split", "settings", "target", "context", "constraints", "weights", "signals", "scaling",
+    "errors", "grid", "split", "settings", "target", "context", "constraints", "weights", "gaps", "signals", "scaling",
     "metrics", "storage", "run", "progress", "interrupts", "readers", "datasets", "components", "covariance",
     "checkpoint", "training", "laws", "budget", "objectives", "collapse", "reconstructors", "predictors", "views",
     "selectors", "readings", "export", "plan", "places", "pipeline", "comparison", "files", "report", "curves",

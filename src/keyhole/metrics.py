@@ -46,18 +46,27 @@ def evaluate(
     >>> evaluate(truth, truth + 1, np.full_like(truth, 2.0), Grid.plain((2,)))
     {'mse': 1.0, 'rmse': 1.0, 'fvu': 0.5}
     """
-    error = squared_error_map(truth, rebuilt, grid)[grid.inside]
-    spread = squared_error_map(truth, expected, grid)[grid.inside]
-    mse = float(error.mean())
-    scores = {"mse": mse, "rmse": mse**0.5, "fvu": _ratio(error.sum(), spread.sum())}
+    error, spread, known = _errors(truth, rebuilt, grid), _errors(truth, expected, grid), _known(truth, grid)
+    mse = float((error * known).sum() / known.sum())
+    scores = {"mse": mse, "rmse": mse**0.5, "fvu": _ratio((error * known).sum(), (spread * known).sum())}
     area = grid.area()
     own = None if weights is None or (area is not None and np.array_equal(weights, area)) else weights
     for name, counts in (("area", area), ("weighted", own)):
         if counts is not None:
-            weight = counts[grid.inside]
+            weight = counts[grid.inside] * known
             scores[f"rmse_{name}"] = float(np.sqrt((error * weight).sum() / weight.sum()))
             scores[f"fvu_{name}"] = _ratio((error * weight).sum(), (spread * weight).sum())
     return scores
+
+
+def _errors(truth: NDArray[Any], other: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
+    """Mean squared error of the cells inside, zero where no truth is known."""
+    return np.nan_to_num(squared_error_map(truth, other, grid)[grid.inside])
+
+
+def _known(truth: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
+    """Share of the samples and channels in which each cell inside is known."""
+    return np.asarray(1 - np.isnan(truth).mean(axis=(0, 1), dtype=np.float64)[grid.inside])
 
 
 def target_scores(target: Target, scores: NDArray[Any], expected: float | None = None) -> dict[str, float]:
@@ -104,13 +113,16 @@ def _check_told(target: Target, scores: NDArray[Any], shape: tuple[int, ...]) ->
 
 
 def squared_error_map(truth: NDArray[Any], rebuilt: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
-    """Mean squared error of each cell over samples and channels, NaN outside."""
+    """Mean squared error of each cell over samples and channels; NaN outside, and where no truth is known."""
     if truth.shape != rebuilt.shape:
         raise DataError(f"signals of shape {truth.shape} cannot be compared with those of shape {rebuilt.shape}")
-    squares = np.zeros(grid.shape)
+    squares, counts = np.zeros(grid.shape), np.zeros(grid.shape)
     for one, other in zip(truth, rebuilt, strict=True):
-        squares += np.square(np.subtract(one, other, dtype=np.float64)).sum(axis=0)
-    return np.where(grid.inside, squares / (len(truth) * truth.shape[1]), np.nan)
+        off = np.square(np.subtract(one, other, dtype=np.float64))
+        squares += np.nansum(off, axis=0)
+        counts += (~np.isnan(off)).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        return np.where(grid.inside, squares / counts, np.nan)
 
 
 def _ratio(part: np.float64, whole: np.float64) -> float:

@@ -10,9 +10,12 @@ from torch.nn import functional
 __all__ = ["adversarial", "prediction", "reconstruction"]
 
 
-def reconstruction(rebuilt: Tensor, truth: Tensor) -> Tensor:
-    """Mean squared error over samples, channels and cells, packed or not."""
-    return torch.square(rebuilt - truth).mean()
+def reconstruction(rebuilt: Tensor, truth: Tensor, *, gaps: bool = False) -> Tensor:
+    """Mean squared error over samples, channels and cells, packed or not; with gaps, where the truth is not NaN."""
+    if not gaps:
+        return torch.square(rebuilt - truth).mean()
+    known = ~truth.isnan()
+    return torch.square(rebuilt - torch.where(known, truth, rebuilt.detach())).sum() / known.sum().clamp_min(1)
 
 
 def prediction(outputs: Tensor, target: Tensor, is_class: bool) -> Tensor:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,7 @@ __all__ = [
 # Share of a time limit that the choice of sites may take; the rest is for the reconstructor.
 SELECTION_SHARE = 1 / 3
 _CONVOLUTIONAL = ("resnet", "dcgan", "detail")
+_FEWEST_KNOWN = 5  # training samples that must know a cell
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +89,7 @@ def select(
     constraints: Constraints | Mapping[str, Any] | None = None,
     weights: Any = None,
     noise: Any = None,
+    missing: Literal["error", "model"] = "error",
     target: str | None = None,
     target_kind: TargetKind | None = None,
     method: str = "auto",
@@ -122,6 +124,8 @@ def select(
     noise
         What sensors add to the truth: a standard deviation in the data's units, one, or by channel or cell. Sites are
         chosen, reconstructors fitted and errors given for readings with that noise.
+    missing
+        ``"model"``: cells may be NaN in some samples; see `read`.
     target
         Column of a frame or CSV file to tell from the sites, a class or a number, instead of rebuilding all the others;
         signals may also carry one (`Signals.with_target`).
@@ -175,7 +179,7 @@ def select(
         save_seconds=save_every,
     )
     selector = make_selector(method, settings or {})
-    source = read(signals, target=target, target_kind=target_kind)
+    source = read(signals, target=target, target_kind=target_kind, missing=missing)
     source = source if constraints is None else source.constrained(constraints)
     source = source if weights is None else source.weighted(weights)
     source = source if noise is None else source.noisy(noise)
@@ -225,6 +229,7 @@ def prepare(signals: Signals, split: Split | None, seed: int) -> Prepared:
     """Split and scale; choices are made with a scaling from the training part, the plan's is from all but test."""
     parts = split or signals.split or _default_split(signals, seed)
     splits.check(parts, len(signals))
+    signals = _known_enough(signals, parts)
     _check_varies(signals.take(parts.train))
     _check_target_varies(signals.take(parts.train))
     choosing, scaling = (Scaling.fit(signals.take(rows)) for rows in (parts.train, parts.development))
@@ -238,7 +243,9 @@ def prepare(signals: Signals, split: Split | None, seed: int) -> Prepared:
 def prepare_with(signals: Signals, split: Split, choosing: Scaling, scaling: Scaling) -> Prepared:
     """Split, and scale as told."""
     train, validation = (choosing.apply(signals.take(rows)) for rows in (split.train, split.validation))
-    development = scaling.apply(signals.take(split.development))
+    train = train.filled()
+    validation = validation.filled(train.filler)
+    development = scaling.apply(signals.take(split.development)).filled()
     return Prepared(signals, split, choosing, scaling, train, validation, development, signals.take(split.test))
 
 
@@ -346,7 +353,7 @@ def make_plan(
     history += [{"stage": "predict", **row} for row in (predictor.history if predictor else [])]
     plan = Plan(
         signals.grid, selection.sites, gains(prepared, selection.sites), prepared.choosing, fitted, signals.origin,
-        made, {}, history, predictor,
+        made, {}, history, predictor, prepared.development.reading_covariance(selection.sites),
     )  # fmt: skip
     validation = score(plan, signals.take(prepared.split.validation), prepared.choosing)
     plan = _fit_on_all_but_test(plan, prepared, run)
@@ -424,9 +431,20 @@ def _default_split(signals: Signals, seed: int) -> Split:
     return splits.shuffled(len(signals), seed=seed)
 
 
+def _known_enough(signals: Signals, parts: Split) -> Signals:
+    """Leave out cells that training samples hardly know."""
+    if signals.gaps is None:
+        return signals
+    inside = signals.grid.inside & ((~signals.gaps[parts.train]).sum(axis=0).min(axis=0) >= _FEWEST_KNOWN)
+    if not inside.any():
+        raise DataError(f"no cell is known in {_FEWEST_KNOWN} training samples")
+    kept = replace(signals, grid=replace(signals.grid, inside=inside), observable=signals.observable & inside)
+    return replace(kept, gaps=signals.gaps & inside)
+
+
 def _check_varies(train: Signals) -> None:
     cells = train.packed()
-    if not (cells != cells[:1]).any():
+    if not (np.nanmax(cells, axis=0) > np.nanmin(cells, axis=0)).any():
         raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
 
 

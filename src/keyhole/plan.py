@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from keyhole.context import check_rhythms
 from keyhole.errors import PlanError
 from keyhole.export import as_read
+from keyhole.gaps import fill_by_covariance
 from keyhole.grid import Grid
 from keyhole.predictors import PREDICTORS, Predictor
 from keyhole.readings import in_rank_order
@@ -46,6 +47,8 @@ class Plan:
         Figures of the training, if there was any.
     predictor
         What tells the target from the readings; None where the plan has no target.
+    covariance
+        ``(channels * K, channels * K)`` of scaled readings, channel by channel: fills those that are missing.
     """
 
     grid: Grid
@@ -58,6 +61,7 @@ class Plan:
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = ()
     predictor: Predictor | None = None
+    covariance: NDArray[np.float64] | None = None
 
     @property
     def k(self) -> int:
@@ -92,7 +96,8 @@ class Plan:
         Parameters
         ----------
         readings
-            ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order, or labelled by site name in any order.
+            ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order, or labelled by site name in any order. One that
+            is missing (NaN) is taken as what the others tell of it.
         time
             Time of each reading; needed where the plan was made on anomalies, unless the labels hold it.
         context
@@ -111,7 +116,7 @@ class Plan:
         self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, context: Any = None
     ) -> NDArray[np.floating[Any]]:
         """Rebuild ``(N, channels, *grid)`` in the user's units from readings ``(N, K, channels)``."""
-        scaled = self.scaling.scale_readings(readings, self.indices, time)
+        scaled = self._scaled(readings, time)
         known = self.scaling.context(time, context, len(readings))
         return self.scaling.undo(self.reconstructor.rebuild(scaled, known), time)
 
@@ -129,7 +134,18 @@ class Plan:
 
     def tell(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.float64]:
         """Tell probabilities ``(N, classes)``, or numbers ``(N,)``, from readings ``(N, K, channels)``."""
-        return self.need_predictor().predict(self.scaling.scale_readings(readings, self.indices, time))
+        return self.need_predictor().predict(self._scaled(readings, time))
+
+    def _scaled(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.float32]:
+        """Scale readings ``(N, K, channels)``, and fill those that are missing with what the others tell of them."""
+        scaled = self.scaling.scale_readings(readings, self.indices, time)
+        if not np.isnan(scaled).any():
+            return scaled
+        if self.covariance is None:
+            raise PlanError("readings: some are missing, and this plan was made before that was provided for")
+        rows = scaled.transpose(0, 2, 1).reshape(len(scaled), -1)
+        filled = fill_by_covariance(rows, self.covariance).reshape(len(scaled), scaled.shape[2], -1)
+        return filled.transpose(0, 2, 1).astype(np.float32)
 
     def need_predictor(self) -> Predictor:
         """Give the predictor, or say that the plan has none."""
@@ -178,6 +194,8 @@ def _pack(plan: Plan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "scaling.scale": plan.scaling.scale,
         "scaling.columns": plan.scaling.columns,
     }
+    if plan.covariance is not None:
+        arrays["sites.covariance"] = plan.covariance
     if plan.scaling.root is not None:
         arrays["scaling.root"] = plan.scaling.root
     arrays |= {f"coordinates.{dim}": _numbers(axis) for dim, axis in axes.items() if axis.dtype.kind != "U"}
@@ -207,6 +225,7 @@ def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Pl
     return Plan(
         grid, arrays["sites.index"], arrays["sites.gain"], scaling, reconstructor, Origin(**header["origin"]),
         dict(header["made"]), dict(header["metrics"]), list(header["history"]), _predictor(header, arrays),
+        arrays.get("sites.covariance"),
     )  # fmt: skip
 
 

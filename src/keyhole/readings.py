@@ -18,7 +18,7 @@ __all__ = ["in_rank_order"]
 def in_rank_order(
     readings: Any, names: Sequence[str], channels: int, time: Any = None
 ) -> tuple[NDArray[np.float64], NDArray[np.datetime64] | None]:
-    """Give readings as ``(N, K, channels)`` in rank order, and their times if known.
+    """Give readings as ``(N, K, channels)`` in rank order, NaN where they are missing, and their times if known.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def in_rank_order(
     values = _shaped(_plain(readings), len(names), channels)
     if len(values) == 0:
         raise PlanError("readings: there are none; give one row at least")
-    if not np.isfinite(values).all():
-        raise PlanError(f"readings: {int((~np.isfinite(values)).sum())} of {values.size} are missing or infinite")
+    if np.isinf(values).any():
+        raise PlanError(f"readings: {int(np.isinf(values).sum())} of {values.size} are infinite")
     return values, None if time is None else _times(time, len(values))
 
 

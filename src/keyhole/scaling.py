@@ -57,14 +57,16 @@ class Scaling:
         baseline = _means(values, phase, 1 if signals.cycle is None else 12)
         root = root_of(signals.weights, signals.grid)
         squares = np.square(values - baseline[phase], dtype=np.float64) * (1.0 if root is None else np.square(root))
-        per_channel = squares.sum(axis=(0, *range(2, values.ndim)))
-        scale = np.sqrt(per_channel / (len(values) * signals.grid.inside.sum()))
+        axes = (0, *range(2, values.ndim))
+        known = (~np.isnan(values) & signals.grid.inside).sum(axis=axes)
+        scale = np.sqrt(np.nansum(squares, axis=axes) / np.maximum(known, 1))
         scale = np.where(scale > 0, scale, 1.0)
         return cls(baseline, scale, signals.cycle, _rhythms(signals), _standard(signals.context), root)
 
     def apply(self, signals: Signals) -> Signals:
-        """Scale signals; single precision, zero outside the inside cells."""
+        """Scale signals; single precision, zero outside the inside cells and where values are missing."""
         deviation = np.where(signals.grid.inside, signals.values - self.expected(signals), 0)
+        deviation = deviation if signals.gaps is None else np.where(signals.gaps, 0, deviation)
         column = self._column(signals.values.ndim)
         values = np.asarray(deviation * (1.0 if self.root is None else self.root) / column, np.float32)
         context = self.context(signals.time, signals.context, len(signals))
@@ -142,5 +144,14 @@ def _means(values: NDArray[Any], phase: NDArray[np.int64], phases: int) -> NDArr
     if absent:
         months = ", ".join(str(m + 1) for m in absent)
         raise DataError(f"the training block has no sample of month {months}; a climatology needs all twelve")
-    means = [values[phase == p].mean(axis=0, dtype=np.float64) for p in range(phases)]
-    return np.stack(means).astype(values.dtype)
+    if not np.isnan(values).any():
+        means = [values[phase == p].mean(axis=0, dtype=np.float64) for p in range(phases)]
+        return np.stack(means).astype(values.dtype)
+    whole = _known_mean(values, np.zeros(values.shape[1:]))
+    return np.stack([_known_mean(values[phase == p], whole) for p in range(phases)]).astype(values.dtype)
+
+
+def _known_mean(values: NDArray[Any], otherwise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of what is known of each cell; what it would be otherwise where nothing is."""
+    known = (~np.isnan(values)).sum(axis=0)
+    return np.where(known > 0, np.nansum(values, axis=0, dtype=np.float64) / np.maximum(known, 1), otherwise)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from keyhole.constraints import Constraints, Resolved, Room, Rules
 from keyhole.context import Rhythm, check_rhythms
 from keyhole.errors import DataError, SettingsError
+from keyhole.gaps import Filler, fill_by_covariance
 from keyhole.grid import Grid
 from keyhole.split import Indices, Split
 from keyhole.target import Target
@@ -21,6 +22,8 @@ from keyhole.weights import noise_of, weights_of
 __all__ = ["Origin", "Signals"]
 
 Cycle = Literal["month"]
+
+_LEAST_AVAILABLE = 0.02
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,10 @@ class Signals:
         Of the grid's shape, how much an error in each cell counts; None: all alike.
     noise
         ``(channels, *grid)``, standard deviation of what a sensor adds to the truth; None: nothing.
+    gaps
+        ``(N, channels, *grid)``, which values of the cells inside are missing; None: none.
+    filler
+        Of scaled signals with gaps: what filled them, so that ``values`` has none.
     root, jitter
         Of scaled signals: the root of the weights, which ``values`` were multiplied by, and the noise that is added to
         readings, ``(N, channels, *grid)``.
@@ -102,6 +109,8 @@ class Signals:
     noise: NDArray[np.float64] | None = None
     root: NDArray[np.float32] | None = None
     jitter: NDArray[np.float32] | None = None
+    gaps: NDArray[np.bool_] | None = None
+    filler: Filler | None = None
 
     @classmethod
     def build(
@@ -116,17 +125,20 @@ class Signals:
     ) -> Signals:
         """Check ``values`` and make signals of them; cells that are NaN in all samples are outside.
 
+        Those that are NaN in some samples have ``gaps``; whether that will do is for the reader to say.
         Errors count by area where the grid has latitude and longitude (`weighted` changes that).
         """
         values = _floating(values)
         _check_shape(values, grid)
         missing = np.isnan(values)
         inside = grid.inside & ~missing.all(axis=(0, 1))
-        _check_values(values, missing, inside)
+        _check_values(values, inside)
         if time is not None:
             _check_time(time, len(values))
         _check_cycle(cycle, time)
         made = cls(values, replace(grid, inside=inside), inside, time, cycle, split, origin or Origin())
+        gaps = missing & inside
+        made = replace(made, gaps=gaps) if gaps.any() else made
         return made.weighted("area") if None not in (grid.axis_of_latitude(), grid.axis_of_longitude()) else made
 
     def __len__(self) -> int:
@@ -143,9 +155,11 @@ class Signals:
         target = None if self.target is None else self.target.take(indices)
         context = None if self.context is None else self.context[indices]
         jitter = None if self.jitter is None else self.jitter[indices]
+        gaps = None if self.gaps is None else self.gaps[indices]
         return replace(
-            self, values=self.values[indices], time=time, split=None, target=target, context=context, jitter=jitter
-        )
+            self, values=self.values[indices], time=time, split=None, target=target, context=context, jitter=jitter,
+            gaps=gaps,
+        )  # fmt: skip
 
     def room(self) -> Room:
         """Give what may be chosen, all of it at first."""
@@ -209,14 +223,65 @@ class Signals:
         flat = self.values.reshape(len(self), self.channels, -1)
         return flat if self.grid.inside.all() else flat[:, :, self.grid.cells]
 
+    def truth(self) -> NDArray[np.floating[Any]]:
+        """Give the inside cells alone, as `packed`, NaN where they are missing."""
+        packed = self.packed()
+        if self.gaps is None:
+            return packed
+        return np.where(self._packed_gaps(), np.nan, packed)
+
+    def filled(self, filler: Filler | None = None) -> Signals:
+        """Fill the gaps of scaled signals with what the rest of a sample tells, as learned from these by default."""
+        if self.gaps is None:
+            return self
+        rows, gaps = self.packed().reshape(len(self), -1), self._packed_gaps().reshape(len(self), -1)
+        filler = filler or Filler.fit(rows, gaps)
+        values = np.zeros((len(self), self.channels, self.grid.size), np.float32)
+        values[:, :, self.grid.cells] = filler.fill(rows, gaps).reshape(len(self), self.channels, -1)
+        return replace(self, values=values.reshape(self.values.shape), filler=filler)
+
+    def availability(self) -> NDArray[np.float64] | None:
+        """Share of samples in which each cell is known, of the grid's shape; None where there are no gaps."""
+        return None if self.gaps is None else 1 - self.gaps.mean(axis=(0, 1), dtype=np.float64)
+
+    def _packed_gaps(self) -> NDArray[np.bool_]:
+        gaps = np.zeros(self.values.shape, bool) if self.gaps is None else self.gaps
+        return gaps.reshape(len(self), self.channels, -1)[:, :, self.grid.cells]
+
     def readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
-        """Give what the sites (flat grid indices) observe, ``(N, K, channels)``."""
+        """Give what the sites (flat grid indices) observe, ``(N, K, channels)``.
+
+        A reading that is missing is NaN, or what the others tell of it where the signals were filled.
+        """
         found = self.values.reshape(len(self), self.channels, -1)[:, :, sites]
         if self.root is not None:
             found = found / self.root.ravel()[sites]
         if self.jitter is not None:
             found = found + self.jitter.reshape(len(self), self.channels, -1)[:, :, sites]
+        if self.gaps is not None:
+            found = self._without_gaps(found, sites)
         return found.transpose(0, 2, 1)
+
+    def _without_gaps(self, found: NDArray[Any], sites: Indices) -> NDArray[np.floating[Any]]:
+        """Put what the readings of the same sample tell in place of those that are missing; NaN before it is filled."""
+        gaps = np.zeros(found.shape, bool) if self.gaps is None else self.gaps.reshape(len(self), self.channels, -1)
+        rows = np.where(gaps[:, :, sites], np.nan, found)
+        if self.filler is None or not np.isnan(rows).any():
+            return rows
+        covariance = self.reading_covariance(sites)
+        return fill_by_covariance(rows.reshape(len(rows), -1), covariance).reshape(rows.shape).astype(np.float32)
+
+    def reading_covariance(self, sites: Indices) -> NDArray[np.float64]:
+        """Covariance of what the sites read of scaled signals, ``(channels * K, channels * K)``, channel by channel."""
+        if self.filler is None:
+            rows = self.readings(sites).transpose(0, 2, 1).reshape(len(self), -1).astype(np.float64)
+            return np.asarray(rows.T @ rows / len(rows))
+        place = np.searchsorted(self.grid.cells, sites)
+        columns = np.concatenate([channel * len(self.grid.cells) + place for channel in range(self.channels)])
+        root = np.ones(len(columns)) if self.root is None else np.tile(self.root.ravel()[sites], self.channels)
+        noise = np.zeros((self.channels, self.grid.size)) if self.noise is None else self.noise
+        added = np.diag(np.square(noise.reshape(self.channels, -1)[:, sites].ravel()))
+        return np.asarray(self.filler.covariance(columns) / np.outer(root, root) + added)
 
     def sensed(self, sites: Indices) -> NDArray[np.floating[Any]]:
         """Give what sensors at the sites would read of signals that were not scaled, with their noise."""
@@ -227,17 +292,27 @@ class Signals:
         return readings + np.random.default_rng(0).standard_normal(readings.shape) * noise
 
     def seen(self) -> NDArray[np.floating[Any]]:
-        """Give values with the noise that sensors would add to them, in the same units."""
-        if self.jitter is None:
-            return self.values
-        return self.values + self.jitter * (np.float32(1) if self.root is None else self.root)
+        """Give values with the noise that sensors would add to them, in the same units; zero where they are missing."""
+        seen = self.values
+        if self.jitter is not None:
+            seen = seen + self.jitter * (np.float32(1) if self.root is None else self.root)
+        return seen if self.gaps is None else np.where(self.gaps, np.float32(0), seen)
 
-    def reading_noise(self, sites: Indices) -> NDArray[np.float64] | None:
-        """Variance of the noise of each site's readings in units of ``values``, ``(channels, sites)``; None: none."""
-        if self.noise is None:
-            return None
-        root = 1.0 if self.root is None else self.root.ravel()[sites]
-        return np.asarray(np.square(self.noise.reshape(self.channels, -1)[:, sites] * root), np.float64)
+    def reading_noise(self, sites: Indices) -> NDArray[np.float64]:
+        """Variance of the noise of each site's readings in units of ``values``, ``(channels, sites)``.
+
+        To be missing with probability `1 - a` counts as noise of `1 / a - 1` times the variance of what is read: of a
+        site by itself that leaves the share `a` of what it tells.
+        """
+        noise = np.zeros((self.channels, len(sites)))
+        if self.noise is not None:
+            root = 1.0 if self.root is None else self.root.ravel()[sites]
+            noise = noise + np.square(self.noise.reshape(self.channels, -1)[:, sites] * root)
+        available = self.availability()
+        if available is not None:
+            spread = self.values.reshape(len(self), self.channels, -1)[:, :, sites].var(axis=0, dtype=np.float64)
+            noise = noise + spread * (1 / np.maximum(available.ravel()[sites], _LEAST_AVAILABLE) - 1)
+        return noise
 
     def fingerprint(self) -> str:
         """SHA-256 of the values, shape, inside and observable cells, rules, and the target."""
@@ -282,19 +357,13 @@ def _check_shape(values: NDArray[Any], grid: Grid) -> None:
         raise DataError("the data hold one sample; several are needed to learn from")
 
 
-def _check_values(values: NDArray[Any], missing: NDArray[np.bool_], inside: NDArray[np.bool_]) -> None:
+def _check_values(values: NDArray[Any], inside: NDArray[np.bool_]) -> None:
     if np.isinf(values).any():
         raise DataError(f"the data hold {int(np.isinf(values).sum())} infinite values; replace them first")
     if not inside.any():
         raise DataError("no cell is inside: every cell is missing (NaN) in all samples, as if it were all land")
-    partly = missing.any(axis=(0, 1)) & inside
-    if partly.any():
-        raise DataError(
-            f"{int(partly.sum())} of {int(inside.sum())} cells are missing (NaN) in some samples and there in others; "
-            "fill the gaps, or make such cells NaN in all samples to leave them out"
-        )
     where = values[:, :, inside]
-    if not (where != where[:1]).any():
+    if not (np.nanmax(where, axis=0) > np.nanmin(where, axis=0)).any():
         raise DataError("the data are constant: every sample is the same, so there is nothing to rebuild")
 
 

@@ -90,7 +90,8 @@ class _Turn:
             noise = np.sqrt(np.square(jitter, dtype=np.float64).mean(axis=0))
         return replace(
             part, values=values, grid=self.resolved.grid, observable=self.resolved.observable,
-            constraints=self.resolved, zero=None, weights=None, root=None, noise=noise, jitter=jitter,
+            constraints=self.resolved, zero=None, weights=None, root=None, noise=noise, jitter=jitter, gaps=None,
+            filler=None,
         )  # fmt: skip
 
     def _turned(self, packed: NDArray[Any]) -> NDArray[np.float32]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from keyhole.errors import DataError, StorageError
+from keyhole.errors import DataError, SettingsError, StorageError
 from keyhole.readers.arrays import read_array, read_npy, read_npz
 from keyhole.readers.fields import read_dataarray, read_dataset, read_grib, read_netcdf, read_zarr
 from keyhole.readers.images import Colour, read_images
@@ -59,6 +59,7 @@ def read(
     colour: Colour | None = None,
     target: str | None = None,
     target_kind: TargetKind | None = None,
+    missing: Literal["error", "model"] = "error",
 ) -> Signals:
     """Read signals.
 
@@ -86,6 +87,9 @@ def read(
         get theirs by `Signals.with_target`.
     target_kind
         ``"class"`` or ``"number"``, where the guess of `Target.of` would be wrong.
+    missing
+        What to do with cells that are NaN in some samples and there in others (ice, gaps, failed pixels): refuse them,
+        or ``"model"``: they count in neither loss nor score, and a site that is often missing is worth less.
 
     Examples
     --------
@@ -93,6 +97,8 @@ def read(
     >>> len(signals), signals.channels, signals.grid.shape
     (4, 1, (2, 3))
     """
+    if missing not in ("error", "model"):
+        raise SettingsError(f"missing={missing!r}: 'error' or 'model' is needed")
     options = {
         "variable": variable, "group": group, "samples": samples, "at": at, "channels": channels, "size": size,
         "colour": colour, "target": target, "target_kind": target_kind,
@@ -101,6 +107,13 @@ def read(
         _taken("signals that were read before", options, ())
         _check_observable(source)
         return source
+    signals = _read(source, options)
+    if missing == "error":
+        _check_gaps(signals)
+    return signals
+
+
+def _read(source: Any, options: Mapping[str, Any]) -> Signals:
     if isinstance(source, str | Path):
         return _read_path(Path(source), options)
     if isinstance(source, np.ndarray | list | tuple):
@@ -134,6 +147,16 @@ def _reader(path: Path) -> Reader:
     if not path.is_file():
         raise StorageError(f"{path}: no such file")
     return FILES[ending]
+
+
+def _check_gaps(signals: Signals) -> None:
+    if signals.gaps is None:
+        return
+    partly, inside = int(signals.gaps.any(axis=(0, 1)).sum()), int(signals.grid.inside.sum())
+    raise DataError(
+        f"{partly} of {inside} cells are missing (NaN) in some samples and there in others; read with missing='model' "
+        "(--missing model) to work with what is there, fill the gaps, or make such cells NaN in all samples"
+    )
 
 
 def _check_observable(signals: Signals) -> None:

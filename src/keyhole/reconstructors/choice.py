@@ -71,7 +71,7 @@ class _Trail:
 
     def __init__(self, sites: NDArray[np.int64], validation: Signals) -> None:
         self.sites, self.validation = sites, validation
-        self.energy = max(float(np.square(validation.packed(), dtype=np.float64).sum()), np.finfo(float).tiny)
+        self.energy = max(float(np.nansum(np.square(validation.truth(), dtype=np.float64))), np.finfo(float).tiny)
         self.left: dict[Reconstructor, float] = {}
         self.seconds: dict[Reconstructor, float] = {}
         self.rows: list[dict[str, Any]] = []
@@ -105,10 +105,10 @@ def fit_linear(train: Signals, sites: NDArray[np.int64], *, validation: Signals,
 
 
 def squared_error(fitted: Reconstructor, sites: NDArray[np.int64], judge: Signals) -> float:
-    """Sum of squared errors on scaled signals."""
+    """Sum of squared errors on scaled signals, where they are known."""
     rebuilt = fitted.rebuild(judge.readings(sites), judge.context)
     packed = rebuilt.reshape(len(judge), judge.channels, -1)[:, :, judge.grid.cells]
-    return float(np.square(judge.packed() - packed, dtype=np.float64).sum())
+    return float(np.nansum(np.square(judge.truth() - packed, dtype=np.float64)))
 
 
 def _words(fitted: Reconstructor) -> str:

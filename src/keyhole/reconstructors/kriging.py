@@ -38,14 +38,14 @@ class Kriging(LinearReconstructor):
 
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
         """Fit on ``train``; the blocks left out need no validation."""
-        self.channels, self.grid = train.channels, train.grid
-        places = train.grid.places
-        parts = _Parts(
-            flat(train.readings(sites)), flat(train.packed()), known(train.context, len(train)),
-            np.repeat(places[sites], train.channels, axis=0), np.tile(places[train.grid.cells], (train.channels, 1)),
-        )  # fmt: skip
-        self.chosen = _choose(parts.fewer(run.generator("kriging")))
-        self.offset, self.weights = _solve(parts, **self.chosen)
+        self.channels, self.grid, self.chosen = train.channels, train.grid, {}
+        places, readings = train.grid.places, flat(train.readings(sites))
+        context = known(train.context, len(train))
+        apart = np.repeat(places[sites], train.channels, axis=0), np.tile(places[train.grid.cells], (train.channels, 1))
+        for targets in self.around_gaps(train, readings, context):
+            parts = _Parts(readings, targets, context, *apart)
+            self.chosen = self.chosen or _choose(parts.fewer(run.generator("kriging")))
+            self.offset, self.weights = _solve(parts, **self.chosen)
         return self
 
     def features(self, readings: NDArray[Any], context: NDArray[np.float32]) -> NDArray[Any]:

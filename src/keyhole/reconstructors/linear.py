@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 
 from keyhole.grid import Grid
 from keyhole.reconstructors.base import Reconstructor, flat, known, unpack
+from keyhole.signals import Signals
 
 __all__ = ["LinearReconstructor"]
+
+_ROUNDS = 3  # fits after the first, where targets are missing
 
 
 class LinearReconstructor(Reconstructor):
@@ -34,6 +37,22 @@ class LinearReconstructor(Reconstructor):
         features = self.features(flat(readings), known(context, len(readings)))
         packed = self.offset + features.astype(np.float32, copy=False) @ self.weights
         return packed.reshape(len(readings), self.channels, -1)
+
+    def around_gaps(
+        self, train: Signals, readings: NDArray[Any], context: NDArray[np.float32] | None = None
+    ) -> Iterator[NDArray[Any]]:
+        """Give targets to fit to, ``(N, channels * cells)``: once, or a few times where some are missing.
+
+        These are filled with what the last fit makes of them, so that they end up with no say in it.
+        """
+        targets = flat(train.packed())
+        yield targets
+        if train.gaps is None:
+            return
+        gaps = np.isnan(flat(train.truth()))
+        for _ in range(_ROUNDS):
+            features = self.features(readings, known(context, len(readings))).astype(np.float32)
+            yield np.where(gaps, self.offset + features @ self.weights, targets)
 
     def features(self, readings: NDArray[Any], context: NDArray[np.float32]) -> NDArray[Any]:
         """What the weights act on: the readings ``(N, K * channels)``, unless it says otherwise."""

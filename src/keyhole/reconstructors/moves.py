@@ -92,7 +92,7 @@ class Moves:
 def _are_pictures(signals: Signals) -> bool:
     known = signals.context is not None and signals.context.shape[1] > 0
     plain = len(signals.grid.shape) == 2 and bool(signals.grid.inside.all())
-    return plain and signals.zero is not None and signals.time is None and not known
+    return plain and signals.zero is not None and signals.time is None and signals.gaps is None and not known
 
 
 def _left(linear: LinearReconstructor, pictures: Tensor, sites: NDArray[np.int64]) -> float:

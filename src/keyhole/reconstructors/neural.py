@@ -65,10 +65,12 @@ class _Regression(Task):
         super().__init__()
         self.network, self.samples = network, taught.samples
         self.taught, self.judged = taught, judged
+        parts = [part for part in (taught, judged) if isinstance(part, FixedLessons)]
+        self.gaps = any(bool(part.get_buffer("targets").isnan().any()) for part in parts)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
         inputs, targets = self.taught(batch, generator)
-        return {"reconstruction": reconstruction(self.network(inputs), targets)}, None
+        return {"reconstruction": reconstruction(self.network(inputs), targets, gaps=self.gaps)}, None
 
     def validate(self) -> float | None:
         if self.judged is None:
@@ -76,7 +78,8 @@ class _Regression(Task):
         inputs, targets, total = self.judged.get_buffer("inputs"), self.judged.get_buffer("targets"), 0.0
         for start in range(0, len(inputs), _CHUNK):
             part = slice(start, start + _CHUNK)
-            total += float(reconstruction(self.network(inputs[part]), targets[part])) * len(inputs[part])
+            off = reconstruction(self.network(inputs[part]), targets[part], gaps=self.gaps)
+            total += float(off) * len(inputs[part])
         return total / len(inputs)
 
 
@@ -119,8 +122,8 @@ class NetworkReconstructor(Reconstructor):
 
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals | None, run: Run) -> Self:
         """Train on ``train``, keep the weights that are best on ``validation``; without it, the last ones."""
-        judged = None if validation is None else Taught(validation, flat(validation.packed()))
-        return self.fit_targets(Taught(train, flat(train.packed())), judged, sites, run, stage=f"refit {self.name}")
+        judged = None if validation is None else Taught(validation, flat(validation.truth()))
+        return self.fit_targets(Taught(train, flat(train.truth())), judged, sites, run, stage=f"refit {self.name}")
 
     def fit_targets(
         self, taught: Taught, judged: Taught | None, sites: NDArray[np.int64], run: Run,

@@ -75,7 +75,7 @@ class Residual(Reconstructor):
     def _left(self, part: Signals, sites: NDArray[np.int64]) -> Taught:
         """Give the signals with their packed cells less what the linear part gives."""
         estimate = self.linear.rebuild_packed(part.readings(sites), part.context)
-        return Taught(part, flat(part.packed() - estimate), flat(estimate))
+        return Taught(part, flat(part.truth() - estimate), flat(estimate))
 
     def rebuild(self, readings: NDArray[Any], context: NDArray[Any] | None = None) -> NDArray[np.float32]:
         """Add both parts."""

@@ -37,7 +37,9 @@ class Ridge(LinearReconstructor):
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
         """Fit on ``train``; leave-one-out needs no validation."""
         self.channels, self.grid = train.channels, train.grid
-        strength, self.offset, self.weights = _fit(flat(train.readings(sites)), flat(train.packed()))
+        readings = flat(train.readings(sites))
+        for targets in self.around_gaps(train, readings):
+            strength, self.offset, self.weights = _fit(readings, targets)
         self.chosen = {"strength": strength}
         return self
 

@@ -60,7 +60,9 @@ class QR(Selector):
         residual = np.square(rows).sum(axis=2)
         directions = np.empty((0, rows.shape[2]))
         floor, picks = _NOTHING_LEFT * residual.sum(axis=0).max(), Picks(train, cells, k)
-        while (best := picks.take(residual.sum(axis=0), floor)) is not None:
+        available = train.availability()
+        worth = 1.0 if available is None else available.ravel()[cells]
+        while (best := picks.take(worth * residual.sum(axis=0), floor)) is not None:
             new = _orthonormal(rows[:, best], directions)
             directions = np.concatenate([directions, new])
             residual -= np.square(rows @ new.T).sum(axis=2)
@@ -101,7 +103,6 @@ class Greedy(Selector):
         cells, rows, variances = components_at_sites(train, most)
         projected = rows * variances
         noise = train.reading_noise(cells)
-        noise = np.zeros(rows.shape[:2]) if noise is None else noise
         floor = _NOTHING_LEFT * float(np.einsum("csr,csr->s", rows, projected).max())
         picks = Picks(train, cells, k)
         while (best := picks.take(_gain(rows, projected, noise, floor), floor)) is not None:

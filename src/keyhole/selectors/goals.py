@@ -69,13 +69,14 @@ class Rebuild(Goal):
 
     def __init__(self, decoder: ConditionalReconstructor, signals: Signals) -> None:
         super().__init__()
-        self.decoder, self.unit = decoder, _variance(signals)
+        self.decoder, self.unit, self.gaps = decoder, _variance(signals), signals.gaps is not None
 
     def forward(
         self, x: Tensor, seen: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator
     ) -> dict[str, Tensor]:
         """Score what is rebuilt."""
-        return {"reconstruction": reconstruction(self.decoder(seen, masks), self.decoder.pack(x, 2).flatten(1))}
+        truth = self.decoder.pack(x, 2).flatten(1)
+        return {"reconstruction": reconstruction(self.decoder(seen, masks), truth, gaps=self.gaps)}
 
     def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
         """Rebuild."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -82,8 +82,9 @@ def _seen(
     first: Signals, second: Signals, plain: tuple[NDArray[np.float32], NDArray[np.float32]]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """What sensors in all cells would read of both parts, ``(n, channels, cells)``, centred on the first."""
-    if first.root is None and first.jitter is None:
+    if first.root is None and first.jitter is None and first.gaps is None:
         return plain
-    readings = [part.readings(part.grid.cells).transpose(0, 2, 1).astype(np.float32) for part in (first, second)]
-    mean = readings[0].mean(axis=0)
-    return readings[0] - mean, readings[1] - mean
+    seen = [replace(part, values=part.seen(), gaps=None).packed().astype(np.float32) for part in (first, second)]
+    root = np.float32(1) if first.root is None else first.root.ravel()[first.grid.cells]
+    mean = seen[0].mean(axis=0)
+    return (seen[0] - mean) / root, (seen[1] - mean) / root

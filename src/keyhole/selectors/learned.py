@@ -45,7 +45,7 @@ class Joint(Task):
         self.law, self.budget, self.goal = law, budget, goal
         self.settings, self.k, self.rate = settings, k, rate
         self.samples, self.first_count = len(signals), law.count()
-        self.register_buffer("signals", torch.from_numpy(signals.values), persistent=False)
+        self.register_buffer("signals", torch.from_numpy(_truth(signals)), persistent=False)
         self.register_buffer("seen", torch.from_numpy(signals.seen()), persistent=False)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
@@ -118,6 +118,8 @@ class Learned(Selector):
 
     def refusal(self, signals: Signals) -> str | None:
         """Tell that convolutions need two axes, and that they tell no target."""
+        if self._settings.objective == "gan" and signals.gaps is not None:
+            return "its discriminator needs whole signals, and some values are missing"
         shape, convolves = signals.choices, self._settings.objective == "gan" or self._settings.decoder == "resnet"
         if convolves and len(shape) != 2:
             return f"convolutions need a grid of two axes, not of shape {shape}"
@@ -182,6 +184,11 @@ class Learned(Selector):
         return collapse.best_of(
             law, k, candidates=self._settings.candidates, score=judge(), generator=generator, legal=legal
         )
+
+
+def _truth(signals: Signals) -> NDArray[np.float32]:
+    """Values, NaN where they are missing."""
+    return signals.values if signals.gaps is None else np.where(signals.gaps, np.float32(np.nan), signals.values)
 
 
 def _train_settings(samples: int) -> TrainSettings:

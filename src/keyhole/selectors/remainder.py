@@ -91,11 +91,10 @@ class Covariance:
 
 
 def _sensors(signals: Signals, may: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Variance of the noise of the sensors that may be chosen, ``(m, channels)``."""
+    """Variance of the noise of the sensors that may be chosen, ``(m, channels)``, in units of their readings."""
     cells = signals.grid.cells[may]
-    if signals.noise is None:
-        return np.zeros((len(cells), signals.channels))
-    return np.asarray(np.square(signals.noise.reshape(signals.channels, -1)[:, cells].T))
+    root = np.ones(len(cells)) if signals.root is None else signals.root.ravel()[cells]
+    return np.asarray((signals.reading_noise(cells) / np.square(root)).T)
 
 
 class Remainder:

@@ -32,7 +32,7 @@ class LinearScore:
 
     def __init__(self, train: Signals, validation: Signals, run: Run) -> None:
         self.train, self.validation = _few(train, run), _few(validation, run)
-        self.energy = float(np.square(self.validation.packed(), dtype=np.float64).sum())
+        self.energy = float(np.nansum(np.square(self.validation.truth(), dtype=np.float64)))
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
         """Score the sites (flat grid indices); lower is better."""
