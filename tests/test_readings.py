@@ -147,9 +147,7 @@ def test_time_that_cannot_be_used_is_refused(time, says):
         (["x", "y", "z"], "numbers are needed"),
         ([1, 2, None], "numbers are needed"),
         ([1j, 2, 3], "numbers are needed"),
-        ([1, 2, np.nan], "1 of 3 are missing or infinite"),
-        ([1, -np.inf, np.inf], "2 of 3 are missing or infinite"),
-        (np.ma.masked_greater([1.0, 2.0, 9e9], 1e9), "1 of 3 are missing or infinite"),
+        ([1, -np.inf, np.inf], "2 of 3 are infinite"),
     ],
 )
 def test_plain_readings_that_do_not_fit_are_refused(readings, says):

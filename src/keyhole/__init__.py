@@ -29,6 +29,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
     from keyhole import datasets as datasets
+    from keyhole.changes import drop as drop
+    from keyhole.changes import extend as extend
     from keyhole.constraints import Constraints as Constraints
     from keyhole.curves import Curve as Curve
     from keyhole.curves import curve as curve
@@ -50,6 +52,8 @@ __all__ = [
     "TrainingError",
     "curve",
     "datasets",
+    "drop",
+    "extend",
     "load",
     "read",
     "select",
@@ -63,6 +67,8 @@ _LAZY = {
     "Curve": "curves",
     "Plan": "plan",
     "curve": "curves",
+    "drop": "changes",
+    "extend": "changes",
     "load": "plan",
     "read": "readers",
     "select": "pipeline",

@@ -15,6 +15,7 @@ from keyhole.plan import Plan
 from keyhole.readers.arrays import load_npy
 from keyhole.readers.tables import TIME, load_csv
 from keyhole.readings import in_rank_order
+from keyhole.reconstructors.base import unpack
 from keyhole.storage import replacing
 
 if TYPE_CHECKING:
@@ -37,26 +38,47 @@ def read_readings(path: Path) -> Any:
     raise DataError(f"{path}: readings are .csv or .npy, not {path.suffix or 'without a suffix'}")
 
 
-def write_rebuilt(plan: Plan, readings: Any, path: Path, when: Sequence[str] | None = None) -> tuple[int, ...]:
-    """Rebuild and write NetCDF, .npy or CSV, by the path's suffix; gives the shape. ``when`` is for bare readings."""
+def write_rebuilt(
+    plan: Plan, readings: Any, path: Path, when: Sequence[str] | None = None, interval: float | None = None
+) -> tuple[int, ...]:
+    """Rebuild and write NetCDF, .npy or CSV, by the path's suffix; gives the shape. ``when`` is for bare readings.
+
+    With an interval, the ends of the band are written as well, as further variables of a NetCDF file.
+    """
     if path.suffix not in (".nc", ".npy", ".csv"):
         raise DataError(f"{path}: rebuilt signals go to .nc, .npy or .csv, not {path.suffix or 'without a suffix'}")
+    if interval is not None and path.suffix != ".nc":
+        raise DataError(f"{path}: a band is written beside what is rebuilt, as .nc alone can hold it")
     values, time = in_rank_order(readings, plan.names, len(plan.scaling.scale), when)
     rebuilt = np.where(plan.grid.inside, plan.rebuild(values, time), np.nan)
     if path.suffix == ".csv" and rebuilt.shape[1] > 1:
         raise DataError(f"{path}: several channels do not fit a table; write .nc or .npy")
-    array, field = as_array(rebuilt, plan.origin), None
+    array = as_array(rebuilt, plan.origin)
+    if path.suffix == ".nc":
+        content = _netcdf(plan, rebuilt, time, None if interval is None else plan.half_width(values, time, interval))
     with replacing(path) as file:
         if path.suffix == ".nc":
-            field = as_field(rebuilt, plan.grid, plan.origin, time)
-            for part in (field, *field.coords.values(), *getattr(field, "data_vars", {}).values()):
-                part.attrs = {name: _attribute(value) for name, value in part.attrs.items()}
-            file.write(bytes(field.to_netcdf(engine="h5netcdf")))
+            file.write(content)
         elif path.suffix == ".npy":
             np.save(file, array)
         else:
             file.write(as_frame(rebuilt, plan.grid, time).to_csv(index=time is not None).encode())
-    return array.shape if field is None else tuple(field.sizes.values())
+    return array.shape
+
+
+def _netcdf(plan: Plan, rebuilt: Any, time: Any, half: Any) -> bytes:
+    """What is rebuilt, with the ends of a band of such half width beside it if there is one."""
+    field = as_field(rebuilt, plan.grid, plan.origin, time)
+    whole = field if hasattr(field, "data_vars") else field.to_dataset(name=field.name)
+    if half is not None:
+        wide = unpack(half, rebuilt.shape[1], plan.grid)
+        for end, values in (("low", rebuilt - wide), ("high", rebuilt + wide)):
+            part = as_field(values, plan.grid, plan.origin, time)
+            part = part if hasattr(part, "data_vars") else part.to_dataset(name=part.name)
+            whole = whole.assign({f"{name}_{end}": array for name, array in part.data_vars.items()})
+    for part in (whole, *whole.coords.values(), *whole.data_vars.values()):
+        part.attrs = {name: _attribute(value) for name, value in part.attrs.items()}
+    return bytes(whole.to_netcdf(engine="h5netcdf"))
 
 
 def predictions(plan: Plan, readings: Any, when: Sequence[str] | None = None) -> pd.DataFrame:

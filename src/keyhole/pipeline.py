@@ -33,9 +33,11 @@ from keyhole.run import Event, Run
 from keyhole.scaling import Scaling
 from keyhole.selectors import SELECTORS, Selection, Selector
 from keyhole.selectors.classical import Greedy
+from keyhole.selectors.failures import harden
 from keyhole.signals import Signals
 from keyhole.split import Split
 from keyhole.target import TargetKind
+from keyhole.uncertainty import calibrate, coverage, spread_of
 from keyhole.views import View
 
 __all__ = [
@@ -59,7 +61,7 @@ _FEWEST_KNOWN = 5  # training samples that must know a cell
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Signals split and scaled. ``train``, ``validation`` and ``development`` (both) are scaled, ``test`` is raw.
+    """Signals split and scaled. ``train``, ``validation`` and ``development`` (both) are scaled, the others are raw.
 
     ``choosing`` is the scaling that choices are made with: train and validation are scaled by it, and it knows train
     alone, as a plan knows nothing of the days it will be used on. ``scaling``, the plan's and that of ``development``,
@@ -74,6 +76,7 @@ class Prepared:
     validation: Signals
     development: Signals
     test: Signals
+    calibration: Signals | None = None
 
     @property
     def fixed(self) -> NDArray[np.int64]:
@@ -90,6 +93,8 @@ def select(
     weights: Any = None,
     noise: Any = None,
     missing: Literal["error", "model"] = "error",
+    failures: int = 0,
+    bands: bool = True,
     target: str | None = None,
     target_kind: TargetKind | None = None,
     method: str = "auto",
@@ -126,6 +131,11 @@ def select(
         chosen, reconstructors fitted and errors given for readings with that noise.
     missing
         ``"model"``: cells may be NaN in some samples; see `read`.
+    failures
+        How many sites may fail: the mean error over the loss of so many at random is made least.
+    bands
+        Whether to hold back a tenth of the samples, the last before the test part, to calibrate bands on
+        (``plan.reconstruct(..., interval=0.9)``).
     target
         Column of a frame or CSV file to tell from the sites, a class or a number, instead of rebuilding all the others;
         signals may also carry one (`Signals.with_target`).
@@ -183,12 +193,12 @@ def select(
     source = source if constraints is None else source.constrained(constraints)
     source = source if weights is None else source.weighted(weights)
     source = source if noise is None else source.noisy(noise)
-    prepared = prepare(source, split, seed)
+    prepared = prepare(source, split, seed, calibrating=bands)
     k = check_budget(k, prepared.signals)
     check_stages({method: selector}, reconstructor, predictor, prepared.signals)
     with _own_states(run), progress(callback) as tell:
         run = replace(run, callback=tell)
-        selection = choose_sites(selector, prepared, k, run)
+        selection = choose_sites(selector, prepared, k, run, failures=failures)
         fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
         told = fit_target(predictor, prepared, selection.sites, run)
     plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=told)
@@ -225,9 +235,13 @@ def make_selector(method: str, settings: Mapping[str, Any]) -> Selector:
         raise SettingsError(f"method {method!r} does not take {', '.join(settings)} ({error})") from error
 
 
-def prepare(signals: Signals, split: Split | None, seed: int) -> Prepared:
-    """Split and scale; choices are made with a scaling from the training part, the plan's is from all but test."""
+def prepare(signals: Signals, split: Split | None, seed: int, *, calibrating: bool = False) -> Prepared:
+    """Split and scale; choices are made with a scaling from the training part, the plan's is from all but test.
+
+    To calibrate bands, some samples are held back from both.
+    """
     parts = split or signals.split or _default_split(signals, seed)
+    parts = parts.calibrating() if calibrating else parts
     splits.check(parts, len(signals))
     signals = _known_enough(signals, parts)
     _check_varies(signals.take(parts.train))
@@ -246,7 +260,8 @@ def prepare_with(signals: Signals, split: Split, choosing: Scaling, scaling: Sca
     train = train.filled()
     validation = validation.filled(train.filler)
     development = scaling.apply(signals.take(split.development)).filled()
-    return Prepared(signals, split, choosing, scaling, train, validation, development, signals.take(split.test))
+    test, calibration = signals.take(split.test), signals.take(split.calibration) if len(split.calibration) else None
+    return Prepared(signals, split, choosing, scaling, train, validation, development, test, calibration)
 
 
 def check_budget(k: Any, signals: Signals) -> int | None:
@@ -291,11 +306,11 @@ def check_reconstructor(name: str, grid: Grid) -> None:
         check_two_dimensional(grid.shape, name)
 
 
-def choose_sites(selector: Selector, prepared: Prepared, k: int | None, run: Run) -> Selection:
+def choose_sites(selector: Selector, prepared: Prepared, k: int | None, run: Run, *, failures: int = 0) -> Selection:
     """Let the selector choose, on everything but test; one that decides on validation gets that part apart first.
 
     Without K, as many are chosen as can be paid for; what greedy can pay for is the guide. Sites that are there already
-    come first.
+    come first. With ``failures``, they are exchanged until the loss of so many is missed least.
     """
     run, view = run.share(SELECTION_SHARE), View.of(prepared.train, prepared.validation, prepared.development)
     if k is None:
@@ -305,10 +320,21 @@ def choose_sites(selector: Selector, prepared: Prepared, k: int | None, run: Run
         found = selector.again(found, view.development, run)
     else:
         found = selector.select(view.development, k, validation=None, run=run)
+    if failures:
+        found = harden(found, view.development, check_failures(failures, len(found.sites)), run)
     if view.train is prepared.train:
         return found
     sites = np.concatenate([prepared.fixed, view.sites(found.sites)])
     return replace(found, sites=sites, rebuild=None, law=None)
+
+
+def check_failures(failures: Any, count: int) -> int:
+    """Give the number of sites that may fail as an int, or say why not."""
+    if isinstance(failures, bool) or not isinstance(failures, int) or not 0 <= failures < count:
+        raise SettingsError(
+            f"failures={failures!r}: a whole number from 0 to one less than the {count} sites is needed"
+        )
+    return failures
 
 
 def fit_reconstructor(name: str, prepared: Prepared, sites: NDArray[np.int64], run: Run) -> Reconstructor:
@@ -355,8 +381,12 @@ def make_plan(
         signals.grid, selection.sites, gains(prepared, selection.sites), prepared.choosing, fitted, signals.origin,
         made, {}, history, predictor, prepared.development.reading_covariance(selection.sites),
     )  # fmt: skip
-    validation = score(plan, signals.take(prepared.split.validation), prepared.choosing)
+    held = signals.take(prepared.split.validation)
+    validation = score(plan, held, prepared.choosing)
+    spread = None if prepared.calibration is None else spread_of(plan, held)
     plan = _fit_on_all_but_test(plan, prepared, run)
+    if spread is not None and prepared.calibration is not None:
+        plan = replace(plan, bands=calibrate(plan, spread, prepared.calibration))
     return replace(plan, metrics={"validation": validation, "test": score(plan, prepared.test, prepared.scaling)})
 
 
@@ -365,6 +395,8 @@ def score(plan: Plan, part: Signals, baseline: Scaling) -> dict[str, float]:
     readings = part.sensed(plan.indices)
     rebuilt = plan.rebuild(readings, part.time, part.context)
     scores = metrics.evaluate(part.values, rebuilt, baseline.expected(part), plan.grid, part.weights)
+    if plan.bands is not None:
+        scores |= coverage(plan, part, rebuilt)
     if plan.predictor is None or part.target is None:
         return scores
     told = metrics.target_scores(part.target, plan.tell(readings, part.time), plan.predictor.expected)

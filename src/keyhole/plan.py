@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.bands import Bands
 from keyhole.context import check_rhythms
 from keyhole.errors import PlanError
 from keyhole.export import as_read
@@ -18,6 +19,7 @@ from keyhole.grid import Grid
 from keyhole.predictors import PREDICTORS, Predictor
 from keyhole.readings import in_rank_order
 from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor
+from keyhole.reconstructors.base import unpack
 from keyhole.scaling import Scaling
 from keyhole.signals import Origin
 from keyhole.storage import read_container, write_container
@@ -25,7 +27,15 @@ from keyhole.storage import read_container, write_container
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Plan", "load"]
+__all__ = ["Banded", "Plan", "load"]
+
+
+class Banded(NamedTuple):
+    """What was rebuilt, and the low and the high end of a band around it, each as the kind of object that was read."""
+
+    rebuilt: Any
+    low: Any
+    high: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +59,8 @@ class Plan:
         What tells the target from the readings; None where the plan has no target.
     covariance
         ``(channels * K, channels * K)`` of scaled readings, channel by channel: fills those that are missing.
+    bands
+        How far off it is, by cell and by what was read; None where no samples were held back to tell.
     """
 
     grid: Grid
@@ -62,6 +74,7 @@ class Plan:
     history: Sequence[Mapping[str, Any]] = ()
     predictor: Predictor | None = None
     covariance: NDArray[np.float64] | None = None
+    bands: Bands | None = None
 
     @property
     def k(self) -> int:
@@ -90,7 +103,9 @@ class Plan:
         columns |= {"gain": self.gain, "fixed": np.arange(self.k) < kept_to.get("fixed", 0)}
         return pd.DataFrame(columns | ({"group": kept_to["groups"]} if "groups" in kept_to else {}))
 
-    def reconstruct(self, readings: Any, *, time: Any = None, context: Any = None) -> Any:
+    def reconstruct(
+        self, readings: Any, *, time: Any = None, context: Any = None, interval: float | None = None
+    ) -> Any:
         """Rebuild whole signals from readings.
 
         Parameters
@@ -102,21 +117,43 @@ class Plan:
             Time of each reading; needed where the plan was made on anomalies, unless the labels hold it.
         context
             ``(N, columns)``, needed where the plan was made with columns of context.
+        interval
+            Share of truths that a band around what is rebuilt is to hold, 0.9 for nine of ten.
 
         Returns
         -------
         array, DataArray or frame
-            ``(N, *grid)`` in the user's units, as the kind of object that was read; NaN outside.
+            ``(N, *grid)`` in the user's units, as the kind of object that was read; NaN outside. With an interval three
+            of them: what is rebuilt, and the low and the high end of the band (`Banded`).
         """
         values, when = in_rank_order(readings, self.names, len(self.scaling.scale), time)
         rebuilt = self.rebuild(values, when, context)
-        return as_read(np.where(self.grid.inside, rebuilt, np.nan), self.grid, self.origin, when)
+        if interval is None:
+            return self._as_read(rebuilt, when)
+        half = unpack(self.half_width(values, when, interval), rebuilt.shape[1], self.grid)
+        return Banded(*(self._as_read(part, when) for part in (rebuilt, rebuilt - half, rebuilt + half)))
+
+    def half_width(
+        self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, interval: float
+    ) -> NDArray[np.float64]:
+        """Give half the width of the band, ``(N, channels * cells)``, for readings ``(N, K, channels)``."""
+        if self.bands is None:
+            raise PlanError("this plan has no bands: it was made without (bands=False), or from too few samples")
+        if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 < interval < 1:
+            raise PlanError(f"interval={interval!r}: a share between 0 and 1 is needed")
+        missing = np.isnan(readings).any(axis=2).sum(axis=1)
+        factors = np.array([self.bands.factor(interval, int(count)) for count in missing])
+        spread = self.bands.spread(self.scaled(readings, time).reshape(len(readings), -1))
+        return np.asarray(spread * factors[:, np.newaxis])
+
+    def _as_read(self, values: NDArray[Any], time: NDArray[np.datetime64] | None) -> Any:
+        return as_read(np.where(self.grid.inside, values, np.nan), self.grid, self.origin, time)
 
     def rebuild(
         self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, context: Any = None
     ) -> NDArray[np.floating[Any]]:
         """Rebuild ``(N, channels, *grid)`` in the user's units from readings ``(N, K, channels)``."""
-        scaled = self._scaled(readings, time)
+        scaled = self.scaled(readings, time)
         known = self.scaling.context(time, context, len(readings))
         return self.scaling.undo(self.reconstructor.rebuild(scaled, known), time)
 
@@ -134,9 +171,9 @@ class Plan:
 
     def tell(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.float64]:
         """Tell probabilities ``(N, classes)``, or numbers ``(N,)``, from readings ``(N, K, channels)``."""
-        return self.need_predictor().predict(self._scaled(readings, time))
+        return self.need_predictor().predict(self.scaled(readings, time))
 
-    def _scaled(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.float32]:
+    def scaled(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.float32]:
         """Scale readings ``(N, K, channels)``, and fill those that are missing with what the others tell of them."""
         scaled = self.scaling.scale_readings(readings, self.indices, time)
         if not np.isnan(scaled).any():
@@ -194,6 +231,9 @@ def _pack(plan: Plan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "scaling.scale": plan.scaling.scale,
         "scaling.columns": plan.scaling.columns,
     }
+    if plan.bands is not None:
+        header["bands"], spread = plan.bands.state()
+        arrays |= {f"bands.{name}": array for name, array in spread.items()}
     if plan.covariance is not None:
         arrays["sites.covariance"] = plan.covariance
     if plan.scaling.root is not None:
@@ -225,7 +265,7 @@ def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Pl
     return Plan(
         grid, arrays["sites.index"], arrays["sites.gain"], scaling, reconstructor, Origin(**header["origin"]),
         dict(header["made"]), dict(header["metrics"]), list(header["history"]), _predictor(header, arrays),
-        arrays.get("sites.covariance"),
+        arrays.get("sites.covariance"), _bands(header, arrays),
     )  # fmt: skip
 
 
@@ -235,6 +275,11 @@ def _predictor(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
     if found is None:
         return None
     return PREDICTORS[found["name"]].restore(found["settings"], _under("predictor.", arrays))
+
+
+def _bands(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Bands | None:
+    found = header.get("bands")
+    return None if found is None else Bands.restore(found, _under("bands.", arrays))
 
 
 def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ __all__ = ["Split", "blocks", "given", "shuffled"]
 Indices = NDArray[np.int64]
 
 _FIFTH = 0.2
+_LEAST_CALIBRATION, _MOST_CALIBRATION = 4, 2000
 _ENOUGH = 5000  # samples to choose by, where they do not follow each other in time: the rest is better used to learn
 
 
@@ -22,23 +23,38 @@ _ENOUGH = 5000  # samples to choose by, where they do not follow each other in t
 class Split:
     """Sample indices of the three parts, disjoint.
 
-    Sites and reconstructors are fitted on ``train``, choices between them are made on ``validation``, and
-    ``test`` is looked at once, by the metrics.
+    Sites and reconstructors are fitted on ``train``, choices between them are made on ``validation``, bands are
+    calibrated on ``calibration``, if there is one, and ``test`` is looked at once, by the metrics.
     """
 
     train: Indices
     validation: Indices
     test: Indices
     kind: str = "given"
+    calibration: Indices = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def development(self) -> Indices:
-        """Everything but the test part: train, then validation."""
+        """Everything that a plan may learn from: train, then validation."""
         return np.concatenate([self.train, self.validation])
+
+    def calibrating(self) -> Split:
+        """Hold back the last tenth of train and validation, at most 2000 samples, to calibrate on.
+
+        Validation is as large as it was, train is shorter. One that holds some back already stays as it is, and so does
+        one too small to.
+        """
+        count = min(_MOST_CALIBRATION, len(self.development) // 10)
+        if len(self.calibration) or count < _LEAST_CALIBRATION or len(self.train) < 4 * count:
+            return self
+        cuts = [len(self.train) - count, len(self.development) - count]
+        train, validation, calibration = np.split(self.development, cuts)
+        return replace(self, train=train, validation=validation, calibration=calibration)
 
     def sizes(self) -> dict[str, int | str]:
         """Give the size of each part, and how they were cut, for the record."""
         parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        parts |= {"calibration": self.calibration} if len(self.calibration) else {}
         return {name: len(part) for name, part in parts.items()} | {"kind": self.kind}
 
 
@@ -83,7 +99,7 @@ def check(split: Split, n: int) -> None:
             raise DataError(f"split: the {name} part is empty; there are {n} samples")
         if part.min() < 0 or part.max() >= n:
             raise DataError(f"split: the {name} part names samples outside 0 to {n - 1}")
-    every = np.concatenate(list(parts.values()))
+    every = np.concatenate([*parts.values(), split.calibration])
     if len(np.unique(every)) < len(every):
         raise DataError("split: a sample stands in more than one part; train, validation and test must be disjoint")
 

@@ -154,4 +154,5 @@ def _told(plan: Plan, scores: Mapping[str, float]) -> str:
 
 def _rebuilt(plan: Plan, scores: Mapping[str, float]) -> str:
     units = f" {plan.origin.units}" if plan.origin.units else ""
-    return f"RMSE {scores['rmse']:.4g}{units}, {scores['fvu']:.1%} of the variance left"
+    held = f", {scores['coverage_90']:.1%} within the 90 % band" if "coverage_90" in scores else ""
+    return f"RMSE {scores['rmse']:.4g}{units}, {scores['fvu']:.1%} of the variance left{held}"

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from keyhole.bench.commands import app as bench
+from keyhole.cli.change import drop, extend
 from keyhole.cli.choose import compare, demo, select
 from keyhole.cli.count import curve
 from keyhole.cli.output import fail
@@ -21,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, select, reconstruct, predict, compare, curve, sites, info):
+for command in (demo, select, reconstruct, predict, compare, curve, extend, drop, sites, info):
     app.command()(command)
 app.add_typer(bench, name="bench")
 

@@ -35,6 +35,7 @@ from keyhole.cli.options import (
     K,
     Method,
     Methods,
+    Missing,
     Precision,
     Predictor,
     Rebuilder,
@@ -95,6 +96,9 @@ def select(
     groups: Groups = None,
     weights: Weights = None,
     noise: Noise = None,
+    failures: Annotated[int, typer.Option(min=0, help="How many sites may fail: make the mean error then least.")] = 0,
+    missing: Missing = "error",
+    bands: Annotated[bool, typer.Option("--bands/--no-bands", help="Hold samples back to calibrate bands on.")] = True,
     method: Method = "auto",
     reconstructor: Rebuilder = "auto",
     setting: SetOption = None,
@@ -130,7 +134,7 @@ def select(
     asked = constraints_of(allow, forbid, fixed, distance, costs, cost_limit, groups)
     signals = read_source(
         source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
-        anomalies=anomalies, context=context, target=target, target_kind=target_kind,
+        anomalies=anomalies, context=context, target=target, target_kind=target_kind, missing=missing,
     ).constrained(asked)  # fmt: skip
     signals = counted(signals, weights, noise)
     check_writable(out, report)
@@ -141,7 +145,7 @@ def select(
         plan = pipeline.select(
             signals, k, method=method, reconstructor=reconstructor, predictor=predictor,
             settings=_settings(setting or []), time_limit=time_limit, seed=seed, device=device, precision=precision,
-            checkpoint=folder, resume=bool(resume), save_every=save_every,
+            checkpoint=folder, resume=bool(resume), save_every=save_every, failures=failures, bands=bands,
         )  # fmt: skip
     plan.save(out)
     clear_states(folder)
@@ -164,6 +168,7 @@ def compare(
     groups: Groups = None,
     weights: Weights = None,
     noise: Noise = None,
+    missing: Missing = "error",
     reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
     target: TargetOption = None,
     target_kind: TargetKindOption = "auto",
@@ -191,7 +196,7 @@ def compare(
     asked = constraints_of(allow, forbid, fixed, distance, costs, cost_limit, groups)
     signals = read_source(
         source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
-        anomalies=anomalies, context=context, target=target, target_kind=target_kind,
+        anomalies=anomalies, context=context, target=target, target_kind=target_kind, missing=missing,
     ).constrained(asked)  # fmt: skip
     signals = counted(signals, weights, noise)
     check_writable(figure, report)

@@ -28,6 +28,7 @@ from keyhole.cli.options import (
     GroupOption,
     Json,
     Methods,
+    Missing,
     Precision,
     Predictor,
     Samples,
@@ -70,6 +71,7 @@ def curve(
     groups: Groups = None,
     weights: Weights = None,
     noise: Noise = None,
+    missing: Missing = "error",
     target: TargetOption = None,
     target_kind: TargetKindOption = "auto",
     predictor: Predictor = "auto",
@@ -101,7 +103,7 @@ def curve(
     asked = constraints_of(allow, forbid, fixed, distance, None, None, groups)
     signals = read_source(
         source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
-        anomalies=anomalies, context=context, target=target, target_kind=target_kind,
+        anomalies=anomalies, context=context, target=target, target_kind=target_kind, missing=missing,
     ).constrained(asked)  # fmt: skip
     signals = counted(signals, weights, noise)
     with stoppable(say):

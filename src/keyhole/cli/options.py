@@ -20,6 +20,7 @@ __all__ = [
     "K",
     "Method",
     "Methods",
+    "Missing",
     "PlanFile",
     "Precision",
     "Predictor",
@@ -46,6 +47,9 @@ Source = Annotated[
 ]
 Rebuilder = Annotated[
     str, typer.Option(help="auto, ridge, kriging, kernel, dense, detail, resnet, dcgan, residual, ensemble.")
+]
+Missing = Annotated[
+    str, typer.Option(help="Cells that are NaN in some samples: error, or model, to work with what is there.")
 ]
 PlanFile = Annotated[Path, typer.Argument(help="Plan file.")]
 Readings = Annotated[Path, typer.Argument(help="CSV (an optional time column, then site names) or .npy in rank order.")]

@@ -19,7 +19,7 @@ _KINDS: dict[str, TargetKind | None] = {"auto": None, "class": "class", "number"
 
 def read_source(
     source: str, *, anomalies: str | None, context: str | None, target: str | None, target_kind: str,
-    at: list[str] | None, size: str | None, variable: str | None, **options: Any,
+    at: list[str] | None, size: str | None, variable: str | None, missing: Any = "error", **options: Any,
 ) -> Signals:  # fmt: skip
     """Read signals as the options say, with a hint where the seasonal cycle may have been forgotten."""
     from keyhole import datasets
@@ -33,7 +33,7 @@ def read_source(
         _check_named(source, options, target, kind)
         signals = datasets.load(source).with_target(None if target is None else datasets.labels(source))
     else:
-        signals = read(source, target=target, target_kind=kind, **options)
+        signals = read(source, target=target, target_kind=kind, missing=missing, **options)
     if context is not None:
         signals = signals.with_context(*([] if context == "none" else [name.strip() for name in context.split(",")]))
     if anomalies is not None:

@@ -18,13 +18,16 @@ def reconstruct(
     readings: Readings,
     out: Annotated[Path, typer.Option(help="File to write: .nc, .npy or .csv.")],
     time: Time = None,
+    interval: Annotated[
+        float | None, typer.Option(help="Share of truths that a band around it is to hold, 0.9; written to .nc.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Rebuild whole signals from readings at the sites of a plan."""
     from keyhole.files import read_readings, write_rebuilt
     from keyhole.plan import load
 
-    rebuilt = write_rebuilt(load(plan), read_readings(readings), out, time or None)
+    rebuilt = write_rebuilt(load(plan), read_readings(readings), out, time or None, interval)
     if as_json:
         print_json({"out": str(out), "shape": list(rebuilt)})
     else:

@@ -1,0 +1,133 @@
+"""Bands around what is rebuilt: a spread that varies over cells and readings, calibrated on samples held back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Bands"]
+
+_MOST_SAMPLES = 1000  # whose errors tell the spread: a plan's file grows with them
+_NEIGHBOURS = (10, 30, 100)
+_PRIOR = 10.0  # samples that the mean over all counts for, beside the neighbours
+_LEVELS = np.linspace(0, 1, 401)
+_CHUNK = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """How far off a plan is, by cell and by what was read.
+
+    The squared errors of samples that the reconstructor did not learn from are averaged, for each cell, over those
+    whose readings are nearest, and over all of them: as many neighbours as foretell the errors of the other samples
+    best, all where none do. What is rebuilt plus and minus that spread times a factor is the band; the factor is the
+    quantile of `|error| / spread` over the cells of other samples, held back for that alone (split conformal
+    prediction), for each number of readings that may be missing.
+
+    Parameters
+    ----------
+    average
+        ``(channels * cells,)``, mean squared error of each cell in the user's units.
+    neighbours
+        How many to average over; 0 for all.
+    readings
+        ``(n, K * channels)``, scaled, of the samples that are neighbours.
+    squares
+        ``(n, channels * cells)``, their squared errors; NaN where the truth is not known.
+    factors
+        Quantiles of `|error| / spread` at 401 levels from 0 to 1, by the number of readings that were missing.
+    samples
+        How many samples the factors come from.
+    """
+
+    average: NDArray[np.float64]
+    neighbours: int
+    readings: NDArray[np.float32]
+    squares: NDArray[np.float32]
+    factors: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    samples: int = 0
+
+    @classmethod
+    def fit(cls, readings: NDArray[Any], errors: NDArray[Any]) -> Self:
+        """Learn the spread from errors ``(n, channels * cells)`` and the readings ``(n, K * channels)`` behind them."""
+        some = slice(None, None, -(-len(readings) // _MOST_SAMPLES))
+        squares = np.square(errors, dtype=np.float64)
+        made = cls(_average(squares), 0, readings[some].astype(np.float32), squares[some].astype(np.float32))
+        counts = [count for count in _NEIGHBOURS if 2 * count < len(made.readings)]
+        left = {count: replace(made, neighbours=count)._surprise() for count in (0, *counts)}
+        best = min(left, key=left.__getitem__)
+        kept = slice(None) if best else slice(0)
+        return replace(made, neighbours=best, readings=made.readings[kept], squares=made.squares[kept])
+
+    def calibrated(self, scores: Mapping[int, NDArray[np.float64]], samples: int) -> Bands:
+        """Take the quantiles of `|error| / spread`, by number of missing readings, from so many samples."""
+        factors = {missing: np.nanquantile(found, _LEVELS) for missing, found in scores.items()}
+        return replace(self, factors=factors, samples=samples)
+
+    def spread(self, readings: NDArray[Any]) -> NDArray[np.float64]:
+        """Give the standard deviation of the error for readings ``(N, K * channels)``: ``(N, channels * cells)``."""
+        if not self.neighbours:
+            return np.broadcast_to(np.sqrt(self.average), (len(readings), len(self.average)))
+        parts = [readings[start : start + _CHUNK] for start in range(0, len(readings), _CHUNK)]
+        return np.concatenate([np.sqrt(self._variance(self._near(part))) for part in parts])
+
+    def factor(self, level: float, missing: int) -> float:
+        """Give what to multiply the spread by, so that the share ``level`` of truths lies within."""
+        fair = min(1.0, level * (1 + 1 / max(self.samples, 1)))
+        counts = sorted(self.factors)
+        at = [float(np.interp(fair, _LEVELS, self.factors[count])) for count in counts]
+        return float(np.interp(missing, counts, at))
+
+    def _near(self, readings: NDArray[Any], skip: bool = False) -> NDArray[np.int64] | None:
+        """Places of the nearest samples, ``(N, neighbours)``; None where all count. ``skip`` leaves out the first."""
+        if not self.neighbours:
+            return None
+        from scipy.spatial import KDTree
+
+        _, found = KDTree(self.readings).query(readings, self.neighbours + skip)
+        return np.asarray(found, np.int64)[:, int(skip) :]
+
+    def _variance(self, near: NDArray[np.int64] | None) -> NDArray[np.float64]:
+        if near is None:
+            return self.average[np.newaxis]
+        local = np.stack([np.nansum(self.squares[rows], axis=0, dtype=np.float64) for rows in near])
+        known = np.stack([(~np.isnan(self.squares[rows])).sum(axis=0) for rows in near])
+        return np.asarray((local + _PRIOR * self.average) / (known + _PRIOR))
+
+    def _surprise(self) -> float:
+        """How badly the spread foretells the errors it was learned from, each left out: Gaussian log likelihood."""
+        rows = slice(None, None, max(1, len(self.readings) // _CHUNK))
+        near = self._near(self.readings[rows], skip=True)
+        variance = self._variance(near)
+        return float(np.nanmean(np.log(variance) + self.squares[rows] / variance))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Give settings and arrays from which ``restore`` makes the same bands."""
+        counts = sorted(self.factors)
+        factors = np.stack([self.factors[count] for count in counts]) if counts else np.zeros((0, len(_LEVELS)))
+        arrays: dict[str, NDArray[Any]] = {
+            "average": self.average,
+            "readings": self.readings,
+            "squares": self.squares,
+            "factors": factors,
+        }
+        return {"neighbours": self.neighbours, "samples": self.samples, "missing": counts}, arrays
+
+    @classmethod
+    def restore(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Take them back."""
+        factors = dict(zip(settings["missing"], arrays["factors"], strict=True))
+        parts = (arrays["readings"], arrays["squares"], factors, settings["samples"])
+        return cls(arrays["average"], settings["neighbours"], *parts)
+
+
+def _average(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of each column, as if one more sample had been as all are: no cell is sure by chance."""
+    known = ~np.isnan(squares)
+    total = np.nansum(squares, axis=0)
+    overall = float(total.sum()) / max(int(known.sum()), 1)
+    return np.asarray(np.maximum((total + overall) / (known.sum(axis=0) + 1), np.finfo(float).tiny))

@@ -1,0 +1,119 @@
+"""Changes to a network that exists: the next sites, and those that would be missed least."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.constraints import Constraints
+from keyhole.errors import BudgetError, PlanError
+from keyhole.pipeline import deadline_after, fit_reconstructor, make_plan, make_selector, prepare, select
+from keyhole.plan import Plan
+from keyhole.progress import progress
+from keyhole.readers import read
+from keyhole.reconstructors import Kriging
+from keyhole.run import Run
+from keyhole.selectors import Selection
+from keyhole.selectors.failures import Network
+from keyhole.selectors.remainder import Covariance
+from keyhole.signals import Signals
+
+__all__ = ["drop", "extend"]
+
+_LEAST_NOISE = 1e-3
+
+
+def extend(plan: Plan, signals: Any, k: int | None = None, *, constraints: Any = None, **options: Any) -> Plan:
+    """Choose ``k`` more sites for a network that exists.
+
+    Parameters
+    ----------
+    plan
+        Whose sites stay; they come first in the new plan.
+    signals
+        Signals on the same grid, or anything that `read` takes.
+    k
+        How many more; None where a limit of cost stands in its place.
+    constraints
+        What the new sites must keep to.
+    options
+        Those of `select`.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> first = kh.select(kh.datasets.sst(), k=5, method="qr", reconstructor="ridge")
+    >>> kh.extend(first, kh.datasets.sst(), k=2, method="qr", reconstructor="ridge").sites["fixed"].sum()
+    np.int64(5)
+    """
+    source = _on_grid(plan, read(signals, missing=options.get("missing", "error")))
+    asked = Constraints.of(constraints)
+    there = [int(site) for site in plan.indices]
+    more = [] if asked.fixed is None or len(asked.fixed) == 0 else list(asked.fixed)
+    return select(source, k, constraints=replace(asked, fixed=[*there, *more]), **options)
+
+
+def drop(
+    plan: Plan, signals: Any, k: int, *, reconstructor: str = "auto", seed: int = 0, device: str = "auto",
+    time_limit: float | None = None,
+) -> Plan:  # fmt: skip
+    """Leave out the ``k`` sites that would be missed least, one after the other, and fit a plan to the rest.
+
+    The new plan's record (``made["notes"]["dropped"]``) names them, the least missed first, with the share of the
+    variance that is left after each.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> first = kh.select(kh.datasets.sst(), k=5, method="qr", reconstructor="ridge")
+    >>> kh.drop(first, kh.datasets.sst(), k=2, reconstructor="ridge").k
+    3
+    """
+    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < plan.k:
+        raise BudgetError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
+    prepared = prepare(_on_grid(plan, read(signals)), None, seed, calibrating=True)
+    kept, dropped = _least_missed(prepared.development, plan.indices, k)
+    with progress(None) as tell:
+        run = Run(seed=seed, device=device, deadline=deadline_after(time_limit), callback=tell)
+        fitted = fit_reconstructor(reconstructor, prepared, kept, run)
+    selection, method = Selection(kept, notes={"dropped": dropped}), str(plan.made["method"])
+    return make_plan(prepared, selection, fitted, make_selector(method, {}), run, method=method)
+
+
+def _on_grid(plan: Plan, signals: Signals) -> Signals:
+    """Give the signals, worked on as the plan was; they must be on its grid."""
+    if signals.grid.shape != plan.grid.shape or signals.grid.dims != plan.grid.dims:
+        raise PlanError(
+            f"the plan is for a grid {plan.grid.dims} of shape {plan.grid.shape}, and the data are on "
+            f"{signals.grid.dims} of shape {signals.grid.shape}"
+        )
+    outside = [plan.grid.name(int(site)) for site in plan.indices if not signals.grid.inside.ravel()[site]]
+    if outside:
+        raise PlanError(f"the plan's site {outside[0]} is outside (missing) in the data")
+    return signals.anomalies(plan.scaling.cycle) if plan.scaling.cycle is not None else signals
+
+
+def _least_missed(
+    development: Signals, sites: NDArray[np.int64], k: int
+) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
+    """Drop sites one by one, the least missed first; the rest keep their order."""
+    chosen = Kriging().fit(development, sites, validation=development, run=Run()).chosen
+    among = np.zeros(development.grid.size, bool)
+    among[sites] = True
+    only = replace(development, observable=among.reshape(development.grid.shape))
+    noise = max(chosen["strength"], _LEAST_NOISE)
+    covariance = Covariance.of(only, chosen["length"], noise, Run().generator("cells to drop by"))
+    total = float(np.square(covariance.targets, dtype=np.float64).sum())
+    picks, dropped = list(range(len(covariance.candidates))), []
+    for _ in range(k):
+        network = Network(covariance, picks)
+        losses = network.losses(np.arange(len(picks))[:, np.newaxis])
+        least = int(losses.argmin())
+        site = int(covariance.candidates[picks.pop(least)])
+        left = (total - network.explained + float(losses[least])) / total
+        dropped.append({"site": development.grid.name(site), "index": site, "left": left})
+    gone = [row["index"] for row in dropped]
+    return np.array([site for site in sites if site not in gone], np.int64), dropped

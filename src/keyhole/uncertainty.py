@@ -1,0 +1,87 @@
+"""From a plan's errors to its bands, and how often the truth lies within."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.bands import Bands
+from keyhole.plan import Plan
+from keyhole.signals import Signals
+
+__all__ = ["calibrate", "coverage", "coverage_map", "spread_of"]
+
+_LEVEL = 0.9
+_MOST_SCORES = 2_000_000  # numbers that a quantile is taken of
+
+
+def spread_of(plan: Plan, part: Signals) -> Bands:
+    """Learn how far off a plan is from samples that its reconstructor did not learn from."""
+    readings = part.sensed(plan.indices)
+    errors = _errors(plan, part, plan.rebuild(readings, part.time, part.context))
+    return Bands.fit(_rows(plan, readings, part), errors)
+
+
+def calibrate(plan: Plan, bands: Bands, part: Signals) -> Bands:
+    """Calibrate bands on samples held back, with none, one, two, four, ... readings missing."""
+    readings, rng = part.sensed(plan.indices), np.random.default_rng(0)
+    scores: dict[int, NDArray[np.float64]] = {}
+    for missing in _counts(plan.k):
+        given = _with_missing(readings, missing, rng)
+        errors = _errors(plan, part, plan.rebuild(given, part.time, part.context))
+        found = (np.abs(errors) / bands.spread(_rows(plan, given, part))).ravel()
+        scores[missing] = found[:: -(-len(found) // _MOST_SCORES)]
+    return bands.calibrated(scores, len(part))
+
+
+def coverage(plan: Plan, part: Signals, rebuilt: NDArray[Any], level: float = _LEVEL) -> dict[str, float]:
+    """Share of known truths within the band, and its mean width in the user's units."""
+    within, width = _within(plan, part, rebuilt, level)
+    known = ~np.isnan(within)
+    name = f"{100 * level:g}"
+    return {f"coverage_{name}": float(within[known].mean()), f"width_{name}": float(width)}
+
+
+def coverage_map(plan: Plan, part: Signals, level: float = _LEVEL) -> NDArray[np.float64]:
+    """Share of known truths within the band, of each cell; NaN outside."""
+    rebuilt = plan.rebuild(part.sensed(plan.indices), part.time, part.context)
+    within, _ = _within(plan, part, rebuilt, level)
+    known = (~np.isnan(within)).sum(axis=0)
+    shares = np.nansum(within, axis=0) / np.maximum(known, 1)
+    shares = np.where(known > 0, shares, np.nan).reshape(part.channels, -1)
+    full = np.full(plan.grid.size, np.nan)
+    full[plan.grid.cells] = shares.mean(axis=0)
+    return full.reshape(plan.grid.shape)
+
+
+def _within(plan: Plan, part: Signals, rebuilt: NDArray[Any], level: float) -> tuple[NDArray[np.float64], float]:
+    """Whether each known truth lies within the band, ``(N, channels * cells)``, NaN where unknown; its mean width."""
+    readings = part.sensed(plan.indices)
+    half = plan.half_width(readings, part.time, level)
+    errors = _errors(plan, part, rebuilt)
+    within = np.where(np.isnan(errors), np.nan, np.abs(errors) <= half)
+    return within, 2 * float(half.mean())
+
+
+def _errors(plan: Plan, part: Signals, rebuilt: NDArray[Any]) -> NDArray[np.float64]:
+    off = (part.values - rebuilt).reshape(len(part), part.channels, -1)[:, :, plan.grid.cells]
+    return np.asarray(off.reshape(len(part), -1), np.float64)
+
+
+def _rows(plan: Plan, readings: NDArray[Any], part: Signals) -> NDArray[np.float32]:
+    return plan.scaled(readings, part.time).reshape(len(readings), -1)
+
+
+def _counts(k: int) -> list[int]:
+    """0, 1, 2, 4, ... and all."""
+    return sorted({0, *(2**power for power in range(12) if 2**power < k), k})
+
+
+def _with_missing(readings: NDArray[Any], missing: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Leave out so many sites of each sample, drawn at random."""
+    given = np.array(readings, np.float64)
+    for row in given:
+        row[rng.permutation(len(row))[:missing]] = np.nan
+    return given

@@ -1,0 +1,131 @@
+"""Bands: a share of truths lies within, wider where more is unknown."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import keyhole as kh
+from keyhole.bands import Bands
+from keyhole.errors import DataError, PlanError
+from keyhole.files import write_rebuilt
+from keyhole.split import blocks, shuffled
+from keyhole.uncertainty import coverage_map
+from samples import monthly_field, quick, smooth
+
+
+def noisy(n=1500, seed=0):
+    """A field whose noise is larger in some cells, and three times as large where the first mode is high."""
+    rng = np.random.default_rng(seed)
+    modes = rng.normal(size=(n, 3))
+    signals = np.tensordot(modes, rng.normal(size=(3, 6, 7)), axes=1)
+    scale = np.where(np.arange(7) < 3, 0.1, 1.0) * np.where(modes[:, :1] > 0, 3.0, 1.0)[:, :, None]
+    return signals + 0.3 * scale * rng.normal(size=signals.shape)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95])
+def test_the_share_asked_for_lies_within(level):
+    """On samples that nothing was learned from, in each part of the grid."""
+    values = noisy()
+    plan = quick(values[:1200], k=8)
+    truth = kh.read(values[1200:])
+    rebuilt, low, high = plan.reconstruct(truth.readings(plan.indices), interval=level)
+    within = (truth.values[:, 0] >= low) & (truth.values[:, 0] <= high)
+    assert within.mean() == pytest.approx(level, abs=0.03)
+    assert within[:, :, :3].mean() == pytest.approx(level, abs=0.08)
+    assert within[:, :, 3:].mean() == pytest.approx(level, abs=0.08)
+    np.testing.assert_allclose((low + high) / 2, rebuilt, atol=1e-5)
+
+
+def test_the_band_varies_over_cells_and_readings():
+    """Wide where errors are large, by place and by what was read."""
+    values = noisy(4000)
+    plan = quick(values, k=8)
+    assert plan.bands.neighbours > 0
+    truth = kh.read(values)
+    _, low, high = plan.reconstruct(truth.readings(plan.indices), interval=0.9)
+    width = high - low
+    assert width[:, :, 3:].mean() > 1.3 * width[:, :, :3].mean()
+    off = np.abs(plan.reconstruct(truth.readings(plan.indices)) - values).mean(axis=(1, 2))
+    assert np.corrcoef(off, width.mean(axis=(1, 2)))[0, 1] > 0.3
+
+
+def test_missing_readings_make_a_wider_band_that_still_holds():
+    """Two of six lost, for every sample."""
+    values = noisy()
+    plan = quick(values[:1200], k=6)
+    truth = kh.read(values[1200:])
+    readings = truth.readings(plan.indices)[..., 0].copy()
+    whole = plan.reconstruct(readings, interval=0.9)
+    readings[:, [1, 4]] = np.nan
+    torn = plan.reconstruct(readings, interval=0.9)
+    assert (torn.high - torn.low).mean() > (whole.high - whole.low).mean()
+    within = (truth.values[:, 0] >= torn.low) & (truth.values[:, 0] <= torn.high)
+    assert within.mean() == pytest.approx(0.9, abs=0.05)
+
+
+def test_labelled_bands_go_to_a_file(tmp_path):
+    """DataArrays in Python; further variables of a NetCDF file; the plan's file keeps the bands."""
+    field = monthly_field(120)
+    plan = quick(kh.read(field).anomalies("month"), k=4)
+    plan.save(tmp_path / "plan.keyhole")
+    again = kh.load(tmp_path / "plan.keyhole")
+    readings, time = kh.read(field).readings(plan.indices)[:2, :, 0], field.time.values[:2]
+    one, other = (one.reconstruct(readings, time=time, interval=0.8) for one in (plan, again))
+    assert isinstance(one.low, xr.DataArray)
+    for first, second in zip(one, other, strict=True):
+        np.testing.assert_array_equal(first, second)
+    write_rebuilt(plan, readings, tmp_path / "out.nc", time, 0.8)
+    with xr.open_dataset(tmp_path / "out.nc") as data:
+        assert list(data.data_vars) == ["sst", "sst_low", "sst_high"]
+        np.testing.assert_allclose(data["sst_high"], one.high, rtol=1e-5)
+        assert data["sst_low"].attrs["units"] == "degC"
+    with pytest.raises(DataError, match=r"\.nc alone"):
+        write_rebuilt(plan, readings, tmp_path / "out.npy", time, 0.8)
+
+
+def test_coverage_is_told_and_mapped():
+    """On the test part."""
+    plan = quick(noisy(), k=8)
+    assert plan.metrics["test"]["coverage_90"] == pytest.approx(0.9, abs=0.03)
+    assert plan.metrics["test"]["width_90"] > 0
+    shares = coverage_map(plan, kh.read(noisy(seed=0)).take(np.arange(100)))
+    assert shares.shape == (6, 7)
+    assert (shares > 0.7).all()
+
+
+def test_what_is_no_interval_is_refused():
+    """And a plan without bands says so."""
+    plan = quick(smooth(100, 3, 4))
+    for wrong in (0, 1, 1.5, "0.9", True):
+        with pytest.raises(PlanError, match="interval="):
+            plan.reconstruct(np.zeros(3), interval=wrong)
+    for without in (quick(smooth(100, 3, 4), bands=False), quick(smooth(12, 3, 4))):
+        with pytest.raises(PlanError, match="no bands"):
+            without.reconstruct(np.zeros(3), interval=0.9)
+
+
+def test_calibration_samples_are_apart():
+    """The last before the test part in time; as many as a tenth; no part shares a sample."""
+    split = blocks(500).calibrating()
+    assert split.calibration.tolist() == list(range(360, 400))
+    assert len(split.validation) == 80
+    assert split.train.max() < split.validation.min() < split.calibration.min() < split.test.min()
+    again = split.calibrating()
+    assert again is split
+    drawn = shuffled(100_000, seed=0).calibrating()
+    assert len(drawn.calibration) == 2000
+    parts = (drawn.train, drawn.validation, drawn.calibration, drawn.test)
+    assert len(np.unique(np.concatenate(parts))) == 100_000
+    assert not len(blocks(30).calibrating().calibration)
+
+
+def test_spread_is_the_same_everywhere_where_nothing_tells_errors_apart():
+    """Plain Gaussian errors: no neighbours are worth asking, and the factor is that of the normal law."""
+    rng = np.random.default_rng(0)
+    readings, errors = rng.normal(size=(600, 5)), rng.normal(size=(600, 40))
+    bands = Bands.fit(readings, errors)
+    assert bands.neighbours == 0
+    scores = np.abs(rng.normal(size=200_000)) / 1.0
+    assert bands.calibrated({0: scores}, 10_000).factor(0.9, 0) == pytest.approx(1.645, abs=0.03)
