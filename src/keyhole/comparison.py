@@ -136,9 +136,10 @@ def _entry(plan: Plan, prepared: Prepared, seconds: float) -> Entry:
 
 
 def _curve(prepared: Prepared, plan: Plan) -> NDArray[np.float64]:
-    test = prepared.scaling.apply(prepared.test)
+    development = prepared.development.unweighted()
+    test = prepared.scaling.apply(prepared.test).filled(development.filler).unweighted()
     ridge = Ridge().fit(prepared.development, plan.indices, validation=prepared.validation, run=Run())
-    errors = nested_errors(prepared.development, test, plan.indices, ridge.strength, prepared.scaling.scale)
+    errors = nested_errors(development, test, plan.indices, ridge.strength, prepared.scaling.scale)
     return np.asarray(np.sqrt(np.maximum(errors, 0) / test.packed().size))
 
 

@@ -209,6 +209,10 @@ class Signals:
         """
         return replace(self, weights=weights_of(weights, self.grid))
 
+    def unweighted(self) -> Signals:
+        """Give scaled signals with all cells alike."""
+        return self if self.root is None else replace(self, values=self.values / self.root, root=None)
+
     def noisy(self, noise: Any) -> Signals:
         """Say what sensors add to the truth: a standard deviation in the data's units, one, or by channel or cell."""
         return replace(self, noise=noise_of(noise, self.channels, self.grid))

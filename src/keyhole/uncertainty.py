@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from keyhole.bands import Bands
 from keyhole.plan import Plan
 from keyhole.signals import Signals
 
-__all__ = ["calibrate", "coverage", "coverage_map", "spread_of"]
+__all__ = ["calibrate", "coverage", "coverage_map", "errors_by_failures", "reliability", "spread_of", "width_map"]
 
 _LEVEL = 0.9
+_DRAWS = 30
 _MOST_SCORES = 2_000_000  # numbers that a quantile is taken of
 
 
@@ -44,6 +46,36 @@ def coverage(plan: Plan, part: Signals, rebuilt: NDArray[Any], level: float = _L
     return {f"coverage_{name}": float(within[known].mean()), f"width_{name}": float(width)}
 
 
+def reliability(plan: Plan, part: Signals, levels: Sequence[float]) -> list[float]:
+    """Share of known truths within the band, for each share asked for."""
+    rebuilt = plan.rebuild(part.sensed(plan.indices), part.time, part.context)
+    return [coverage(plan, part, rebuilt, level)[f"coverage_{100 * level:g}"] for level in levels]
+
+
+def width_map(plan: Plan, part: Signals, level: float = _LEVEL) -> NDArray[np.float64]:
+    """Mean width of the band in each cell, in the user's units; NaN outside."""
+    half = plan.half_width(part.sensed(plan.indices), part.time, level)
+    return _on_grid(plan, 2 * half.mean(axis=0).reshape(part.channels, -1).mean(axis=0))
+
+
+def errors_by_failures(
+    plan: Plan, part: Signals, most: int, draws: int = _DRAWS
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and largest RMSE over sets of failed sites, for 0, 1, ... ``most`` of them, drawn at random."""
+    readings, rng = part.sensed(plan.indices), np.random.default_rng(0)
+    found = []
+    for lost in range(min(most, plan.k - 1) + 1):
+        errors = []
+        for _ in range(draws if lost else 1):
+            given = np.array(readings, np.float64)
+            given[:, rng.permutation(plan.k)[:lost]] = np.nan
+            off = _errors(plan, part, plan.rebuild(given, part.time, part.context))
+            errors.append(float(np.sqrt(np.nanmean(np.square(off)))))
+        found.append((np.mean(errors), np.max(errors)))
+    mean, worst = np.array(found, np.float64).T
+    return mean, worst
+
+
 def coverage_map(plan: Plan, part: Signals, level: float = _LEVEL) -> NDArray[np.float64]:
     """Share of known truths within the band, of each cell; NaN outside."""
     rebuilt = plan.rebuild(part.sensed(plan.indices), part.time, part.context)
@@ -51,8 +83,13 @@ def coverage_map(plan: Plan, part: Signals, level: float = _LEVEL) -> NDArray[np
     known = (~np.isnan(within)).sum(axis=0)
     shares = np.nansum(within, axis=0) / np.maximum(known, 1)
     shares = np.where(known > 0, shares, np.nan).reshape(part.channels, -1)
+    return _on_grid(plan, shares.mean(axis=0))
+
+
+def _on_grid(plan: Plan, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Put numbers of the cells inside on the grid, NaN outside."""
     full = np.full(plan.grid.size, np.nan)
-    full[plan.grid.cells] = shares.mean(axis=0)
+    full[plan.grid.cells] = cells
     return full.reshape(plan.grid.shape)
 
 

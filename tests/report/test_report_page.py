@@ -11,14 +11,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import report_cases
 from PIL import Image
 from report_cases import TAG, with_history
 
+import keyhole as kh
 from keyhole.comparison import Comparison, single
 from keyhole.errors import StorageError
+from keyhole.pipeline import prepare
 from keyhole.report import write_report
 
-SECTIONS = ["sites", "samples", "errors", "training", "curve", "table", "made"]
+SECTIONS = ["sites", "samples", "errors", "bands", "failures", "training", "curve", "table", "made"]
 LOADS = ("src", "srcset", "href", "data", "poster", "action", "background")
 
 
@@ -73,7 +76,7 @@ def test_map_page_is_whole_and_needs_no_network(map_page):
     assert "https://" not in text
     assert not {"script", "link", "iframe", "object", "embed", "form"} & set(page.tags)
     images = pictures(page)
-    assert len(images) == 2 * page.tags.count("img") == 8
+    assert len(images) == 2 * page.tags.count("img") == 10
     for image in images:
         image.load()
         assert image.format == "PNG"
@@ -84,7 +87,7 @@ def test_map_page_is_whole_and_needs_no_network(map_page):
 def test_map_page_says_what_the_plan_says(map_comparison, map_page):
     """The result, every method, every site and how it was made."""
     _, page = map_page
-    plan = map_comparison.entries[0].plan
+    plan = map_comparison.choice.plan
     rmse = f"{plan.metrics['test']['rmse']:.3f}"[:5]
     assert f"4 sites rebuild height with a test RMSE of {rmse}" in page.text["top"]
     assert all(entry.method in page.text["top"] for entry in map_comparison.entries)
@@ -106,7 +109,7 @@ def test_training_of_another_entry_is_shown(cube_comparison, tmp_path):
     _, page = written(with_history(cube_comparison, 1), tmp_path)
     best, trained = (entry.method for entry in cube_comparison.entries)
     assert f"Nothing of {best} was trained by gradient; this is the training of {trained}" in page.text["training"]
-    assert page.tags.count("img") == 2
+    assert page.tags.count("img") == 3
 
 
 def test_names_are_escaped(table_comparison, tmp_path):
@@ -135,7 +138,7 @@ def test_channels_are_said_to_be_averaged(colour_comparison, tmp_path):
     """A grid of several channels has maps, and the page says what they pool."""
     _, page = written(colour_comparison, tmp_path)
     assert "3 channels" in page.text["sites"]
-    assert len(pictures(page)) == 8
+    assert len(pictures(page)) == 10
 
 
 def test_three_axes_have_words_instead_of_maps(cube_comparison, tmp_path):
@@ -144,8 +147,19 @@ def test_three_axes_have_words_instead_of_maps(cube_comparison, tmp_path):
     assert [name for name in page.text if name != "top"] == SECTIONS
     assert "A grid of 3 axes is not drawn" in page.text["sites"]
     assert "worst sample" in page.text["samples"]
-    assert page.tags.count("img") == 1
+    assert page.tags.count("img") == 2
     assert written(cube_comparison, tmp_path)[0] == text
+
+
+def test_a_plan_with_bands_shows_them(tmp_path):
+    """How wide they are, where, and how often the truth lay within."""
+    signals = report_cases.field()
+    plan = kh.select(signals, 4, method="qr", reconstructor="ridge", constraints={"fixed": [0]})
+    _, page = written(single(plan, prepare(signals, None, 0, calibrating=True)), tmp_path)
+    assert "within a band made to hold 90" in page.text["bands"]
+    assert page.tags.count("img") == 7
+    assert "there already" in page.text["table"]
+    assert "calibration" in page.text["made"]
 
 
 def test_a_plan_alone_has_a_page(cube_comparison, tmp_path):

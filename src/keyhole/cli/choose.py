@@ -236,7 +236,8 @@ def _report(plan: Plan, signals: Signals, seed: int, path: Path) -> None:
     from keyhole.pipeline import prepare
     from keyhole.report import write_report
 
-    write_report(single(plan, prepare(signals, None, seed)), path)
+    calibrating = "calibration" in plan.made["split"]
+    write_report(single(plan, prepare(signals, None, seed, calibrating=calibrating)), path)
 
 
 def _draw(comparison: Comparison, figure: Path | None, report: Path | None) -> None:

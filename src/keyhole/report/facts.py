@@ -13,7 +13,7 @@ from keyhole.report.findings import Findings
 from keyhole.report.words import number, percent, plain, quantity, shorten
 from keyhole.signals import Signals
 
-__all__ = ["made", "methods", "result", "samples", "sites", "spread_of_errors", "trained"]
+__all__ = ["bands", "made", "methods", "result", "samples", "sites", "spread_of_errors", "trained"]
 
 # Attributes of the data that say what they are; others may be long and of no use to a reader.
 _TOLD = ("long_name", "source", "units")
@@ -56,6 +56,7 @@ def sites(findings: Findings) -> list[dict[str, Any]]:
             "place": [plain(value) for value in grid.position(int(index)).values()],
             "gain": f"{gain * 100:z.2f}".replace("-", "\N{MINUS SIGN}"),
             "share": round(100 * max(float(gain), 0.0) / most),
+            "fixed": rank <= plan.made.get("constraints", {}).get("fixed", 0),
         }
         for rank, (index, gain) in enumerate(zip(plan.indices, plan.gain, strict=True), start=1)
     ]
@@ -73,6 +74,18 @@ def spread_of_errors(findings: Findings) -> str:
     low, middle, high = (quantity(float(one), findings.units) for one in np.percentile(errors, (0, 50, 100)))
     return (
         f"The RMSE of a cell over all test samples is between {low} and {high}; half of the cells are below {middle}."
+    )
+
+
+def bands(findings: Findings) -> str:
+    """Say how wide the band is and how often the truth lay within, where there is one."""
+    scores = findings.plan.metrics["test"]
+    if "coverage_90" not in scores:
+        return "No samples were held back to calibrate a band on, so how far off it may be is not told."
+    wide = quantity(scores["width_90"], findings.units)
+    return (
+        f"{percent(scores['coverage_90'])} of the truths of the test part lie within a band made to hold 90 %; it is "
+        f"{wide} wide on average."
     )
 
 
@@ -158,6 +171,7 @@ def _grid(findings: Findings) -> str:
 def _split(findings: Findings) -> str:
     split = findings.prepared.split
     parts = {"train": split.train, "validation": split.validation, "test": split.test}
+    parts |= {"calibration": split.calibration} if len(split.calibration) else {}
     return f"{split.kind}: {', '.join(f'{len(part)} {name}' for name, part in parts.items())}"
 
 

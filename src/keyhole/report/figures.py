@@ -12,7 +12,7 @@ from keyhole.report import lines, maps
 from keyhole.report.findings import Findings
 from keyhole.report.style import WIDE
 
-__all__ = ["can_draw", "error_figure", "samples_figure", "sites_figure"]
+__all__ = ["band_figure", "can_draw", "error_figure", "samples_figure", "sites_figure"]
 
 _BY_AXES = {1: lines, 2: maps}
 
@@ -45,6 +45,12 @@ def samples_figure(findings: Findings, *, width: float = WIDE) -> Figure:
 def error_figure(findings: Findings, *, width: float = WIDE) -> Figure:
     """Show the RMSE of each cell on the test part, with the sites as dots."""
     figure: Figure = _artist(findings.grid).errors(findings, width)
+    return figure
+
+
+def band_figure(findings: Findings, *, width: float = WIDE) -> Figure:
+    """Show the mean width of the 90 % band in each cell, with the sites as dots."""
+    figure: Figure = _artist(findings.grid).bands(findings, width)
     return figure
 
 

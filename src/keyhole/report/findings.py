@@ -15,11 +15,14 @@ from keyhole.grid import Grid
 from keyhole.pipeline import Prepared
 from keyhole.plan import Plan
 from keyhole.report.words import plain
+from keyhole.uncertainty import errors_by_failures, reliability, width_map
 
 __all__ = ["Findings", "Pick"]
 
 # Raw samples look alike where the baseline varies over the grid by so much more than they vary around it.
 _ALIKE = 4.0
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+MOST_FAILURES = 10
 
 Field = NDArray[np.floating[Any]]
 
@@ -79,7 +82,8 @@ class Findings:
     @cached_property
     def spread(self) -> NDArray[np.float64]:
         """Standard deviation of each cell around the baseline, in the user's units; the test part apart."""
-        values = self.prepared.development.values
+        development = self.prepared.development
+        values = development.values if development.root is None else development.values / development.root
         nothing = np.broadcast_to(np.float32(0), values[:, :1].shape)
         squares = [
             float(scale) ** 2 * metrics.squared_error_map(values[:, c : c + 1], nothing, self.grid)
@@ -100,11 +104,26 @@ class Findings:
         return np.sqrt(metrics.squared_error_map(self.prepared.test.values, self.rebuilt, self.grid))
 
     @cached_property
+    def band_map(self) -> NDArray[np.float64]:
+        """Mean width of the 90 % band in each cell on the test part, NaN outside."""
+        return width_map(self.plan, self.prepared.test)
+
+    @cached_property
+    def reliability(self) -> tuple[list[float], list[float]]:
+        """Shares asked for, and the shares of the test part that lay within."""
+        return list(LEVELS), reliability(self.plan, self.prepared.test, LEVELS)
+
+    @cached_property
+    def by_failures(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and largest RMSE on the test part with 0, 1, ... sites failed."""
+        return errors_by_failures(self.plan, self.prepared.test, MOST_FAILURES)
+
+    @cached_property
     def sample_errors(self) -> NDArray[np.float64]:
         """RMSE of each test sample."""
         pairs = zip(self.prepared.test.values[:, np.newaxis], self.rebuilt[:, np.newaxis], strict=True)
         maps = (metrics.squared_error_map(true, rebuilt, self.grid) for true, rebuilt in pairs)
-        return np.sqrt([squares[self.grid.inside].mean() for squares in maps])
+        return np.sqrt([np.nanmean(squares[self.grid.inside]) for squares in maps])
 
     @cached_property
     def as_anomalies(self) -> bool:

@@ -15,7 +15,7 @@ from keyhole.report.geometry import Ruler
 from keyhole.report.style import ACCENT, INK, MUTED, NARROW, RULE, SMALL, heading, literal, new_figure, tidy
 from keyhole.report.words import quantity, with_units
 
-__all__ = ["errors", "samples", "sites"]
+__all__ = ["bands", "errors", "samples", "sites"]
 
 # Beyond so many, numbers hide the line.
 _NUMBERED = 60
@@ -42,6 +42,15 @@ def errors(findings: Findings, width: float) -> Figure:
     _mark(axes, findings, ruler, findings.error_map, numbered=False)
     axes.set_ylim(bottom=0)
     figure.legend(fontsize=SMALL, frameon=False, loc="outside upper right", ncols=2)
+    return figure
+
+
+def bands(findings: Findings, width: float) -> Figure:
+    """Draw the mean width of the 90 % band of each cell."""
+    figure, axes, ruler = _one_panel(findings, "mean width of the 90 % band", width)
+    _line(axes, findings.grid, ruler, findings.band_map, color=ACCENT, fill="#dcebf0")
+    _mark(axes, findings, ruler, findings.band_map, numbered=False)
+    axes.set_ylim(bottom=0)
     return figure
 
 

@@ -20,7 +20,7 @@ from keyhole.report.geometry import Frame
 from keyhole.report.style import INK, LAND, NARROW, SMALL, TEXT, heading, literal, new_figure, tidy
 from keyhole.report.words import quantity, with_units
 
-__all__ = ["errors", "samples", "sites"]
+__all__ = ["bands", "errors", "samples", "sites"]
 
 # Inches: the tallest map, the tallest map of a sample, and the room for a sample's heading and name.
 _TALLEST, _TALLEST_SAMPLE, _AROUND_SAMPLE = 4.6, 2.2, 0.5
@@ -74,6 +74,14 @@ def errors(findings: Findings, width: float) -> Figure:
     """Draw the RMSE of each cell on the test part, and the sites as dots."""
     shades = _Shades.rising("cividis", findings.error_map, floor=0.0)
     figure, axes, frame = _one_map(findings, findings.error_map, shades, "RMSE on test", width)
+    _mark(axes, findings, frame, numbered=False, small=width <= NARROW)
+    return figure
+
+
+def bands(findings: Findings, width: float) -> Figure:
+    """Draw the mean width of the 90 % band in each cell, and the sites as dots."""
+    shades = _Shades.rising("magma", findings.band_map, floor=0.0)
+    figure, axes, frame = _one_map(findings, findings.band_map, shades, "mean width of the 90 % band", width)
     _mark(axes, findings, frame, numbered=False, small=width <= NARROW)
     return figure
 

@@ -16,9 +16,10 @@ from matplotlib.figure import Figure
 from keyhole.comparison import Comparison
 from keyhole.report import facts
 from keyhole.report.curves import curve_figure, differs, training_figure
-from keyhole.report.figures import can_draw, error_figure, samples_figure, sites_figure
+from keyhole.report.figures import band_figure, can_draw, error_figure, samples_figure, sites_figure
 from keyhole.report.findings import Findings
 from keyhole.report.style import NARROW, WIDE, png
+from keyhole.report.trust import coverage_figure, failures_figure
 from keyhole.storage import replacing
 
 __all__ = ["write_report"]
@@ -83,6 +84,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "sites": facts.sites(findings),
         "samples_in_words": facts.samples(findings),
         "errors_in_words": facts.spread_of_errors(findings),
+        "bands_in_words": facts.bands(findings),
         "made": facts.made(findings),
         "trained": trained.method if trained else None,
         "diamonds": any(differs(entry) for entry in comparison.entries),
@@ -98,6 +100,11 @@ def _pictures(comparison: Comparison, findings: Findings) -> dict[str, _Picture]
             "samples": partial(samples_figure, findings),
             "errors": partial(error_figure, findings),
         }
+    if findings.plan.k > 1 and findings.plan.covariance is not None:
+        draw["failures"] = partial(failures_figure, findings)
+    if findings.plan.bands is not None:
+        draw["coverage"] = partial(coverage_figure, findings)
+        draw |= {"bands": partial(band_figure, findings)} if can_draw(findings.grid) else {}
     trained = facts.trained(comparison)
     if trained is not None:
         draw["training"] = partial(training_figure, trained.plan)
