@@ -13,7 +13,7 @@ from keyhole.budget import Budget, DualAscent, ExactK, Penalty
 from keyhole.collapse import marginal
 from keyhole.errors import BudgetError
 from keyhole.laws import LAWS, Law, share
-from keyhole.pipeline import prepare
+from keyhole.preparation import prepare
 from keyhole.run import Run
 from keyhole.selectors.learned import Learned
 from keyhole.settings import LearnedSettings

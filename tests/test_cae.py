@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import keyhole as kh
 from keyhole.errors import SettingsError
 from keyhole.interrupts import Interrupted
-from keyhole.pipeline import choose_sites, make_selector, prepare
+from keyhole.pipeline import choose_sites, make_selector
+from keyhole.preparation import prepare
 from keyhole.run import Run
 from keyhole.selectors.concrete_autoencoder import Autoencoder, ConcreteAutoencoder, ConcreteRows, collapsed
 from keyhole.settings import CAESettings, TrainSettings

@@ -19,7 +19,8 @@ from keyhole.constraints.regions import inside_rings, region
 from keyhole.constraints.rules import Rules
 from keyhole.errors import BudgetError, DataError, SettingsError, StorageError
 from keyhole.grid import Grid
-from keyhole.pipeline import choose_sites, prepare
+from keyhole.pipeline import choose_sites
+from keyhole.preparation import prepare
 from keyhole.run import Run
 from keyhole.selectors import SELECTORS
 from test_selectors import selector

@@ -15,7 +15,8 @@ from keyhole import curves
 from keyhole.comparison import compare
 from keyhole.errors import BudgetError, SettingsError
 from keyhole.interrupts import Interrupted
-from keyhole.pipeline import choose_sites, make_selector, prepare
+from keyhole.pipeline import choose_sites, make_selector
+from keyhole.preparation import prepare
 from keyhole.report import Line, error_by_k_figure
 from keyhole.report.style import NARROW
 from keyhole.run import Event, Run

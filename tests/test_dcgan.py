@@ -15,7 +15,8 @@ from torch import nn
 import keyhole as kh
 from keyhole.errors import SettingsError
 from keyhole.interrupts import Interrupted
-from keyhole.pipeline import fit_reconstructor, prepare
+from keyhole.pipeline import fit_reconstructor
+from keyhole.preparation import prepare
 from keyhole.reconstructors import RECONSTRUCTORS, Residual
 from keyhole.reconstructors.dcgan import DCGANClassifier, DCGANDecoder
 from keyhole.reconstructors.networks import ResNet

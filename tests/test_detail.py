@@ -7,7 +7,7 @@ import torch
 
 import keyhole as kh
 from keyhole.grid import Grid
-from keyhole.pipeline import prepare
+from keyhole.preparation import prepare
 from keyhole.reconstructors import RECONSTRUCTORS, Residual
 from keyhole.reconstructors.detail import DetailNet
 from keyhole.reconstructors.networks import PatchNet

@@ -9,7 +9,8 @@ import pytest
 
 import keyhole as kh
 from keyhole.errors import BudgetError, PlanError, SettingsError
-from keyhole.pipeline import choose_sites, prepare
+from keyhole.pipeline import choose_sites
+from keyhole.preparation import prepare
 from keyhole.run import Run
 from keyhole.selectors.failures import Network, failing, harden
 from keyhole.selectors.remainder import Covariance

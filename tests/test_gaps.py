@@ -11,7 +11,8 @@ from keyhole.errors import DataError, PlanError, SettingsError
 from keyhole.gaps import Filler, fill_by_covariance
 from keyhole.metrics import evaluate
 from keyhole.objectives import reconstruction
-from keyhole.pipeline import choose_sites, prepare
+from keyhole.pipeline import choose_sites
+from keyhole.preparation import prepare
 from keyhole.run import Run
 from keyhole.selectors import SELECTORS
 from samples import monthly_field, quick, smooth

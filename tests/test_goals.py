@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import keyhole as kh
 from keyhole.errors import SettingsError
 from keyhole.objectives import adversarial, prediction
-from keyhole.pipeline import choose_sites, make_selector, prepare
+from keyhole.pipeline import choose_sites, make_selector
+from keyhole.preparation import prepare
 from keyhole.reconstructors.patch import PatchDiscriminator
 from keyhole.run import Run
 from keyhole.selectors.goals import Adversarial, Predict, Rebuild, make_goal

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import Matern
 from sklearn.kernel_ridge import KernelRidge
 
 import keyhole as kh
-from keyhole.pipeline import prepare
+from keyhole.preparation import prepare
 from keyhole.reconstructors import RECONSTRUCTORS, Ridge, fit_best
 from keyhole.reconstructors.choice import squared_error
 from keyhole.reconstructors.kernel import Kernel, Shape, _left_out, kernel

@@ -11,7 +11,7 @@ import pytest
 import keyhole as kh
 from keyhole.covariance import LENGTHS, fading
 from keyhole.grid import Grid
-from keyhole.pipeline import prepare
+from keyhole.preparation import prepare
 from keyhole.reconstructors import Kriging, Ridge
 from keyhole.reconstructors.kriging import _STRENGTHS, _gentlest
 from keyhole.run import Run

@@ -8,7 +8,7 @@ import torch
 
 import keyhole as kh
 from keyhole.grid import Grid
-from keyhole.pipeline import prepare
+from keyhole.preparation import prepare
 from keyhole.reconstructors import Residual
 from keyhole.reconstructors.lessons import MovedLessons
 from keyhole.reconstructors.moves import Moves

@@ -10,10 +10,10 @@ import pytest
 import keyhole as kh
 from keyhole import DataError
 from keyhole.metrics import target_scores
-from keyhole.pipeline import Prepared, prepare
 from keyhole.predictors import PREDICTORS, Linear, Network, fit_predictor, nested_errors
 from keyhole.predictors.base import Standard
 from keyhole.predictors.linear import calibration
+from keyhole.preparation import Prepared, prepare
 from keyhole.run import Run
 from keyhole.target import Target
 from samples import smooth

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import keyhole as kh
 from keyhole.errors import SettingsError
-from keyhole.pipeline import fit_reconstructor, prepare
+from keyhole.pipeline import fit_reconstructor
+from keyhole.preparation import prepare
 from keyhole.reconstructors import RECONSTRUCTORS, Residual
 from keyhole.reconstructors.conditional import make_decoder
 from keyhole.reconstructors.networks import ResNet, width_for

@@ -12,8 +12,9 @@ import torch
 
 import keyhole as kh
 from keyhole.interrupts import Interrupted
-from keyhole.pipeline import make_selector, prepare
+from keyhole.pipeline import make_selector
 from keyhole.predictors import fit_predictor
+from keyhole.preparation import prepare
 from keyhole.run import Run
 from keyhole.settings import TrainSettings
 from keyhole.target import Target

@@ -11,7 +11,8 @@ import torch
 
 import keyhole as kh
 from keyhole.errors import SettingsError
-from keyhole.pipeline import choose_sites, make_selector, prepare
+from keyhole.pipeline import choose_sites, make_selector
+from keyhole.preparation import prepare
 from keyhole.run import Event, Run
 from keyhole.selectors import SELECTORS, Selection
 from keyhole.selectors.scoring import LinearScore

@@ -9,7 +9,7 @@ import pytest
 
 import keyhole as kh
 from keyhole.errors import SettingsError
-from keyhole.pipeline import prepare
+from keyhole.preparation import prepare
 from keyhole.reconstructors.kernel import Kernel, Shape, kernel, spread_of
 from keyhole.run import Run
 from keyhole.selectors import SELECTORS

@@ -9,8 +9,8 @@ import pytest
 import keyhole as kh
 from keyhole import DataError, Plan, PlanError, SettingsError
 from keyhole.comparison import compare
-from keyhole.pipeline import prepare
 from keyhole.predictors import PREDICTORS, Linear
+from keyhole.preparation import prepare
 from keyhole.report.facts import result
 from keyhole.report.findings import Findings
 from keyhole.run import Run

@@ -7,7 +7,8 @@ import pytest
 
 import keyhole as kh
 from keyhole.errors import SettingsError
-from keyhole.pipeline import choose_sites, prepare
+from keyhole.pipeline import choose_sites
+from keyhole.preparation import prepare
 from keyhole.run import Run
 from samples import monthly_field, quick, smooth
 from test_selectors import selector

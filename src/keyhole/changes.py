@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.checks import deadline_after
 from keyhole.constraints import Constraints
 from keyhole.errors import BudgetError, PlanError
-from keyhole.pipeline import deadline_after, fit_reconstructor, make_plan, make_selector, prepare, select
+from keyhole.pipeline import fit_reconstructor, make_plan, make_selector, select
 from keyhole.plan import Plan
+from keyhole.preparation import prepare
 from keyhole.progress import progress
 from keyhole.readers import read
 from keyhole.reconstructors import Kriging

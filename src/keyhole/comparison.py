@@ -10,19 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.pipeline import (
-    Prepared,
-    check_budget,
-    check_stages,
-    choose_sites,
-    deadline_after,
-    fit_reconstructor,
-    fit_target,
-    make_plan,
-    make_selector,
-    prepare,
-)
+from keyhole.checks import check_budget, check_stages, deadline_after
+from keyhole.pipeline import choose_sites, fit_reconstructor, fit_target, make_plan, make_selector
 from keyhole.plan import Plan
+from keyhole.preparation import Prepared, prepare
 from keyhole.progress import progress
 from keyhole.readers import read
 from keyhole.reconstructors import Ridge, nested_errors

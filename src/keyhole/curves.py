@@ -12,21 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.checks import check_k, check_run, check_stages, deadline_after
 from keyhole.errors import BudgetError, SettingsError
 from keyhole.interrupts import Interrupted, Pending, deferred
-from keyhole.pipeline import (
-    Prepared,
-    check_k,
-    check_run,
-    check_stages,
-    choose_sites,
-    deadline_after,
-    fit_reconstructor,
-    fit_target,
-    make_plan,
-    make_selector,
-    prepare,
-)
+from keyhole.pipeline import choose_sites, fit_reconstructor, fit_target, make_plan, make_selector
+from keyhole.preparation import Prepared, prepare
 from keyhole.progress import progress
 from keyhole.readers import read
 from keyhole.run import Event, Run

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import numbers
 import platform
 import time as clock
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -17,18 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole import metrics
-from keyhole import split as splits
 from keyhole.checkpoint import clear_states
+from keyhole.checks import check_budget, check_failures, check_reconstructor, check_run, check_stages, deadline_after
 from keyhole.constraints import Constraints
-from keyhole.errors import BudgetError, DataError, KeyholeError, SettingsError, StorageError
-from keyhole.grid import Grid
+from keyhole.errors import KeyholeError, SettingsError, StorageError
 from keyhole.plan import Plan
-from keyhole.predictors import Predictor, check_predictor, fit_predictor
+from keyhole.predictors import Predictor, fit_predictor
 from keyhole.predictors import nested_errors as nested_target_errors
+from keyhole.preparation import Prepared, prepare
 from keyhole.progress import progress
 from keyhole.readers import read
 from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor, Ridge, fit_best, nested_errors
-from keyhole.reconstructors.networks import check_two_dimensional
 from keyhole.run import Event, Run
 from keyhole.scaling import Scaling
 from keyhole.selectors import SELECTORS, Selection, Selector
@@ -42,47 +40,14 @@ from keyhole.views import View
 
 __all__ = [
     "SELECTION_SHARE",
-    "Prepared",
-    "check_budget",
-    "check_k",
-    "check_stages",
     "choose_sites",
     "fit_reconstructor",
     "make_plan",
-    "prepare",
     "select",
 ]
 
 # Share of a time limit that the choice of sites may take; the rest is for the reconstructor.
 SELECTION_SHARE = 1 / 3
-_CONVOLUTIONAL = ("resnet", "dcgan", "detail")
-_FEWEST_KNOWN = 5  # training samples that must know a cell
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """Signals split and scaled. ``train``, ``validation`` and ``development`` (both) are scaled, the others are raw.
-
-    ``choosing`` is the scaling that choices are made with: train and validation are scaled by it, and it knows train
-    alone, as a plan knows nothing of the days it will be used on. ``scaling``, the plan's and that of ``development``,
-    knows all but test.
-    """
-
-    signals: Signals
-    split: Split
-    choosing: Scaling
-    scaling: Scaling
-    train: Signals
-    validation: Signals
-    development: Signals
-    test: Signals
-    calibration: Signals | None = None
-
-    @property
-    def fixed(self) -> NDArray[np.int64]:
-        """Flat grid index of the sites that are there already."""
-        constraints = self.signals.constraints
-        return np.empty(0, np.int64) if constraints is None else constraints.rules.held
 
 
 def select(
@@ -235,77 +200,6 @@ def make_selector(method: str, settings: Mapping[str, Any]) -> Selector:
         raise SettingsError(f"method {method!r} does not take {', '.join(settings)} ({error})") from error
 
 
-def prepare(signals: Signals, split: Split | None, seed: int, *, calibrating: bool = False) -> Prepared:
-    """Split and scale; choices are made with a scaling from the training part, the plan's is from all but test.
-
-    To calibrate bands, some samples are held back from both.
-    """
-    parts = split or signals.split or _default_split(signals, seed)
-    parts = parts.calibrating() if calibrating else parts
-    splits.check(parts, len(signals))
-    signals = _known_enough(signals, parts)
-    _check_varies(signals.take(parts.train))
-    _check_target_varies(signals.take(parts.train))
-    choosing, scaling = (Scaling.fit(signals.take(rows)) for rows in (parts.train, parts.development))
-    prepared = prepare_with(signals, parts, choosing, scaling)
-    values = prepared.development.values
-    if not np.isfinite(values).all() or not values.any():
-        raise DataError("the values are too large or too small for single precision once scaled; change their unit")
-    return prepared
-
-
-def prepare_with(signals: Signals, split: Split, choosing: Scaling, scaling: Scaling) -> Prepared:
-    """Split, and scale as told."""
-    train, validation = (choosing.apply(signals.take(rows)) for rows in (split.train, split.validation))
-    train = train.filled()
-    validation = validation.filled(train.filler)
-    development = scaling.apply(signals.take(split.development)).filled()
-    test, calibration = signals.take(split.test), signals.take(split.calibration) if len(split.calibration) else None
-    return Prepared(signals, split, choosing, scaling, train, validation, development, test, calibration)
-
-
-def check_budget(k: Any, signals: Signals) -> int | None:
-    """Give K as an int, or say why it cannot be had; None where a limit of cost stands in its place."""
-    if k is None and signals.constraints is None:
-        raise BudgetError("k is missing: how many sites are to be chosen? A limit of cost may stand in its place")
-    if k is not None or signals.constraints is None:
-        return check_k(k, signals)
-    signals.constraints.check(None)
-    return None
-
-
-def check_k(k: Any, signals: Signals) -> int:
-    """Give K as an int, or say why it cannot be had."""
-    if isinstance(k, bool) or not isinstance(k, numbers.Real) or not float(k).is_integer():
-        raise BudgetError(f"k={k!r}: a whole number of sites is needed")
-    count, most = int(float(k)), int(signals.observable.sum())
-    if signals.constraints is not None and count > 0:
-        signals.constraints.check(count)
-    elif not 1 <= count <= most:
-        raise BudgetError(f"k={count}: between 1 and the {most} observable sites are possible")
-    return count
-
-
-def check_stages(selectors: Mapping[str, Selector], reconstructor: str, predictor: str, signals: Signals) -> None:
-    """Raise a SettingsError unless every stage is known and suits the signals; nothing has been trained so far."""
-    for method, selector in selectors.items():
-        reason = selector.refusal(signals)
-        if reason is not None:
-            raise SettingsError(f"method {method!r}: {reason}")
-    check_reconstructor(reconstructor, signals.grid)
-    check_predictor(predictor)
-    if predictor != "auto" and signals.target is None:
-        raise SettingsError(f"predictor {predictor!r} has no meaning without a target; give one, or leave it out")
-
-
-def check_reconstructor(name: str, grid: Grid) -> None:
-    """Raise a SettingsError unless there is such a reconstructor and it can rebuild the grid."""
-    if name not in ("auto", *RECONSTRUCTORS):
-        raise SettingsError(f"reconstructor {name!r} is not known; there are auto, {', '.join(RECONSTRUCTORS)}")
-    if name in _CONVOLUTIONAL:
-        check_two_dimensional(grid.shape, name)
-
-
 def choose_sites(selector: Selector, prepared: Prepared, k: int | None, run: Run, *, failures: int = 0) -> Selection:
     """Let the selector choose, on everything but test; one that decides on validation gets that part apart first.
 
@@ -326,15 +220,6 @@ def choose_sites(selector: Selector, prepared: Prepared, k: int | None, run: Run
         return found
     sites = np.concatenate([prepared.fixed, view.sites(found.sites)])
     return replace(found, sites=sites, rebuild=None, law=None)
-
-
-def check_failures(failures: Any, count: int) -> int:
-    """Give the number of sites that may fail as an int, or say why not."""
-    if isinstance(failures, bool) or not isinstance(failures, int) or not 0 <= failures < count:
-        raise SettingsError(
-            f"failures={failures!r}: a whole number from 0 to one less than the {count} sites is needed"
-        )
-    return failures
 
 
 def fit_reconstructor(name: str, prepared: Prepared, sites: NDArray[np.int64], run: Run) -> Reconstructor:
@@ -418,10 +303,6 @@ def _nested_errors(prepared: Prepared, sites: NDArray[np.int64]) -> NDArray[np.f
     return nested_errors(train, validation, sites, strength)
 
 
-_DEVICES = ("auto", "cpu", "cuda", "gpu", "mps")
-_PRECISIONS = ("auto", "32-true", "bf16-mixed")
-
-
 def _kept_to(prepared: Prepared, sites: NDArray[np.int64]) -> dict[str, Any]:
     """What a plan's record says of its constraints."""
     constraints = prepared.signals.constraints
@@ -455,54 +336,6 @@ def _fit_on_all_but_test(plan: Plan, prepared: Prepared, run: Run) -> Plan:
     parts: Any = {"train": prepared.development, "sites": plan.indices, "validation": prepared.validation, "run": run}
     told = None if predictor is None else type(predictor)().fit(**parts)
     return replace(plan, scaling=prepared.scaling, reconstructor=type(reconstructor)().fit(**parts), predictor=told)
-
-
-def _default_split(signals: Signals, seed: int) -> Split:
-    if signals.time is not None:
-        return splits.blocks(len(signals))
-    return splits.shuffled(len(signals), seed=seed)
-
-
-def _known_enough(signals: Signals, parts: Split) -> Signals:
-    """Leave out cells that training samples hardly know."""
-    if signals.gaps is None:
-        return signals
-    inside = signals.grid.inside & ((~signals.gaps[parts.train]).sum(axis=0).min(axis=0) >= _FEWEST_KNOWN)
-    if not inside.any():
-        raise DataError(f"no cell is known in {_FEWEST_KNOWN} training samples")
-    kept = replace(signals, grid=replace(signals.grid, inside=inside), observable=signals.observable & inside)
-    return replace(kept, gaps=signals.gaps & inside)
-
-
-def _check_varies(train: Signals) -> None:
-    cells = train.packed()
-    if not (np.nanmax(cells, axis=0) > np.nanmin(cells, axis=0)).any():
-        raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
-
-
-def _check_target_varies(train: Signals) -> None:
-    target = train.target
-    if target is not None and not (target.values != target.values[0]).any():
-        raise DataError(f"target {target.name!r}: it never varies in the training part, so nothing can be learned")
-
-
-def check_run(device: str, precision: str, save_every: float = 15.0) -> None:
-    """Raise a SettingsError for what no machine has; whether this one has it shows when something is trained."""
-    if device not in _DEVICES:
-        raise SettingsError(f"device {device!r} is not known; there are {', '.join(_DEVICES)}")
-    if precision not in _PRECISIONS:
-        raise SettingsError(f"precision {precision!r} is not known; there are {', '.join(_PRECISIONS)}")
-    if not save_every >= 0:
-        raise SettingsError(f"save_every={save_every!r}: a number of seconds is needed")
-
-
-def deadline_after(time_limit: float | None) -> float | None:
-    """Clock time at which a time limit that starts now is over."""
-    if time_limit is None:
-        return None
-    if not time_limit > 0:
-        raise SettingsError(f"time_limit={time_limit!r}: a positive number of seconds is needed")
-    return clock.monotonic() + time_limit
 
 
 def _versions() -> dict[str, Any]:

@@ -32,7 +32,8 @@ PROBE = """<script>addEventListener("load", () => {
 });</script>"""
 # Holds the copy in a frame, since Chromium makes no window narrower than 500 pixels.
 FRAME = """<!doctype html><body style="margin: 0">
-<iframe src="copy.html" style="width: {width}px; height: 900px; border: 0"></iframe><script>addEventListener("message", said => {{
+<iframe src="copy.html" style="width: {width}px; height: 900px; border: 0"></iframe>
+<script>addEventListener("message", said => {{
   const note = document.createElement("pre");
   note.id = "found"; note.textContent = said.data; document.body.append(note);
 }});</script></body>"""

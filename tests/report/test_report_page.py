@@ -18,7 +18,7 @@ from report_cases import TAG, with_history
 import keyhole as kh
 from keyhole.comparison import Comparison, single
 from keyhole.errors import StorageError
-from keyhole.pipeline import prepare
+from keyhole.preparation import prepare
 from keyhole.report import write_report
 
 SECTIONS = ["sites", "samples", "errors", "bands", "failures", "training", "curve", "table", "made"]

@@ -10,7 +10,8 @@ from typing import Any
 from keyhole.bench.quality import finish, load_prepared, until
 from keyhole.bench.records import Case
 from keyhole.bench.runner import Job, Outcome
-from keyhole.pipeline import SELECTION_SHARE, Prepared, choose_sites, make_selector
+from keyhole.pipeline import SELECTION_SHARE, choose_sites, make_selector
+from keyhole.preparation import Prepared
 from keyhole.run import Run
 from keyhole.selectors.auto import STAGES
 

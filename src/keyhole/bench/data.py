@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole import datasets, metrics
-from keyhole.pipeline import Prepared, prepare, prepare_with
+from keyhole.preparation import Prepared, prepare, prepare_with
 from keyhole.scaling import Scaling
 from keyhole.signals import Signals
 from keyhole.split import Split, given

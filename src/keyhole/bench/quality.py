@@ -11,15 +11,8 @@ from itertools import product
 from keyhole import datasets
 from keyhole.bench.records import Case
 from keyhole.bench.runner import Job, Outcome
-from keyhole.pipeline import (
-    SELECTION_SHARE,
-    Prepared,
-    choose_sites,
-    fit_reconstructor,
-    make_plan,
-    make_selector,
-    prepare,
-)
+from keyhole.pipeline import SELECTION_SHARE, choose_sites, fit_reconstructor, make_plan, make_selector
+from keyhole.preparation import Prepared, prepare
 from keyhole.run import Run
 from keyhole.selectors import Selection, Selector
 

@@ -18,8 +18,9 @@ from keyhole.bench.published import METHODS as PAPER
 from keyhole.bench.published import published_mse
 from keyhole.bench.records import Case
 from keyhole.bench.runner import Job, Outcome
+from keyhole.checks import check_k
 from keyhole.laws import LAWS
-from keyhole.pipeline import check_k, make_selector
+from keyhole.pipeline import make_selector
 from keyhole.reconstructors import Reconstructor, Residual
 from keyhole.reconstructors.networks import width_for
 from keyhole.reconstructors.neural import ResNetReconstructor, train_settings_for

@@ -22,7 +22,7 @@ from keyhole.bench.runner import Job, Outcome
 from keyhole.errors import DataError
 from keyhole.metrics import target_scores
 from keyhole.objectives import prediction
-from keyhole.pipeline import Prepared
+from keyhole.preparation import Prepared
 from keyhole.reconstructors.dcgan import DCGANClassifier
 from keyhole.run import Run, digest
 from keyhole.settings import TrainSettings

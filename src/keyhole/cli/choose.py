@@ -233,7 +233,7 @@ def _make_folder(folder: Path) -> None:
 
 def _report(plan: Plan, signals: Signals, seed: int, path: Path) -> None:
     from keyhole.comparison import single
-    from keyhole.pipeline import prepare
+    from keyhole.preparation import prepare
     from keyhole.report import write_report
 
     calibrating = "calibration" in plan.made["split"]

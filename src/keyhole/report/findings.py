@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from keyhole import metrics
 from keyhole.comparison import Comparison
 from keyhole.grid import Grid
-from keyhole.pipeline import Prepared
 from keyhole.plan import Plan
+from keyhole.preparation import Prepared
 from keyhole.report.words import plain
 from keyhole.uncertainty import errors_by_failures, reliability, width_map
 
