@@ -369,6 +369,21 @@ def test_many_members_of_a_group_are_turned_to_a_few():
     assert plan.metrics["test"]["fvu"] < 0.05
 
 
+def test_channels_may_be_sites_of_their_own():
+    """Each with its own sensor, by the variable's name; none is drowned by another's units."""
+    import xarray as xr
+
+    rng = np.random.default_rng(0)
+    first, second = (rng.normal(size=(90, 2)) @ rng.normal(size=(2, 12)) for _ in range(2))
+    data = xr.Dataset({n: (("time", "x"), v) for n, v in (("t", first), ("p", 1e5 * second))})
+    signals = kh.read(data).channels_apart()
+    assert signals.grid.shape == (2, 12)
+    assert signals.channels == 1
+    plan = kh.select(signals, 4, method="greedy", reconstructor="ridge")
+    assert plan.sites["variable"].value_counts().to_dict() == {"t": 2, "p": 2}
+    assert plan.reconstruct(signals.readings(plan.indices)[..., 0]).sel(variable="t").shape == (90, 12)
+
+
 def test_constraints_by_name_are_constraints():
     """A mapping, or the class."""
     asked = Constraints(distance=1.5)

@@ -209,6 +209,28 @@ class Signals:
         """
         return replace(self, weights=weights_of(weights, self.grid))
 
+    def channels_apart(self) -> Signals:
+        """Let each channel of a cell be a site of its own, as if it took a sensor of its own.
+
+        The channels become the first axis of the grid, by the names of the variables where there are some. Each counts
+        by its own variance, so that none is drowned by another's units. Constraints are to be given afterwards.
+        """
+        names = np.array(list(self.origin.variables) or [f"channel {i}" for i in range(self.channels)])
+        axis = "variable" if self.origin.variables else "channel"
+        shape = (self.channels, *self.grid.shape)
+        inside = np.broadcast_to(self.grid.inside, shape).copy()
+        grid = Grid(shape, (axis, *self.grid.dims), {axis: names, **self.grid.coordinates}, inside)
+        spread = np.nanvar(self.values[:, :, self.grid.inside], axis=(0, 2), dtype=np.float64)
+        counts = 1 / np.where(spread > 0, spread, 1.0).reshape(-1, *[1] * len(self.grid.shape))
+        one = replace(self.origin, variables={}, channel_axis=None, attributes={})
+        return replace(
+            self, values=self.values[:, np.newaxis], grid=grid, origin=one, constraints=None,
+            observable=np.broadcast_to(self.observable, shape).copy(),
+            weights=np.broadcast_to(counts * (1.0 if self.weights is None else self.weights), shape).copy(),
+            noise=None if self.noise is None else self.noise[np.newaxis],
+            gaps=None if self.gaps is None else self.gaps[:, np.newaxis],
+        )  # fmt: skip
+
     def unweighted(self) -> Signals:
         """Give scaled signals with all cells alike."""
         return self if self.root is None else replace(self, values=self.values / self.root, root=None)

@@ -27,6 +27,7 @@ from keyhole.cli.options import (
     AnyK,
     At,
     Channels,
+    ChannelsApart,
     ColourOption,
     ContextOption,
     Device,
@@ -110,6 +111,7 @@ def select(
     samples: Samples = None,
     at: At = None,
     channels: Channels = None,
+    channels_apart: ChannelsApart = False,
     size: Size = None,
     colour: ColourOption = None,
     anomalies: Anomalies = None,
@@ -135,8 +137,8 @@ def select(
     signals = read_source(
         source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
         anomalies=anomalies, context=context, target=target, target_kind=target_kind, missing=missing,
-    ).constrained(asked)  # fmt: skip
-    signals = counted(signals, weights, noise)
+    )  # fmt: skip
+    signals = counted(signals.channels_apart() if channels_apart else signals, weights, noise).constrained(asked)
     check_writable(out, report)
     folder = out.with_name(out.name + ".checkpoint")
     if resume is None and folder.exists():
@@ -178,6 +180,7 @@ def compare(
     samples: Samples = None,
     at: At = None,
     channels: Channels = None,
+    channels_apart: ChannelsApart = False,
     size: Size = None,
     colour: ColourOption = None,
     anomalies: Anomalies = None,
@@ -197,8 +200,8 @@ def compare(
     signals = read_source(
         source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
         anomalies=anomalies, context=context, target=target, target_kind=target_kind, missing=missing,
-    ).constrained(asked)  # fmt: skip
-    signals = counted(signals, weights, noise)
+    )  # fmt: skip
+    signals = counted(signals.channels_apart() if channels_apart else signals, weights, noise).constrained(asked)
     check_writable(figure, report)
     check_suffix(figure, "--figure", ".png", ".svg", ".pdf")
     names = method_names(methods, signals)

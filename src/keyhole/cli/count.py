@@ -22,6 +22,7 @@ from keyhole.cli.options import (
     Anomalies,
     At,
     Channels,
+    ChannelsApart,
     ColourOption,
     ContextOption,
     Device,
@@ -80,6 +81,7 @@ def curve(
     samples: Samples = None,
     at: At = None,
     channels: Channels = None,
+    channels_apart: ChannelsApart = False,
     size: Size = None,
     colour: ColourOption = None,
     anomalies: Anomalies = None,
@@ -104,8 +106,8 @@ def curve(
     signals = read_source(
         source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
         anomalies=anomalies, context=context, target=target, target_kind=target_kind, missing=missing,
-    ).constrained(asked)  # fmt: skip
-    signals = counted(signals, weights, noise)
+    )  # fmt: skip
+    signals = counted(signals.channels_apart() if channels_apart else signals, weights, noise).constrained(asked)
     with stoppable(say):
         try:
             found = run_curve(

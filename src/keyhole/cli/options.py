@@ -12,6 +12,7 @@ __all__ = [
     "AnyK",
     "At",
     "Channels",
+    "ChannelsApart",
     "ColourOption",
     "ContextOption",
     "Device",
@@ -69,6 +70,9 @@ At = Annotated[
 Size = Annotated[str | None, typer.Option(help="Rows and columns to make of each image, 64 or 48x64.")]
 ColourOption = Annotated[str | None, typer.Option("--colour", help="What to make of each image: grey or rgb.")]
 Channels = Annotated[int | None, typer.Option(help="Axis of the array that holds channels, if one does.")]
+ChannelsApart = Annotated[
+    bool, typer.Option("--channels-apart", help="Each channel of a cell is a site of its own, with its own sensor.")
+]
 Anomalies = Annotated[
     str | None, typer.Option(help="'month': work on anomalies from the monthly climatology; 'none': from the mean.")
 ]
