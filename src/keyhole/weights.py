@@ -51,7 +51,7 @@ def noise_of(given: Any, channels: int, grid: Grid) -> NDArray[np.float64] | Non
         noise = np.asarray(given, np.float64)
     except (TypeError, ValueError) as error:
         raise SettingsError(f"noise={given!r}: a number, or an array of them, is needed") from error
-    if noise.shape == (channels,) and channels > 1:
+    if noise.shape == (channels,) and noise.shape != grid.shape:
         noise = noise.reshape(channels, *[1] * len(grid.shape))
     if noise.shape not in ((), grid.shape, (channels, *grid.shape), (channels, *[1] * len(grid.shape))):
         raise SettingsError(f"noise: an array of shape {noise.shape} for {channels} channels on {grid.shape}")

@@ -163,6 +163,22 @@ def ablation(
 
 
 @app.command()
+def networks(
+    data: Names = "sst,ipsl,oisst,ncep",
+    variants: Names = "",
+    seeds: Seeds = "0",
+    results: Results = _RESULTS,
+    device: Device = "auto",
+) -> None:
+    """What constraints, noise, gaps and failures cost a network, and whether its bands hold."""
+    from keyhole.bench import networks as bench
+
+    chosen = _chosen(variants, tuple(bench.VARIANTS), "variants")
+    _check("data", _names(data), tuple(bench.PLACES))
+    _run("networks", bench.jobs(_names(data), chosen, _numbers(seeds)), results, device)
+
+
+@app.command()
 def l1() -> None:
     """Show that an l1 penalty on masks can be had for nothing, and the expected L0 cannot."""
     from keyhole.bench.ill_posed import halve

@@ -14,6 +14,7 @@ from keyhole.bench.sections import (
     by_time,
     cgan,
     l1,
+    networks,
     quality,
     short_table,
     steps,
@@ -29,7 +30,7 @@ __all__ = ["write_page"]
 # What a benchmark sweeps: settings of the selector.
 _SWEPT = {
     "table1": (), "table2": (), "weights": ("penalty",), "cgan": (),
-    "steps": ("law_rate", "latent_rate", "row_rate"), "quality": (), "ablation": (),
+    "steps": ("law_rate", "latent_rate", "row_rate"), "quality": (), "ablation": (), "networks": (),
 }  # fmt: skip
 
 
@@ -56,6 +57,7 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     if len(found["quality"].each("protocol")) > 1:
         yield from _part("Error against time", words.BY_TIME, by_time, found["quality"])
     yield from _section("What each stage is worth", words.ABLATION, ablation, found["ablation"])
+    yield from _section("Constraints, bands and failures", words.NETWORKS, networks, found["networks"])
     yield from _section("Answers", words.ANSWERS, answers, found["table1"])
     yield from _section("Table 1: reconstruction error", words.TABLE1, table1, found["table1"])
     yield from _section("The laws' steps", words.STEPS, steps, found["steps"])

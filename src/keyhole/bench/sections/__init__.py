@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keyhole.bench.sections.answers import answers
+from keyhole.bench.sections.networks import networks
 from keyhole.bench.sections.others import cgan, l1, steps, table2, weights
 from keyhole.bench.sections.quality import ablation, by_time, quality, short_table
 from keyhole.bench.sections.table1 import table1
@@ -13,6 +14,7 @@ __all__ = [
     "by_time",
     "cgan",
     "l1",
+    "networks",
     "quality",
     "short_table",
     "steps",

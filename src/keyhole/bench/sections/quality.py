@@ -48,14 +48,17 @@ def short_table(lines: Lines) -> list[str]:
 
 @dataclass(frozen=True)
 class _Place:
-    """Lines of one data set and K: auto's, with the most time and with all, and what the best classical sites leave."""
+    """Lines of one data set and K: auto's, with the most time and with all, and what the best classical sites leave.
+
+    ``same`` says what auto's sites leave of that with the same reconstructor.
+    """
 
     data: str
     k: int
     ours: Lines
     all_ours: Lines
     ridge: float
-    same: float | None
+    same: str
 
     @property
     def what(self) -> Measure:
@@ -84,10 +87,10 @@ def _places(lines: Lines) -> Iterator[_Place]:
         for k in sorted(lines.where(data=data).each("k")):
             here, what = lines.where(data=data, k=k), measure(data)
             ours = here.where(method="auto", reconstructor="auto")
-            ridge, same = (_least(here, one, what.metric, what.factor) for one in ("ridge", "auto"))
+            ridge = _least(here, "ridge", what.metric, what.factor)
             if len(ours) and ridge is not None:
                 longest = max(ours.each("protocol"), key=_seconds)
-                yield _Place(data, k, ours.where(protocol=longest), ours, ridge, same)
+                yield _Place(data, k, ours.where(protocol=longest), ours, ridge, _same(here, ours, what))
 
 
 def _long(place: _Place) -> list[str]:
@@ -95,13 +98,27 @@ def _long(place: _Place) -> list[str]:
     wanted = goal.errors[place.k] * place.what.factor if goal.share is None else goal.share * place.ridge
     return [
         DATA[place.data], str(place.k), place.what.words, f"{wanted:.3f}", spread(place.errors), f"{mean / wanted:.3f}",
-        f"{place.ridge:.3f}", f"{mean / place.ridge:.3f}", "" if place.same is None else f"{mean / place.same:.3f}",
+        f"{place.ridge:.3f}", f"{mean / place.ridge:.3f}", place.same,
         ", ".join(_kinds(place.ours)), place.minutes(place.ours),
     ]  # fmt: skip
 
 
 def _seconds(limit: str) -> float:
     return float(limit.removesuffix(" s"))
+
+
+def _same(here: Lines, ours: Lines, what: Measure) -> str:
+    """Error of auto's sites as a share of the best classical sites' with the same reconstructor and time to fit it.
+
+    Taken where there is most time for both; the seconds are told where auto itself had more.
+    """
+    for limit in sorted(ours.each("protocol"), key=_seconds, reverse=True):
+        least = _least(here.where(protocol=limit), "auto", what.metric, what.factor)
+        if least is not None:
+            mean = fmean(ours.where(protocol=limit).metric(what.metric, what.factor))
+            longest = max(ours.each("protocol"), key=_seconds)
+            return f"{mean / least:.3f}" + ("" if limit == longest else f" ({limit})")
+    return ""
 
 
 def _least(here: Lines, reconstructor: str, metric: str, factor: float) -> float | None:

@@ -1,0 +1,35 @@
+"""The benchmark of networks: constraints, bands, failures."""
+
+from __future__ import annotations
+
+import pytest
+
+from keyhole.bench.lines import Lines
+from keyhole.bench.networks import PLACES, VARIANTS, jobs
+from keyhole.bench.records import Store
+from keyhole.bench.runner import run_jobs
+from keyhole.bench.sections import networks
+
+
+def test_variants_are_run_and_shown(tmp_path, monkeypatch):
+    """A line for each, with what it costs, whether bands hold, and the error by sites lost."""
+    monkeypatch.setitem(PLACES, "sst", 6)
+    store = Store(tmp_path, "networks")
+    chosen = ("none", "1000 km apart", "QR's sites", "by cost")
+    assert run_jobs(jobs(("sst",), chosen, (0,)), store, device="cpu", say=lambda _: None) == 4
+    lines = Lines(store.lines())
+    assert lines.where(method="1000 km apart").records[0]["notes"]["kept_to"] == ["distance=1000"]
+    for one in lines:
+        assert one["metrics"]["coverage_90"] == pytest.approx(0.9, abs=0.1)
+        assert len(one["notes"]["by_failures"]) == min(one["k_distinct"], 11)
+    page = "\n".join(networks(lines.latest()))
+    assert "### SST, K = 6" in page
+    assert "| 1000 km apart | 6 |" in page
+    assert "RMSE, QR (worst)" in page
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_can_be_prepared(variant):
+    """Constraints that can be kept on the embedded field."""
+    (job,) = jobs(("sst",), (variant,), (0,))
+    assert job.cases[0].method == variant
