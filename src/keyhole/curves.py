@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from keyhole.checks import check_k, check_run, check_stages, deadline_after
 from keyhole.errors import BudgetError, SettingsError
 from keyhole.interrupts import Interrupted, Pending, deferred
+from keyhole.origin import Origin
 from keyhole.pipeline import choose_sites, fit_reconstructor, fit_target, make_plan, make_selector
 from keyhole.preparation import Prepared, prepare
 from keyhole.progress import progress
 from keyhole.readers import read
 from keyhole.run import Event, Run
 from keyhole.selectors import Selection, Selector
-from keyhole.signals import Origin, Signals
+from keyhole.signals import Signals
 from keyhole.split import Split
 from keyhole.target import TargetKind
 

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from keyhole.errors import DataError
 from keyhole.grid import Grid
+from keyhole.origin import Origin
 from keyhole.readers import read
 from keyhole.readers.arrays import read_array
-from keyhole.signals import Origin, Signals
+from keyhole.signals import Signals
 from keyhole.split import given
 from keyhole.target import Target
 

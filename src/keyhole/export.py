@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.grid import Grid
+from keyhole.origin import Origin
 from keyhole.readers.calendars import to_calendar
-from keyhole.signals import Origin
 
 if TYPE_CHECKING:
     import pandas as pd

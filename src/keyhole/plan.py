@@ -16,12 +16,12 @@ from keyhole.errors import PlanError
 from keyhole.export import as_read
 from keyhole.gaps import fill_by_covariance
 from keyhole.grid import Grid
+from keyhole.origin import Origin
 from keyhole.predictors import PREDICTORS, Predictor
 from keyhole.readings import in_rank_order
 from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor
 from keyhole.reconstructors.base import unpack
 from keyhole.scaling import Scaling
-from keyhole.signals import Origin
 from keyhole.storage import read_container, write_container
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from keyhole.context import Rhythm, phases
 from keyhole.errors import DataError, PlanError
-from keyhole.signals import Cycle, Signals
+from keyhole.signals import Signals
+from keyhole.values import Cycle
 from keyhole.weights import root_of
 
 __all__ = ["Scaling"]

@@ -5,50 +5,25 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.constraints import Constraints, Resolved, Room, Rules
 from keyhole.context import Rhythm, check_rhythms
-from keyhole.errors import DataError, SettingsError
+from keyhole.errors import DataError
 from keyhole.gaps import Filler, fill_by_covariance
 from keyhole.grid import Grid
+from keyhole.origin import Origin
 from keyhole.split import Indices, Split
 from keyhole.target import Target
+from keyhole.values import Cycle, check_cycle, check_shape, check_time, check_values, columns_of, floating
 from keyhole.weights import noise_of, weights_of
 
-__all__ = ["Origin", "Signals"]
-
-Cycle = Literal["month"]
+__all__ = ["Signals"]
 
 _LEAST_AVAILABLE = 0.02
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What the signals were read from, so that what is rebuilt comes back as the same kind of object.
-
-    ``kind`` is ``"array"``, ``"field"`` (an xarray DataArray) or ``"table"`` (a pandas frame);
-    ``channel_axis`` is where an array's channels were, ``sample_dim`` the name of a field's sample dimension,
-    ``axis_attributes`` what a field says about its coordinates. ``variables`` are the names of a Dataset's variables,
-    each a channel, with what they say about themselves, and ``calendar`` is that of a field's times.
-    """
-
-    kind: Literal["array", "field", "table"] = "array"
-    channel_axis: int | None = None
-    sample_dim: str = "sample"
-    name: str = "signals"
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    axis_attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    calendar: str = "standard"
-
-    @property
-    def units(self) -> str:
-        """Units of the values, or an empty string."""
-        return str(self.attributes.get("units", ""))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +103,14 @@ class Signals:
         Those that are NaN in some samples have ``gaps``; whether that will do is for the reader to say.
         Errors count by area where the grid has latitude and longitude (`weighted` changes that).
         """
-        values = _floating(values)
-        _check_shape(values, grid)
+        values = floating(values)
+        check_shape(values, grid)
         missing = np.isnan(values)
         inside = grid.inside & ~missing.all(axis=(0, 1))
-        _check_values(values, inside)
+        check_values(values, inside)
         if time is not None:
-            _check_time(time, len(values))
-        _check_cycle(cycle, time)
+            check_time(time, len(values))
+        check_cycle(cycle, time)
         made = cls(values, replace(grid, inside=inside), inside, time, cycle, split, origin or Origin())
         gaps = missing & inside
         made = replace(made, gaps=gaps) if gaps.any() else made
@@ -195,7 +170,7 @@ class Signals:
         chosen = check_rhythms(rhythms)
         if chosen and self.time is None:
             raise DataError(f"context {chosen[0]!r} needs a time for each sample, and the data have none")
-        return replace(self, rhythms=chosen, context=None if columns is None else _columns(columns, len(self)))
+        return replace(self, rhythms=chosen, context=None if columns is None else columns_of(columns, len(self)))
 
     def weighted(self, weights: Any) -> Signals:
         """Say how much an error in each cell counts.
@@ -241,7 +216,7 @@ class Signals:
 
     def anomalies(self, cycle: Cycle | None = "month") -> Signals:
         """Work on anomalies from a climatology (``"month"``), or on deviations from the mean (None)."""
-        _check_cycle(cycle, self.time)
+        check_cycle(cycle, self.time)
         return replace(self, cycle=cycle)
 
     def packed(self) -> NDArray[np.floating[Any]]:
@@ -355,54 +330,3 @@ class Signals:
             digest.update(repr((self.target.name, self.target.classes)).encode())
             digest.update(np.ascontiguousarray(self.target.values).data)
         return digest.hexdigest()
-
-
-def _floating(values: NDArray[Any]) -> NDArray[np.floating[Any]]:
-    if values.dtype.kind not in "biuf":
-        raise DataError(f"values are of type {values.dtype}; real numbers are needed")
-    wide = values.dtype.itemsize > (4 if values.dtype.kind == "f" else 2)  # single precision holds 16-bit integers
-    return np.ascontiguousarray(values, dtype=np.float64 if wide else np.float32)
-
-
-def _columns(columns: Any, n: int) -> NDArray[np.float64]:
-    found = np.asarray(columns, dtype=np.float64)
-    found = found[:, np.newaxis] if found.ndim == 1 else found
-    if found.ndim != 2 or len(found) != n:
-        raise DataError(f"context: columns of shape {found.shape} for {n} samples")
-    if not np.isfinite(found).all():
-        raise DataError("context: some values are missing or infinite")
-    return found
-
-
-def _check_shape(values: NDArray[Any], grid: Grid) -> None:
-    if values.size == 0:
-        raise DataError(f"the data are empty: shape {values.shape}")
-    if values.shape[2:] != grid.shape:
-        raise DataError(f"values of shape {values.shape} do not end with the grid's shape {grid.shape}")
-    if len(values) < 2:
-        raise DataError("the data hold one sample; several are needed to learn from")
-
-
-def _check_values(values: NDArray[Any], inside: NDArray[np.bool_]) -> None:
-    if np.isinf(values).any():
-        raise DataError(f"the data hold {int(np.isinf(values).sum())} infinite values; replace them first")
-    if not inside.any():
-        raise DataError("no cell is inside: every cell is missing (NaN) in all samples, as if it were all land")
-    where = values[:, :, inside]
-    if not (np.nanmax(where, axis=0) > np.nanmin(where, axis=0)).any():
-        raise DataError("the data are constant: every sample is the same, so there is nothing to rebuild")
-
-
-def _check_time(time: NDArray[np.datetime64], n: int) -> None:
-    if len(time) != n:
-        raise DataError(f"time has {len(time)} entries for {n} samples")
-    absent = int(np.isnat(time).sum())
-    if absent:
-        raise DataError(f"the time of {absent} sample{'s' * (absent > 1)} is missing (NaT); leave such samples out")
-
-
-def _check_cycle(cycle: Cycle | None, time: NDArray[np.datetime64] | None) -> None:
-    if cycle not in (None, "month"):
-        raise SettingsError(f"cycle={cycle!r}: 'month' or None is needed")
-    if cycle is not None and time is None:
-        raise DataError("anomalies by month need a time for each sample, and the data have none")

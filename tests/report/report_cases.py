@@ -8,7 +8,8 @@ import numpy as np
 
 from keyhole.comparison import Comparison
 from keyhole.grid import Grid
-from keyhole.signals import Origin, Signals
+from keyhole.origin import Origin
+from keyhole.signals import Signals
 
 TAG = "<script>alert(1)</script>"
 

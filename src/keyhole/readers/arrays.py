@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from keyhole.errors import DataError, StorageError
 from keyhole.grid import Grid
+from keyhole.origin import Origin
 from keyhole.readers.memory import check_fits
-from keyhole.signals import Origin, Signals
+from keyhole.signals import Signals
 
 __all__ = ["load_npy", "read_array", "read_npy", "read_npz"]
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from keyhole.errors import DataError
 from keyhole.grid import Grid
+from keyhole.origin import Origin
 from keyhole.readers.calendars import from_calendar
 from keyhole.readers.choice import one_of
 from keyhole.readers.memory import check_fits
-from keyhole.signals import Origin, Signals
+from keyhole.signals import Signals
 
 if TYPE_CHECKING:
     import xarray as xr
