@@ -79,14 +79,17 @@ def compare(
     time_limit: float | None = None,
     seed: int = 0,
     device: str = "auto",
+    bands: bool = False,
     callback: Callable[[Event], None] | None = None,
 ) -> Comparison:
     """Let each method choose ``k`` sites and fit the same reconstructor to them; ``time_limit`` is for each method.
 
+    With ``bands``, samples are held back to calibrate each plan's.
+
     Where there is a target, a predictor is fitted to them too, and the methods are ranked by the target's error.
     """
     selectors = {method: make_selector(method, {}) for method in methods}
-    prepared = prepare(read(signals, target=target, target_kind=target_kind), split, seed)
+    prepared = prepare(read(signals, target=target, target_kind=target_kind), split, seed, calibrating=bands)
     k = check_budget(k, prepared.signals)
     check_stages(selectors, reconstructor, predictor, prepared.signals)
     with progress(callback) as tell:

@@ -76,7 +76,7 @@ def demo(
 
     _make_folder(out)
     with stoppable(say):
-        comparison = compare(datasets.sst(), k, ["learned", "greedy", "qr", "random"], seed=seed)
+        comparison = compare(datasets.sst(), k, ["learned", "greedy", "qr", "random"], seed=seed, bands=True)
     comparison.choice.plan.save(out / "buoys.keyhole")
     write_report(comparison, out / "report.html")
     show_comparison(comparison, as_json)
