@@ -58,7 +58,7 @@ BAD_CSV = {
     "repeated name": ("a,b,c,a\n1,2,3,4\n", DataError, "column 'a' stands more than once"),
     "row too long": ("a,b,c\n1,2,3,4\n", DataError, "more values than the header has names"),
     "one row too long": ("a,b,c\n1,2,3\n1,2,3,4\n", DataError, "cannot be read as CSV"),
-    "row cut short": ("a,b,c\n1,2,3\n1,2\n", PlanError, "1 of 6 are missing"),
+    "row cut short": ("a,b,c\n1,2,3\n1,2\n", DataError, "fewer values than the header has names"),
     "site missing": ("a,b\n1,2\n", PlanError, "no column for site 'c'"),
     "site unknown": ("a,b,c,z\n1,2,3,4\n", PlanError, "'z' is not a site of this plan"),
     "text for a number": ("a,b,c\n1,2,high\n", PlanError, "a value is not a number"),

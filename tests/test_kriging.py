@@ -123,7 +123,7 @@ def posterior(covariance: Covariance, picks):
     if not len(picks):
         return total
     chosen = np.concatenate([np.arange(pick * channels, (pick + 1) * channels) for pick in picks])
-    matrix = own[np.ix_(chosen, chosen)] + covariance.noise * np.eye(len(chosen))
+    matrix = own[np.ix_(chosen, chosen)] + np.diag(covariance.noise.ravel()[chosen])
     return total - np.trace(cross[:, chosen] @ np.linalg.solve(matrix, cross[:, chosen].T))
 
 

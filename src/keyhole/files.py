@@ -31,7 +31,7 @@ def read_readings(path: Path) -> Any:
     if path.suffix == ".npy":
         return load_npy(path)
     if path.suffix == ".csv":
-        frame = load_csv(path)
+        frame = load_csv(path, whole=True)
         if frame.empty:
             raise DataError(f"{path}: holds no readings, only a header")
         return frame
@@ -63,7 +63,7 @@ def write_rebuilt(
             np.save(file, array)
         else:
             file.write(as_frame(rebuilt, plan.grid, time).to_csv(index=time is not None).encode())
-    return array.shape
+    return rebuilt.shape if path.suffix == ".nc" and rebuilt.shape[1] > 1 else array.shape
 
 
 def _netcdf(plan: Plan, rebuilt: Any, time: Any, half: Any) -> bytes:

@@ -60,8 +60,9 @@ def evaluate(
 
 
 def _errors(truth: NDArray[Any], other: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
-    """Mean squared error of the cells inside, zero where no truth is known."""
-    return np.nan_to_num(squared_error_map(truth, other, grid)[grid.inside])
+    """Mean squared error of the cells inside, zero where no truth is known, NaN where nothing was rebuilt."""
+    errors = squared_error_map(truth, other, grid)[grid.inside]
+    return np.where(_known(truth, grid) > 0, errors, 0.0)
 
 
 def _known(truth: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
@@ -118,9 +119,9 @@ def squared_error_map(truth: NDArray[Any], rebuilt: NDArray[Any], grid: Grid) ->
         raise DataError(f"signals of shape {truth.shape} cannot be compared with those of shape {rebuilt.shape}")
     squares, counts = np.zeros(grid.shape), np.zeros(grid.shape)
     for one, other in zip(truth, rebuilt, strict=True):
-        off = np.square(np.subtract(one, other, dtype=np.float64))
-        squares += np.nansum(off, axis=0)
-        counts += (~np.isnan(off)).sum(axis=0)
+        known = ~np.isnan(one)
+        squares += np.where(known, np.square(np.subtract(one, other, dtype=np.float64)), 0).sum(axis=0)
+        counts += known.sum(axis=0)
     with np.errstate(invalid="ignore"):
         return np.where(grid.inside, squares / counts, np.nan)
 

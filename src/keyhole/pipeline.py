@@ -100,7 +100,7 @@ def select(
         How many sites may fail: the mean error over the loss of so many at random is made least.
     bands
         Whether to hold back a tenth of the samples, the last before the test part, to calibrate bands on
-        (``plan.reconstruct(..., interval=0.9)``).
+        (``plan.reconstruct(..., interval=0.9)``); not where there is a target.
     target
         Column of a frame or CSV file to tell from the sites, a class or a number, instead of rebuilding all the others;
         signals may also carry one (`Signals.with_target`).
@@ -158,7 +158,7 @@ def select(
     source = source if constraints is None else source.constrained(constraints)
     source = source if weights is None else source.weighted(weights)
     source = source if noise is None else source.noisy(noise)
-    prepared = prepare(source, split, seed, calibrating=bands)
+    prepared = prepare(source, split, seed, calibrating=bands and source.target is None)
     k = check_budget(k, prepared.signals)
     check_stages({method: selector}, reconstructor, predictor, prepared.signals)
     with _own_states(run), progress(callback) as tell:

@@ -109,7 +109,7 @@ def read(
         return source
     signals = _read(source, options)
     if missing == "error":
-        _check_gaps(signals)
+        _check_gaps(signals, f"{source}: " if isinstance(source, str | Path) else "")
     return signals
 
 
@@ -149,13 +149,13 @@ def _reader(path: Path) -> Reader:
     return FILES[ending]
 
 
-def _check_gaps(signals: Signals) -> None:
+def _check_gaps(signals: Signals, where: str) -> None:
     if signals.gaps is None:
         return
     partly, inside = int(signals.gaps.any(axis=(0, 1)).sum()), int(signals.grid.inside.sum())
     raise DataError(
-        f"{partly} of {inside} cells are missing (NaN) in some samples and there in others; read with missing='model' "
-        "(--missing model) to work with what is there, fill the gaps, or make such cells NaN in all samples"
+        f"{where}{partly} of {inside} cells are missing (NaN) in some samples and there in others; read with "
+        "missing='model' (--missing model) to work with what is there, fill the gaps, or make such cells NaN in all"
     )
 
 
