@@ -17,8 +17,8 @@ ROOMS = [
     "signals", "scaling", "preparation", "metrics", "storage", "run", "progress", "interrupts", "readers", "datasets",
     "components", "covariance", "checkpoint", "training", "laws", "budget", "objectives", "collapse",
     "reconstructors", "predictors", "views", "selectors", "checks", "readings", "export", "bands", "plan", "places",
-    "uncertainty", "pipeline", "changes", "comparison", "files", "report", "curves", "accessor", "tables", "bench",
-    "cli",
+    "uncertainty", "pipeline", "changes", "comparison", "files", "report", "curves", "accessor", "tables", "sklearn",
+    "bench", "cli",
 ]  # fmt: skip
 
 # Heavy dependencies and the rooms that may import them at the top of a module.
@@ -39,7 +39,7 @@ HEAVY = {
     "jinja2": {"report"},
     "xarray": set(),
     "pandas": set(),
-    "sklearn": set(),
+    "sklearn": {"sklearn"},
     "lightning_fabric": set(),
     "rich": {"progress", "tables"},
 }

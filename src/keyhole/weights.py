@@ -13,7 +13,7 @@ from keyhole.grid import Grid
 
 __all__ = ["noise_of", "root_of", "weights_of"]
 
-_LEAST = 1e-4  # of the mean weight: what a cell counts at least while sites are chosen
+_LEAST = 1e-4  # of the mean weight: what a cell of no weight counts while sites are chosen
 
 
 def weights_of(given: Any, grid: Grid) -> NDArray[np.float64] | None:
@@ -36,11 +36,11 @@ def weights_of(given: Any, grid: Grid) -> NDArray[np.float64] | None:
 
 
 def root_of(weights: NDArray[np.float64] | None, grid: Grid) -> NDArray[np.float32] | None:
-    """Root of the weights, with a mean square of one over the cells inside; none is much below the mean."""
+    """Root of the weights, with a mean square of one over the cells inside; a little where a cell has no weight."""
     if weights is None:
         return None
     relative = weights / weights[grid.inside].mean()
-    return np.where(grid.inside, np.sqrt(np.maximum(relative, _LEAST)), 1.0).astype(np.float32)
+    return np.where(grid.inside, np.sqrt(np.where(relative > 0, relative, _LEAST)), 1.0).astype(np.float32)
 
 
 def noise_of(given: Any, channels: int, grid: Grid) -> NDArray[np.float64] | None:
