@@ -16,6 +16,7 @@ from keyhole.preparation import prepare
 from keyhole.run import Event, Run
 from keyhole.selectors import SELECTORS, Selection
 from keyhole.selectors.scoring import LinearScore
+from keyhole.target import Target
 
 QUICK = {"train": {"steps": 20, "batch": 16, "average": 0.0}, "draws": 4}
 LEARNED = ["auto", "learned", "iln", "vln", "hnet", "sct", "simplex", "cgan"]
@@ -29,14 +30,21 @@ def selector(name, **settings):
     return make_selector(name, quick | settings)
 
 
-def prepared(shape=(4, 5), n=60, seed=0, channels=1, land=True):
+TELLING = ["relevance", "forest"]
+
+
+def prepared(shape=(4, 5), n=60, seed=0, channels=1, land=True, name=""):
+    """Small signals; with a target for a selector that needs one."""
     rng = np.random.default_rng(seed)
     size = channels * int(np.prod(shape))
     values = rng.normal(size=(n, 5)) @ rng.normal(size=(5, size)) + 0.1 * rng.normal(size=(n, size))
     values = values.reshape(n, channels, *shape)
     if land:
         values[..., 0] = np.nan
-    return prepare(kh.read(values, channels=1), None, seed=0)
+    signals = kh.read(values, channels=1)
+    if name in TELLING:
+        signals = signals.with_target(Target.of(values.reshape(n, -1)[:, -1] > 0))
+    return prepare(signals, None, seed=0)
 
 
 CASES = {"table": {"shape": (12,)}, "field": {"shape": (4, 5)}, "channels": {"shape": (3, 4), "channels": 2}}
@@ -46,7 +54,7 @@ CASES = {"table": {"shape": (12,)}, "field": {"shape": (4, 5)}, "channels": {"sh
 @pytest.mark.parametrize("name", SELECTORS)
 def test_exactly_k_distinct_observable_sites(name, case):
     """Whoever selects, on any grid."""
-    parts = prepared(**CASES[case])
+    parts = prepared(**CASES[case], name=name)
     if selector(name).refusal(parts.signals):
         pytest.skip("these signals are refused, with a reason")
     sites = choose_sites(selector(name), parts, 4, Run()).sites
@@ -59,7 +67,7 @@ def test_exactly_k_distinct_observable_sites(name, case):
 @pytest.mark.parametrize("name", SELECTORS)
 def test_all_sites_and_one_site_can_be_had(name):
     """The two ends of what K can be."""
-    parts = prepared(shape=(1, 6))
+    parts = prepared(shape=(1, 6), name=name)
     for k in (1, 5):
         assert len(set(choose_sites(selector(name), parts, k, Run()).sites.tolist())) == k
 
@@ -67,7 +75,7 @@ def test_all_sites_and_one_site_can_be_had(name):
 @pytest.mark.parametrize("name", SELECTORS)
 def test_same_seed_same_sites_and_no_global_state(name):
     """The result depends on the seed, and torch's and numpy's global generators are as they were."""
-    parts = prepared()
+    parts = prepared(name=name)
     before = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
     runs = [choose_sites(selector(name), parts, 4, Run(seed=3)).sites.tolist() for _ in range(2)]
     assert runs[0] == runs[1]

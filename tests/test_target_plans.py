@@ -196,3 +196,37 @@ def test_the_report_says_how_well_the_target_is_told(kind, says):
     column, other = ("word", "level") if kind == "class" else ("level", "word")
     found = compare(table().drop(columns=other), 3, ["qr"], target=column, predictor="linear")
     assert says in result(Findings.of(found))
+
+
+QUICK = {"steps": 20, "batch": 16, "average": 0.0}
+
+
+def xor(n=400, seed=0):
+    """Two columns that tell a class together and neither alone, among ten that tell nothing."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(n, 12))
+    return pd.DataFrame(values, columns=[f"c{i}" for i in range(12)]).assign(y=(values[:, 3] * values[:, 8] > 0))
+
+
+def test_a_forest_sees_what_no_line_does():
+    """And auto takes its word for it."""
+    for method in ("forest", "auto"):
+        plan = kh.select(xor(), 2, target="y", method=method, settings={} if method == "forest" else {"train": QUICK})
+        assert sorted(plan.indices.tolist()) == [3, 8]
+
+
+def test_relevance_is_forward_selection():
+    """The columns that a linear target is made of, the stronger first; a copy of one adds nothing."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(300, 8))
+    values[:, 6] = values[:, 2]
+    frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(8)])
+    frame["y"] = 3 * values[:, 2] - values[:, 5] + 0.1 * rng.normal(size=300)
+    plan = kh.select(frame, 2, target="y", method="relevance", predictor="linear")
+    assert plan.indices.tolist() in ([2, 5], [6, 5])
+
+
+@pytest.mark.parametrize("method", ["relevance", "forest"])
+def test_without_a_target_they_say_so(method):
+    with pytest.raises(SettingsError, match="there is none"):
+        kh.select(smooth(30, 6), 2, method=method)

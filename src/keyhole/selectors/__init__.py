@@ -18,6 +18,7 @@ from keyhole.selectors.lasso import GroupLasso, Lasso
 from keyhole.selectors.learned import Learned
 from keyhole.selectors.linear_autoencoder import LinearAutoencoder
 from keyhole.selectors.sparse_autoencoder import AEFS
+from keyhole.selectors.supervised import Forest, Relevance
 from keyhole.selectors.swaps import Swaps
 
 __all__ = ["SELECTORS", "Selection", "Selector"]
@@ -45,5 +46,5 @@ SELECTORS: dict[str, Callable[..., Selector]] = {
     "cae": ConcreteAutoencoder,
     "cae_distinct": _distinct_cae,
     **{kind.name: kind for kind in (Exchange, Swaps, Greedy, QR, Variance, Random)},
-    **{kind.name: kind for kind in (Laplacian, Lasso, GroupLasso, LinearAutoencoder, AEFS)},
+    **{kind.name: kind for kind in (Laplacian, Lasso, GroupLasso, LinearAutoencoder, AEFS, Relevance, Forest)},
 }

@@ -17,15 +17,19 @@ from keyhole.selectors.classical import QR, Greedy
 from keyhole.selectors.exchange import Exchange
 from keyhole.selectors.learned import Learned
 from keyhole.selectors.scoring import ClosedFormScore, Judge, TargetScore
+from keyhole.selectors.supervised import Forest, Relevance
 from keyhole.selectors.swaps import Swaps
 from keyhole.signals import Signals
 
 __all__ = ["STAGES", "Auto"]
 
 STAGES = ("greedy", "qr", "exchange", "learned", "swaps")
+STAGES_FOR_A_TARGET = ("relevance", "forest", "learned")
 _CLASSICAL = STAGES[:2]
 # Stages in closed form: to choose once more, when all is decided, takes seconds.
-_CLOSED: dict[str, Callable[[], Selector]] = {"greedy": Greedy, "qr": QR, "exchange": Exchange}
+_CLOSED: dict[str, Callable[[], Selector]] = {
+    "greedy": Greedy, "qr": QR, "exchange": Exchange, "relevance": Relevance, "forest": Forest,
+}  # fmt: skip
 # Any other must beat the best of those by this much, for it may have had fewer samples.
 _WORTH = 0.99
 # Share of the time left that a stage may take, where there is a limit; the last one has the rest.
@@ -38,7 +42,8 @@ class Auto(Selector):
     Greedy and QR choose; exchanges under a fading covariance, the learned law, and swaps from the best of all and from
     the law's own go on from there. A closed form, linear or not, judges on validation, so the outcome is never worse
     there than the classical. The stage that was best chooses once more with the validation samples, as the classical
-    methods do by themselves: in a series these are the latest. Each stage leaves a row in the history: what its sites
+    methods do by themselves: in a series these are the latest. For a target, forward selection and a forest take the
+    place of what rebuilds. Each stage leaves a row in the history: what its sites
     leave, what the best leave by then, and how long it took.
 
     Parameters
@@ -92,8 +97,10 @@ class Auto(Selector):
         return replace(found, sites=once_more.sites)
 
     def _stages(self, train: Signals) -> Iterator[str]:
-        """Give the stages for these signals: swaps rebuild, they tell no target."""
-        return (stage for stage in self.stages if stage != "swaps" or train.target is None)
+        """Give the stages for these signals: a target has its own, but for the law, which serves both."""
+        if train.target is None:
+            return iter(self.stages)
+        return (stage for stage in STAGES_FOR_A_TARGET if stage != "learned" or "learned" in self.stages)
 
     def _stage(
         self, stage: str, trail: _Trail, train: Signals, k: int, validation: Signals | None, run: Run
