@@ -206,7 +206,7 @@ def test_what_is_no_npz_is_refused(tmp_path, content):
     [
         ([], None, "holds no array"),
         (["a", "b"], None, r"holds 2 arrays \(a, b\); name one with variable"),
-        (["a", "b"], "c", "no array named 'c'; it holds a, b"),
+        (["a", "b"], "c", "no array 'c'; there is a, b"),
     ],
 )
 def test_the_array_of_an_npz_must_be_clear(tmp_path, names, variable, says):

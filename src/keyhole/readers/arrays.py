@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from keyhole.errors import DataError, StorageError
 from keyhole.grid import Grid
 from keyhole.origin import Origin
+from keyhole.readers.choice import one_of
 from keyhole.readers.memory import check_fits
 from keyhole.signals import Signals
 
@@ -53,7 +54,8 @@ def read_npz(path: Path, *, variable: str | None = None, channels: int | None = 
     with _open(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                member = _choose(archive, variable, path)
+                names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+                member = one_of(names, variable, names, "array")
                 with archive.open(f"{member}.npy") as stream:
                     array = _read_member(stream, f"{path}: {member}")
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
@@ -66,19 +68,6 @@ def _open(path: Path) -> IO[bytes]:
         return path.open("rb")
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def _choose(archive: zipfile.ZipFile, variable: str | None, path: Path) -> str:
-    names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-    if variable is not None:
-        if variable not in names:
-            raise DataError(f"{path}: no array named {variable!r}; it holds {', '.join(names) or 'none'}")
-        return variable
-    if not names:
-        raise DataError(f"{path}: holds no array")
-    if len(names) > 1:
-        raise DataError(f"{path}: holds {len(names)} arrays ({', '.join(names)}); name one with variable")
-    return names[0]
 
 
 def _read_member(file: IO[bytes], what: str) -> NDArray[Any]:
