@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from PIL import Image
 from typer.testing import CliRunner
 
 import keyhole as kh
@@ -439,3 +440,22 @@ def test_what_to_read_is_chosen_by_options(folder, command):
     assert kh.load("b.keyhole").grid.shape == (5, 4)
     for words in (("--at", "level"), ("--size", "big"), ("--allow", "row=x")):
         assert command("select", "levels.nc", "-k", 3, *words).code == 2
+
+
+def test_extend_and_drop_read_as_select_does(tmp_path: Path) -> None:
+    """A plan of images at another size is extended and reduced with the same options that it was made with."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for i in range(60):
+        Image.fromarray(rng.integers(0, 255, (12, 12), dtype=np.uint8)).save(folder / f"{i:02}.png")
+    asked = ["--size", "6", "--reconstructor", "ridge"]
+
+    def run(*arguments: str) -> int:
+        return CliRunner().invoke(app, list(arguments)).exit_code
+
+    plan, more, less = (str(tmp_path / f"{name}.keyhole") for name in ("plan", "more", "less"))
+    assert run("select", str(folder), "-k", "4", "--method", "qr", "--out", plan, *asked) == 0
+    assert run("extend", plan, str(folder), "-k", "2", "--method", "qr", "--out", more, *asked) == 0
+    assert run("drop", plan, str(folder), "-k", "2", "--out", less, *asked) == 0
+    assert (kh.load(more).k, kh.load(less).k) == (6, 2)

@@ -3,70 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from keyhole.cli.constraints import (
-    Allow,
-    CostLimit,
-    Costs,
-    Distance,
-    Forbid,
-    Noise,
-    Weights,
-    check_budget,
-    constraints_of,
-    counted,
-)
-from keyhole.cli.options import (
-    Anomalies,
-    AnyK,
-    At,
-    Channels,
-    ContextOption,
-    Device,
-    GroupOption,
-    Json,
-    Method,
-    PlanFile,
-    Rebuilder,
-    Samples,
-    Seed,
-    Source,
-    TimeLimit,
-    Variable,
-)
+from keyhole.cli.constraints import Counting, Price, Where, constraints_of
+from keyhole.cli.options import Device, Json, Method, PlanFile, Rebuilder, Seed, Source, TimeLimit
 from keyhole.cli.output import check_writable, say, show_plan
-from keyhole.cli.source import read_source
+from keyhole.cli.source import Reading
+from keyhole.cli.spread import spread
 from keyhole.interrupts import stoppable
+
+if TYPE_CHECKING:
+    from keyhole.plan import Plan
 
 __all__ = ["drop", "extend"]
 
 Out = Annotated[Path, typer.Option(help="Plan file to write.")]
 
 
+@spread
 def extend(
     plan: PlanFile,
     source: Source,
-    k: AnyK = None,
+    price: Price,
+    where: Where,
+    counting: Counting,
+    reading: Reading,
     out: Out = Path("extended.keyhole"),
-    allow: Allow = None,
-    forbid: Forbid = None,
-    distance: Distance = None,
-    costs: Costs = None,
-    cost_limit: CostLimit = None,
-    weights: Weights = None,
-    noise: Noise = None,
     method: Method = "auto",
     reconstructor: Rebuilder = "auto",
-    variable: Variable = None,
-    group: GroupOption = None,
-    samples: Samples = None,
-    at: At = None,
-    channels: Channels = None,
-    anomalies: Anomalies = None,
-    context: ContextOption = None,
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -76,36 +42,26 @@ def extend(
     from keyhole.changes import extend as run_extend
     from keyhole.plan import load
 
-    check_budget(k, cost_limit)
+    asked = constraints_of(where, price)
     check_writable(out)
-    asked = constraints_of(allow, forbid, None, distance, costs, cost_limit, None)
-    signals = read_source(
-        source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=None, colour=None,
-        anomalies=anomalies, context=context, target=None, target_kind="auto",
-    )  # fmt: skip
+    signals = counting.of(reading.signals(source))
     with stoppable(say):
         made = run_extend(
-            load(plan), counted(signals, weights, noise), k, constraints=asked, method=method,
-            reconstructor=reconstructor, time_limit=time_limit, seed=seed, device=device,
+            load(plan), signals, price.k, constraints=asked, method=method, reconstructor=reconstructor,
+            time_limit=time_limit, seed=seed, device=device,
         )  # fmt: skip
-    made.save(out)
-    show_plan(made, as_json)
-    say(f"plan   {out}")
+    _deliver(made, out, as_json)
 
 
+@spread
 def drop(
     plan: PlanFile,
     source: Source,
     k: Annotated[int, typer.Option("-k", "--sites", help="How many sites to leave out.")],
+    counting: Counting,
+    reading: Reading,
     out: Out = Path("reduced.keyhole"),
     reconstructor: Rebuilder = "auto",
-    variable: Variable = None,
-    group: GroupOption = None,
-    samples: Samples = None,
-    at: At = None,
-    channels: Channels = None,
-    anomalies: Anomalies = None,
-    context: ContextOption = None,
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -116,16 +72,17 @@ def drop(
     from keyhole.plan import load
 
     check_writable(out)
-    signals = read_source(
-        source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=None, colour=None,
-        anomalies=anomalies, context=context, target=None, target_kind="auto",
-    )  # fmt: skip
+    signals = counting.of(reading.signals(source))
     with stoppable(say):
         made = run_drop(
             load(plan), signals, k, reconstructor=reconstructor, time_limit=time_limit, seed=seed, device=device
         )
-    made.save(out)
-    show_plan(made, as_json)
     for row in made.made["notes"]["dropped"]:
         say(f"dropped {row['site']}, after which {row['left']:.1%} of the variance is left")
+    _deliver(made, out, as_json)
+
+
+def _deliver(plan: Plan, out: Path, as_json: bool) -> None:
+    plan.save(out)
+    show_plan(plan, as_json)
     say(f"plan   {out}")

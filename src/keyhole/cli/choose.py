@@ -8,50 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from keyhole.cli.constraints import (
-    Allow,
-    CostLimit,
-    Costs,
-    Distance,
-    Fixed,
-    Forbid,
-    Groups,
-    Noise,
-    Weights,
-    check_budget,
-    constraints_of,
-    counted,
-)
+from keyhole.cli.constraints import Counting, Kept, Price, Where, constraints_of
 from keyhole.cli.options import (
-    Anomalies,
-    AnyK,
-    At,
-    Channels,
-    ChannelsApart,
-    ColourOption,
-    ContextOption,
     Device,
-    GroupOption,
     Json,
     K,
     Method,
     Methods,
-    Missing,
     Precision,
-    Predictor,
     Rebuilder,
-    Samples,
     Seed,
     SetOption,
-    Size,
     Source,
-    TargetKindOption,
-    TargetOption,
     TimeLimit,
-    Variable,
 )
 from keyhole.cli.output import check_suffix, check_writable, say, show_comparison, show_plan
-from keyhole.cli.source import method_names, read_source
+from keyhole.cli.source import Reading, Target, method_names
+from keyhole.cli.spread import spread
 from keyhole.errors import StorageError
 from keyhole.interrupts import stoppable
 
@@ -84,38 +57,21 @@ def demo(
     say(f"report {out / 'report.html'}")
 
 
+@spread
 def select(
     source: Source,
-    k: AnyK = None,
+    price: Price,
+    where: Where,
+    kept: Kept,
+    counting: Counting,
+    target: Target,
+    reading: Reading,
     out: Annotated[Path, typer.Option(help="Plan file to write.")] = Path("plan.keyhole"),
-    allow: Allow = None,
-    forbid: Forbid = None,
-    fixed: Fixed = None,
-    distance: Distance = None,
-    costs: Costs = None,
-    cost_limit: CostLimit = None,
-    groups: Groups = None,
-    weights: Weights = None,
-    noise: Noise = None,
     failures: Annotated[int, typer.Option(min=0, help="How many sites may fail: make the mean error then least.")] = 0,
-    missing: Missing = "error",
     bands: Annotated[bool, typer.Option("--bands/--no-bands", help="Hold samples back to calibrate bands on.")] = True,
     method: Method = "auto",
     reconstructor: Rebuilder = "auto",
     setting: SetOption = None,
-    target: TargetOption = None,
-    target_kind: TargetKindOption = "auto",
-    predictor: Predictor = "auto",
-    variable: Variable = None,
-    group: GroupOption = None,
-    samples: Samples = None,
-    at: At = None,
-    channels: Channels = None,
-    channels_apart: ChannelsApart = False,
-    size: Size = None,
-    colour: ColourOption = None,
-    anomalies: Anomalies = None,
-    context: ContextOption = None,
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -132,20 +88,15 @@ def select(
     from keyhole import pipeline
     from keyhole.checkpoint import clear_states
 
-    check_budget(k, cost_limit)
-    asked = constraints_of(allow, forbid, fixed, distance, costs, cost_limit, groups)
-    signals = read_source(
-        source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
-        anomalies=anomalies, context=context, target=target, target_kind=target_kind, missing=missing,
-    )  # fmt: skip
-    signals = counted(signals.channels_apart() if channels_apart else signals, weights, noise).constrained(asked)
+    asked = constraints_of(where, kept, price)
+    signals = counting.of(reading.signals(source, target)).constrained(asked)
     check_writable(out, report)
     folder = out.with_name(out.name + ".checkpoint")
     if resume is None and folder.exists():
         raise StorageError(f"{folder}: holds an unfinished run; --resume goes on with it, --anew replaces it")
     with stoppable(say):
         plan = pipeline.select(
-            signals, k, method=method, reconstructor=reconstructor, predictor=predictor,
+            signals, price.k, method=method, reconstructor=reconstructor, predictor=target.predictor,
             settings=_settings(setting or []), time_limit=time_limit, seed=seed, device=device, precision=precision,
             checkpoint=folder, resume=bool(resume), save_every=save_every, failures=failures, bands=bands,
         )  # fmt: skip
@@ -157,34 +108,17 @@ def select(
     say(f"plan   {out}" + (f"\nreport {report}" if report else ""))
 
 
+@spread
 def compare(
     source: Source,
-    k: AnyK = None,
+    price: Price,
+    where: Where,
+    kept: Kept,
+    counting: Counting,
+    target: Target,
+    reading: Reading,
     methods: Methods = "learned,greedy,qr,variance,random",
-    allow: Allow = None,
-    forbid: Forbid = None,
-    fixed: Fixed = None,
-    distance: Distance = None,
-    costs: Costs = None,
-    cost_limit: CostLimit = None,
-    groups: Groups = None,
-    weights: Weights = None,
-    noise: Noise = None,
-    missing: Missing = "error",
     reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
-    target: TargetOption = None,
-    target_kind: TargetKindOption = "auto",
-    predictor: Predictor = "auto",
-    variable: Variable = None,
-    group: GroupOption = None,
-    samples: Samples = None,
-    at: At = None,
-    channels: Channels = None,
-    channels_apart: ChannelsApart = False,
-    size: Size = None,
-    colour: ColourOption = None,
-    anomalies: Anomalies = None,
-    context: ContextOption = None,
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -195,20 +129,15 @@ def compare(
     """Compare methods at the same K with the same reconstructor: one table, one figure."""
     from keyhole.comparison import compare as run_comparison
 
-    check_budget(k, cost_limit)
-    asked = constraints_of(allow, forbid, fixed, distance, costs, cost_limit, groups)
-    signals = read_source(
-        source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
-        anomalies=anomalies, context=context, target=target, target_kind=target_kind, missing=missing,
-    )  # fmt: skip
-    signals = counted(signals.channels_apart() if channels_apart else signals, weights, noise).constrained(asked)
+    asked = constraints_of(where, kept, price)
+    signals = counting.of(reading.signals(source, target)).constrained(asked)
     check_writable(figure, report)
     check_suffix(figure, "--figure", ".png", ".svg", ".pdf")
     names = method_names(methods, signals)
     with stoppable(say):
         comparison = run_comparison(
-            signals, k, names, reconstructor=reconstructor, predictor=predictor, time_limit=time_limit, seed=seed,
-            device=device,
+            signals, price.k, names, reconstructor=reconstructor, predictor=target.predictor, time_limit=time_limit,
+            seed=seed, device=device,
         )  # fmt: skip
     _draw(comparison, figure, report)
     show_comparison(comparison, as_json)

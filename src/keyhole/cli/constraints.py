@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,90 +12,119 @@ if TYPE_CHECKING:
     from keyhole.constraints import Constraints
     from keyhole.signals import Signals
 
-__all__ = [
-    "Allow",
-    "CostLimit",
-    "Costs",
-    "Distance",
-    "Fixed",
-    "Forbid",
-    "Groups",
-    "Noise",
-    "Weights",
-    "check_budget",
-    "constraints_of",
-    "counted",
-]
+__all__ = ["Counting", "Kept", "Price", "Where", "constraints_of"]
 
+_PLACES = "Where sites may be"
+_ERRORS = "Where errors count"
 _REGION = "a box, lat=10..50,lon=-80..0 (either end may be left out), a .geojson file, or a mask in a .npy file"
-Allow = Annotated[list[str] | None, typer.Option("--allow", help=f"Where sites may be: {_REGION}; several add up.")]
-Forbid = Annotated[list[str] | None, typer.Option("--forbid", help="Where no site may be; given as --allow is.")]
-Fixed = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fixed", help="Sites that are there already: a plan, a .csv with index, name or coordinates, or a name."
-    ),
-]
-Distance = Annotated[
-    float | None, typer.Option("--distance", help="Least distance between sites, in km, or in units of the axes.")
-]
-Costs = Annotated[
-    str | None, typer.Option("--costs", help="What a site costs: a number, or a .npy file of the grid's shape.")
-]
-CostLimit = Annotated[
-    float | None, typer.Option("--cost-limit", help="What all sites may cost together, in place of -k.")
-]
-Groups = Annotated[
-    str | None,
-    typer.Option("--groups", help="Axes along which sites come together, or a .npy file of labels; -k counts groups."),
-]
-
-Weights = Annotated[
-    str | None,
-    typer.Option(
-        "--weights",
-        help="Where errors count: area (where there is latitude and longitude), none, a region as --allow takes it, or "
-        "a .npy file of numbers.",
-    ),
-]
-Noise = Annotated[
-    str | None,
-    typer.Option(
-        "--noise", help="Standard deviation of a sensor's noise, in the data's units, or a .npy file of them."
-    ),
-]
 
 
-def counted(signals: Signals, weights: str | None, noise: str | None) -> Signals:
-    """Say where errors count, and what sensors add to the truth."""
-    if weights is not None:
-        plain = weights in ("area", "none")
-        signals = signals.weighted(weights if plain else _region(weights, "--weights"))
-    return signals if noise is None else signals.noisy(_number_or_array(noise))
+@dataclass(frozen=True)
+class Where:
+    """Where sites may be."""
+
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Where sites may be: {_REGION}; several add up.", rich_help_panel=_PLACES),
+    ] = None
+    forbid: Annotated[
+        list[str] | None, typer.Option(help="Where no site may be; given as --allow is.", rich_help_panel=_PLACES)
+    ] = None
+    distance: Annotated[
+        float | None,
+        typer.Option(help="Least distance between sites, in km, or in units of the axes.", rich_help_panel=_PLACES),
+    ] = None
+
+    def asked(self) -> dict[str, Any]:
+        """Give them as Python says them."""
+        return {
+            "allowed": [_region(text, "--allow") for text in self.allow] if self.allow else None,
+            "forbidden": [_region(text, "--forbid") for text in self.forbid] if self.forbid else None,
+            "distance": self.distance,
+        }
 
 
-def check_budget(k: int | None, cost_limit: float | None) -> None:
-    """Fail unless there is a number of sites, or a limit of cost in its place."""
-    if k is None and cost_limit is None:
-        raise typer.BadParameter("how many sites? Give -k, or --costs and --cost-limit", param_hint="-k")
+@dataclass(frozen=True)
+class Kept:
+    """What is there already, and what comes together."""
+
+    fixed: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Sites that are there already: a plan, a .csv with index, name or coordinates, or a name.",
+            rich_help_panel=_PLACES,
+        ),
+    ] = None
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            help="Axes along which sites come together, or a .npy file of labels; -k counts groups.",
+            rich_help_panel=_PLACES,
+        ),
+    ] = None
+
+    def asked(self) -> dict[str, Any]:
+        """Give them as Python says them."""
+        return {"fixed": _fixed(self.fixed or []), "groups": None if self.groups is None else _labels(self.groups)}
 
 
-def constraints_of(
-    allow: list[str] | None, forbid: list[str] | None, fixed: list[str] | None, distance: float | None,
-    costs: str | None, cost_limit: float | None, groups: str | None,
-) -> Constraints:  # fmt: skip
+@dataclass(frozen=True)
+class Price:
+    """How many sites, or what they may cost."""
+
+    k: Annotated[
+        int | None, typer.Option("-k", "--sites", help="How many sites to choose, if no limit of cost says so.")
+    ] = None
+    costs: Annotated[
+        str | None,
+        typer.Option(help="What a site costs: a number, or a .npy file of the grid's shape.", rich_help_panel=_PLACES),
+    ] = None
+    cost_limit: Annotated[
+        float | None,
+        typer.Option(help="What all sites may cost together, in place of -k.", rich_help_panel=_PLACES),
+    ] = None
+
+    def asked(self) -> dict[str, Any]:
+        """Give them as Python says them; there must be a number of sites, or a limit in its place."""
+        if self.k is None and self.cost_limit is None:
+            raise typer.BadParameter("how many sites? Give -k, or --costs and --cost-limit", param_hint="-k")
+        costs = None if self.costs is None else _number_or_array(self.costs)
+        return {"costs": costs, "cost_limit": self.cost_limit}
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Where errors count, and what sensors add to the truth."""
+
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="Where errors count: area (where there is latitude and longitude), none, a region as --allow takes "
+            "it, or a .npy file of numbers.",
+            rich_help_panel=_ERRORS,
+        ),
+    ] = None
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            help="Standard deviation of a sensor's noise, in the data's units, or a .npy file of them.",
+            rich_help_panel=_ERRORS,
+        ),
+    ] = None
+
+    def of(self, signals: Signals) -> Signals:
+        """Give the signals, counted so."""
+        if self.weights is not None:
+            plain = self.weights in ("area", "none")
+            signals = signals.weighted(self.weights if plain else _region(self.weights, "--weights"))
+        return signals if self.noise is None else signals.noisy(_number_or_array(self.noise))
+
+
+def constraints_of(*parts: Where | Kept | Price) -> Constraints:
     """Give the constraints that the options ask for."""
     from keyhole.constraints import Constraints
 
-    return Constraints(
-        allowed=[_region(text, "--allow") for text in allow] if allow else None,
-        forbidden=[_region(text, "--forbid") for text in forbid] if forbid else None,
-        fixed=_fixed(fixed or []),
-        distance=distance,
-        costs=None if costs is None else _number_or_array(costs),
-        cost_limit=cost_limit,
-        groups=None if groups is None else _labels(groups),
-    )
+    return Constraints(**{name: value for part in parts for name, value in part.asked().items()})
 
 
 def _region(text: str, option: str) -> Any:

@@ -7,41 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from keyhole.cli.constraints import (
-    Allow,
-    Distance,
-    Fixed,
-    Forbid,
-    Groups,
-    Noise,
-    Weights,
-    constraints_of,
-    counted,
-)
-from keyhole.cli.options import (
-    Anomalies,
-    At,
-    Channels,
-    ChannelsApart,
-    ColourOption,
-    ContextOption,
-    Device,
-    GroupOption,
-    Json,
-    Methods,
-    Missing,
-    Precision,
-    Predictor,
-    Samples,
-    Seed,
-    Size,
-    Source,
-    TargetKindOption,
-    TargetOption,
-    Variable,
-)
+from keyhole.cli.constraints import Counting, Kept, Where, constraints_of
+from keyhole.cli.options import Device, Json, Methods, Precision, Seed, Source
 from keyhole.cli.output import check_suffix, check_writable, say, show_curve
-from keyhole.cli.source import method_names, read_source
+from keyhole.cli.source import Reading, Target, method_names
+from keyhole.cli.spread import spread
 from keyhole.interrupts import stoppable
 
 if TYPE_CHECKING:
@@ -50,8 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["curve"]
 
 
+@spread
 def curve(
     source: Source,
+    where: Where,
+    kept: Kept,
+    counting: Counting,
+    target: Target,
+    reading: Reading,
     k: Annotated[str, typer.Option("-k", "--sites", help="Numbers of sites, with commas between.")] = "5,10,20,50",
     methods: Methods = "greedy,qr,variance,random",
     target_error: Annotated[
@@ -65,27 +41,6 @@ def curve(
         str | None, typer.Option(help="Error that counts: fvu (the variance left), rmse, mse; one of the target.")
     ] = None,
     reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
-    allow: Allow = None,
-    forbid: Forbid = None,
-    fixed: Fixed = None,
-    distance: Distance = None,
-    groups: Groups = None,
-    weights: Weights = None,
-    noise: Noise = None,
-    missing: Missing = "error",
-    target: TargetOption = None,
-    target_kind: TargetKindOption = "auto",
-    predictor: Predictor = "auto",
-    variable: Variable = None,
-    group: GroupOption = None,
-    samples: Samples = None,
-    at: At = None,
-    channels: Channels = None,
-    channels_apart: ChannelsApart = False,
-    size: Size = None,
-    colour: ColourOption = None,
-    anomalies: Anomalies = None,
-    context: ContextOption = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds that learning may take, for each K.")] = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -102,16 +57,12 @@ def curve(
     check_suffix(out, "--out", ".csv")
     check_suffix(plot, "--plot", ".png", ".svg", ".pdf")
     check_writable(out, plot)
-    asked = constraints_of(allow, forbid, fixed, distance, None, None, groups)
-    signals = read_source(
-        source, variable=variable, group=group, samples=samples, at=at, channels=channels, size=size, colour=colour,
-        anomalies=anomalies, context=context, target=target, target_kind=target_kind, missing=missing,
-    )  # fmt: skip
-    signals = counted(signals.channels_apart() if channels_apart else signals, weights, noise).constrained(asked)
+    asked = constraints_of(where, kept)
+    signals = counting.of(reading.signals(source, target)).constrained(asked)
     with stoppable(say):
         try:
             found = run_curve(
-                signals, ks, method_names(methods, signals), reconstructor=reconstructor, predictor=predictor,
+                signals, ks, method_names(methods, signals), reconstructor=reconstructor, predictor=target.predictor,
                 target_error=target_error, metric=metric, time_limit=time_limit, seed=seed, device=device,
                 precision=precision,
             )  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,35 +13,136 @@ if TYPE_CHECKING:
     from keyhole.signals import Signals
     from keyhole.target import TargetKind
 
-__all__ = ["method_names", "read_source"]
+__all__ = ["Reading", "Target", "method_names"]
 
 _KINDS: dict[str, TargetKind | None] = {"auto": None, "class": "class", "number": "number"}
+_READING = "What is read"
+_TARGET = "A target to tell"
 
 
-def read_source(
-    source: str, *, anomalies: str | None, context: str | None, target: str | None, target_kind: str,
-    at: list[str] | None, size: str | None, variable: str | None, missing: Any = "error", **options: Any,
-) -> Signals:  # fmt: skip
-    """Read signals as the options say, with a hint where the seasonal cycle may have been forgotten."""
-    from keyhole import datasets
-    from keyhole.readers import read
+@dataclass(frozen=True)
+class Target:
+    """What is to be told from the sites, in place of the whole."""
 
-    if anomalies not in (None, "month", "none"):
-        raise typer.BadParameter(f"{anomalies!r}: month or none", param_hint="--anomalies")
-    kind = _kind(target_kind, target)
-    options |= {"variable": _names(variable), "at": _places(at or []), "size": _sides(size)}
-    if source in datasets.DATASETS:
-        _check_named(source, options, target, kind)
-        signals = datasets.load(source).with_target(None if target is None else datasets.labels(source))
-    else:
-        signals = read(source, target=target, target_kind=kind, missing=missing, **options)
-    if context is not None:
-        signals = signals.with_context(*([] if context == "none" else [name.strip() for name in context.split(",")]))
-    if anomalies is not None:
-        return signals.anomalies("month" if anomalies == "month" else None)
-    if signals.cycle is None and _is_monthly(signals):
-        say("the samples are months: --anomalies month would take their seasonal cycle as known")
-    return signals
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of a .csv file to tell from the sites, a class or a number; 'labels' of a data set.",
+            rich_help_panel=_TARGET,
+        ),
+    ] = None
+    target_kind: Annotated[
+        str,
+        typer.Option(
+            help="What the target is: class, number, or auto for a guess by its values.", rich_help_panel=_TARGET
+        ),
+    ] = "auto"
+    predictor: Annotated[
+        str, typer.Option(help="What tells the target: auto, linear, network.", rich_help_panel=_TARGET)
+    ] = "auto"
+
+    def kind(self) -> TargetKind | None:
+        """Give the kind that is asked for; None where it is to be guessed."""
+        if self.target_kind not in _KINDS:
+            raise typer.BadParameter(f"{self.target_kind!r}: auto, class or number", param_hint="--target-kind")
+        kind = _KINDS[self.target_kind]
+        if kind is not None and self.target is None:
+            raise typer.BadParameter("has no meaning without --target", param_hint="--target-kind")
+        return kind
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which part of a source is meant, and what to make of it."""
+
+    variable: Annotated[
+        str | None,
+        typer.Option(
+            help="Variable of the file, where it holds several; several with commas are channels.",
+            rich_help_panel=_READING,
+        ),
+    ] = None
+    group: Annotated[
+        str | None, typer.Option(help="Group of a NetCDF file or a Zarr store.", rich_help_panel=_READING)
+    ] = None
+    samples: Annotated[
+        str | None,
+        typer.Option(help="Dimension that samples run along; time, or else the first.", rich_help_panel=_READING),
+    ] = None
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Place to take of a dimension, the nearest: level=500; repeatable.", rich_help_panel=_READING
+        ),
+    ] = None
+    channels: Annotated[
+        int | None, typer.Option(help="Axis of the array that holds channels, if one does.", rich_help_panel=_READING)
+    ] = None
+    channels_apart: Annotated[
+        bool,
+        typer.Option(
+            "--channels-apart",
+            help="Each channel of a cell is a site of its own, with its own sensor.",
+            rich_help_panel=_READING,
+        ),
+    ] = False
+    size: Annotated[
+        str | None,
+        typer.Option(help="Rows and columns to make of each image, 64 or 48x64.", rich_help_panel=_READING),
+    ] = None
+    colour: Annotated[
+        str | None, typer.Option(help="What to make of each image: grey or rgb.", rich_help_panel=_READING)
+    ] = None
+    missing: Annotated[
+        str,
+        typer.Option(
+            help="Cells that are NaN in some samples: error, or model, to work with what is there.",
+            rich_help_panel=_READING,
+        ),
+    ] = "error"
+    anomalies: Annotated[
+        str | None,
+        typer.Option(
+            help="'month': work on anomalies from the monthly climatology; 'none': from the mean.",
+            rich_help_panel=_READING,
+        ),
+    ] = None
+    context: Annotated[
+        str | None,
+        typer.Option(
+            help="What is known without sensors: year, day, with commas between, or none; by month, the year.",
+            rich_help_panel=_READING,
+        ),
+    ] = None
+
+    def signals(self, source: str, target: Target | None = None) -> Signals:
+        """Read signals, with a hint where the seasonal cycle may have been forgotten."""
+        if self.anomalies not in (None, "month", "none"):
+            raise typer.BadParameter(f"{self.anomalies!r}: month or none", param_hint="--anomalies")
+        signals = self._read(source, target or Target())
+        if self.context is not None:
+            names = [] if self.context == "none" else [name.strip() for name in self.context.split(",")]
+            signals = signals.with_context(*names)
+        if self.anomalies is not None:
+            signals = signals.anomalies("month" if self.anomalies == "month" else None)
+        elif signals.cycle is None and _is_monthly(signals):
+            say("the samples are months: --anomalies month would take their seasonal cycle as known")
+        return signals.channels_apart() if self.channels_apart else signals
+
+    def _read(self, source: str, target: Target) -> Signals:
+        from keyhole import datasets
+        from keyhole.readers import read
+
+        kind = target.kind()
+        options: dict[str, Any] = {
+            "variable": _names(self.variable), "group": self.group, "samples": self.samples,
+            "at": _places(self.at or []), "channels": self.channels, "size": _sides(self.size), "colour": self.colour,
+        }  # fmt: skip
+        if source in datasets.DATASETS:
+            _check_named(source, options, target.target, kind)
+            return datasets.load(source).with_target(None if target.target is None else datasets.labels(source))
+        missing: Any = self.missing
+        return read(source, target=target.target, target_kind=kind, missing=missing, **options)
 
 
 def method_names(text: str, signals: Signals) -> list[str]:
@@ -54,16 +156,6 @@ def method_names(text: str, signals: Signals) -> list[str]:
         if reason is not None:
             say(f"{name} is left out: {reason}")
     return [name for name, reason in refusals.items() if reason is None]
-
-
-def _kind(text: str, target: str | None) -> TargetKind | None:
-    """Give the kind of the target that an option asks for; None where it is to be guessed."""
-    if text not in _KINDS:
-        raise typer.BadParameter(f"{text!r}: auto, class or number", param_hint="--target-kind")
-    kind = _KINDS[text]
-    if kind is not None and target is None:
-        raise typer.BadParameter("has no meaning without --target", param_hint="--target-kind")
-    return kind
 
 
 def _names(text: str | None) -> str | list[str] | None:
