@@ -30,6 +30,19 @@ def test_variants_are_run_and_shown(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_can_be_prepared(variant):
-    """Constraints that can be kept on the embedded field."""
-    (job,) = jobs(("sst",), (variant,), (0,))
+    """Constraints that can be kept on the embedded field, or on pictures."""
+    place = "digits" if VARIANTS[variant].on == "pictures" else "sst"
+    (job,) = jobs((place,), (variant,), (0,))
     assert job.cases[0].method == variant
+
+
+def test_pictures_have_no_latitude():
+    """Variants of the globe are left out for them."""
+    names = [job.cases[0].method for job in jobs(("digits",), tuple(VARIANTS), (0,))]
+    assert "a network rebuilds" in names
+    assert "30 S to 30 N" not in names
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setitem(PLACES, "digits", 6)

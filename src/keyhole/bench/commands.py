@@ -164,7 +164,7 @@ def ablation(
 
 @app.command()
 def networks(
-    data: Names = "sst,ipsl,oisst,ncep",
+    data: Names = "sst,ipsl,oisst,ncep,mnist",
     variants: Names = "",
     seeds: Seeds = "0",
     results: Results = _RESULTS,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from keyhole import datasets
+from keyhole.bench.quality import until
 from keyhole.bench.records import Case
 from keyhole.bench.runner import Job, Outcome
 from keyhole.pipeline import choose_sites, fit_reconstructor, make_plan, make_selector
@@ -21,10 +23,11 @@ from keyhole.uncertainty import coverage_map, errors_by_failures
 
 __all__ = ["PLACES", "VARIANTS", "jobs"]
 
-PLACES = {"sst": 25, "oisst": 50, "ncep": 100, "ipsl": 50}
+PLACES = {"sst": 25, "oisst": 50, "ncep": 100, "ipsl": 50, "mnist": 50}
 _BANDS = {"tropics": (0, 23.5), "mid-latitudes": (23.5, 60), "polar": (60, 90)}
 _SWATH = 5
 _MOST_FAILURES = 10
+_LEARNING_SECONDS = 300.0
 
 
 def _plain(signals: Signals, k: int) -> Signals:
@@ -47,6 +50,12 @@ def _priced(signals: Signals, k: int) -> Signals:
     return signals.constrained({"costs": 1 + 5 * np.abs(north) / 90, "cost_limit": 2.0 * k})
 
 
+def _region_and_more(signals: Signals, k: int) -> Signals:
+    """A region, a distance and a site that is there, together."""
+    first = int(signals.grid.cells[0])
+    return signals.constrained({"forbidden": {"lon": (-30, 60)}, "distance": 700, "fixed": [first]})
+
+
 def _in_swaths(signals: Signals, k: int) -> Signals:
     """Sites come by five in a row."""
     rows, columns = np.indices(signals.grid.shape)
@@ -66,49 +75,71 @@ def _torn(signals: Signals, k: int) -> Signals:
     return torn.anomalies(signals.cycle)
 
 
-# By name: what is done to the signals, K as a share of the data set's, failures to be ready for, and the method.
-VARIANTS: dict[str, tuple[Callable[[Signals, int], Signals], float, int, str]] = {
-    "none": (_plain, 1, 0, "greedy"),
-    "QR's sites": (_plain, 1, 0, "qr"),
-    "30 S to 30 N": (_constrained(allowed={"lat": (-30, 30)}), 1, 0, "greedy"),
-    "not from 30 W to 60 E": (_constrained(forbidden={"lon": (-30, 60)}), 1, 0, "greedy"),
-    "1000 km apart": (_constrained(distance=1000), 1, 0, "greedy"),
-    "a fifth there already": (_around_a_fifth, 0.8, 0, "greedy"),
-    "by cost": (_priced, 0, 0, "greedy"),
-    "five in a row": (_in_swaths, 1 / _SWATH, 0, "greedy"),
-    "a region, 700 km, one there": (
-        lambda signals, k: signals.constrained(
-            {"forbidden": {"lon": (-30, 60)}, "distance": 700, "fixed": [int(signals.grid.cells[0])]}
-        ),
-        1, 0, "greedy",
-    ),
-    "all cells alike": (lambda signals, k: signals.weighted(None), 1, 0, "greedy"),
-    "noise": (_noisy, 1, 0, "greedy"),
-    "a fifth missing": (_torn, 1, 0, "greedy"),
-    "two may fail": (_plain, 1, 2, "greedy"),
-}  # fmt: skip
+@dataclass(frozen=True)
+class Variant:
+    """What is done to the signals, and how a network is made from them.
+
+    ``share`` is K as a part of the data set's (0: a limit of cost stands in its place); ``on`` says where the variant
+    has a meaning: on the globe, on pictures, or everywhere.
+    """
+
+    change: Callable[[Signals, int], Signals] = _plain
+    share: float = 1.0
+    failures: int = 0
+    method: str = "greedy"
+    reconstructor: str = "kriging"
+    on: Literal["globe", "pictures", "all"] = "all"
+
+    def suits(self, signals: Signals) -> bool:
+        """Whether the variant has a meaning for these signals."""
+        place = "pictures" if signals.grid.axis_of_latitude() is None else "globe"
+        return self.on in ("all", place)
+
+
+VARIANTS: dict[str, Variant] = {
+    "none": Variant(),
+    "QR's sites": Variant(method="qr"),
+    "a network rebuilds": Variant(reconstructor="residual", on="pictures"),
+    "30 S to 30 N": Variant(_constrained(allowed={"lat": (-30, 30)}), on="globe"),
+    "not from 30 W to 60 E": Variant(_constrained(forbidden={"lon": (-30, 60)}), on="globe"),
+    "1000 km apart": Variant(_constrained(distance=1000), on="globe"),
+    "a fifth there already": Variant(_around_a_fifth, share=0.8),
+    "by cost": Variant(_priced, share=0, on="globe"),
+    "five in a row": Variant(_in_swaths, share=1 / _SWATH),
+    "a region, 700 km, one there": Variant(_region_and_more, on="globe"),
+    "all cells alike": Variant(lambda signals, k: signals.weighted(None), on="globe"),
+    "noise": Variant(_noisy),
+    "a fifth missing": Variant(_torn, on="globe"),
+    "two may fail": Variant(failures=2),
+}
 
 
 def jobs(names: Sequence[str], variants: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
-    """Give one job for each data set, seed and variant."""
+    """Give one job for each data set, seed and variant that suits it."""
     for name, seed, variant in product(names, seeds, variants):
-        prepared = _prepared(name, variant)
-        case = Case("networks", name, "bands", variant, "kriging", PLACES[name], seed, {"variant": variant})
-        yield Job([case], prepared.split.sizes(), "auto", partial(_work, case, prepared))
+        if not VARIANTS[variant].suits(_loaded(name)):
+            continue
+        words, prepared = {"variant": variant}, partial(_prepared, name, variant)
+        case = Case("networks", name, "bands", variant, VARIANTS[variant].reconstructor, PLACES[name], seed, words)
+        yield Job([case], prepared().split.sizes(), "auto", partial(_work, case, prepared))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=1)
+def _loaded(name: str) -> Signals:
+    return datasets.load(name)
+
+
+@lru_cache(maxsize=1)
 def _prepared(name: str, variant: str) -> Prepared:
-    change = VARIANTS[variant][0]
-    return prepare(change(datasets.load(name), PLACES[name]), None, seed=0, calibrating=True)
+    return prepare(VARIANTS[variant].change(_loaded(name), PLACES[name]), None, seed=0, calibrating=True)
 
 
-def _work(case: Case, prepared: Prepared, run: Run) -> Iterator[Outcome]:
-    _, share, failures, method = VARIANTS[case.method]
-    selector, k = make_selector(method, {}), round(share * case.k) or None
-    selection = choose_sites(selector, prepared, k, run, failures=failures)
-    fitted = fit_reconstructor(case.reconstructor, prepared, selection.sites, run)
-    plan = make_plan(prepared, selection, fitted, selector, run, method=method)
+def _work(case: Case, prepare_case: Callable[[], Prepared], run: Run) -> Iterator[Outcome]:
+    variant, prepared = VARIANTS[case.method], prepare_case()
+    selector, k = make_selector(variant.method, {}), round(variant.share * case.k) or None
+    selection = choose_sites(selector, prepared, k, run, failures=variant.failures)
+    fitted = fit_reconstructor(case.reconstructor, prepared, selection.sites, until(run, _LEARNING_SECONDS))
+    plan = make_plan(prepared, selection, fitted, selector, run, method=variant.method)
     mean, worst = errors_by_failures(plan, prepared.test, _MOST_FAILURES)
     notes = {
         "kept_to": plan.made.get("constraints", {}).get("asked", []),
@@ -120,8 +151,11 @@ def _work(case: Case, prepared: Prepared, run: Run) -> Iterator[Outcome]:
 
 
 def _by_region(shares: Any, test: Signals) -> dict[str, float]:
-    """Mean coverage by bands of latitude."""
-    north = np.abs(test.grid.along(int(test.grid.axis_of_latitude() or 0))).reshape(test.grid.shape)
+    """Mean coverage by bands of latitude; nothing where there is none."""
+    axis = test.grid.axis_of_latitude()
+    if axis is None:
+        return {}
+    north = np.abs(test.grid.along(axis)).reshape(test.grid.shape)
     found = {}
     for name, (low, high) in _BANDS.items():
         cells = shares[(north >= low) & (north <= high)]

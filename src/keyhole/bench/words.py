@@ -45,10 +45,10 @@ of what the best classical sites leave with ridge, which take seconds; in bracke
 ABLATION = """`keyhole bench ablation --limit` with the seconds of the protocol: `auto` with one stage left out, and
 with each law in the search's seat, by itself or with swaps behind it. The time that a missing stage does not take
 goes to those that are left."""
-NETWORKS = """`keyhole bench networks`: greedy's sites and kriging, errors by area, a tenth of the samples held back to
-calibrate the bands. "Of none" is the error as a share of that without constraints. "Within the 90 % band" is the share
-of the test part's truths that lay in it, in all and by latitude. Sites that are lost are drawn at random, thirty times;
-the others answer for them."""
+NETWORKS = """`keyhole bench networks`: greedy's sites and kriging (or a network that learns for 300 s), errors by area
+where there is latitude, a tenth of the samples held back to calibrate the bands. "Of none" is the error as a share of
+that without constraints. "Within the 90 % band" is the share of the test part's truths that lay in it, in all and by
+latitude. Sites that are lost are drawn at random, thirty times; the others answer for them."""
 ANSWERS = """Each row is the ratio of two methods' mean squared errors at equal data, K, seed and network in Table 1,
 over the data and K that all methods have: the mean (geometric) over K and seeds, the range, and in how many pairs the
 first is lower. Pairs of one data set are not independent. Runs whose law's K likeliest sites held less than 0.8 of
