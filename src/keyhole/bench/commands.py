@@ -179,6 +179,28 @@ def networks(
 
 
 @app.command()
+def tables(
+    data: Names = "breast_cancer,digits,isolet,coil20,madelon",
+    methods: Names = "",
+    seeds: Annotated[str, typer.Option(help="Numbers of the splits, comma-separated.")] = "0,1,2,3,4",
+    limit: Limit = 60.0,
+    results: Results = _RESULTS,
+    device: Device = "auto",
+) -> None:
+    """Features that tell a class: Keyhole beside scikit-learn's selectors and its peers."""
+    from keyhole.bench import tables as bench
+    from keyhole.bench.peers import PEERS
+
+    chosen = _chosen(methods, tuple(PEERS))
+    _check("data", _names(data), tuple(bench.PLACES))
+    for name in chosen:
+        if not PEERS[name].is_there():
+            _warn(f"{name} is left out: it needs pip install 'keyhole[peers]'")
+    there = [name for name in chosen if PEERS[name].is_there()]
+    _run("tables", bench.jobs(_names(data), there, _numbers(seeds), limit), results, device)
+
+
+@app.command()
 def l1() -> None:
     """Show that an l1 penalty on masks can be had for nothing, and the expected L0 cannot."""
     from keyhole.bench.ill_posed import halve

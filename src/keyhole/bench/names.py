@@ -12,7 +12,8 @@ METHODS = {
 }  # fmt: skip
 DATA = {
     "mnist": "MNIST", "ipsl": "IPSL", "ncep": "NCEP", "celeba": "CelebA", "oisst": "OISST 2.5°", "sst": "SST",
-    "isolet": "Isolet", "coil20": "COIL20", "digits": "digits",
+    "isolet": "Isolet", "coil20": "COIL20", "digits": "digits", "madelon": "madelon",
+    "breast_cancer": "breast cancer",
 }  # fmt: skip
 _IMAGES = ("mnist", "celeba")  # the paper has squared errors for these; the scale of others says nothing
 

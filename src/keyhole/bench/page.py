@@ -20,6 +20,7 @@ from keyhole.bench.sections import (
     steps,
     table1,
     table2,
+    tables,
     weights,
 )
 from keyhole.errors import DataError
@@ -30,19 +31,20 @@ __all__ = ["write_page"]
 # What a benchmark sweeps: settings of the selector.
 _SWEPT = {
     "table1": (), "table2": (), "weights": ("penalty",), "cgan": (),
-    "steps": ("law_rate", "latent_rate", "row_rate"), "quality": (), "ablation": (), "networks": (),
+    "steps": ("law_rate", "latent_rate", "row_rate"), "quality": (), "ablation": (), "networks": (), "tables": (),
 }  # fmt: skip
 
 
 def write_page(results: Path, out: Path, readme: Path | None) -> list[Path]:
     """Write the page, its chart and the README's table from the lines in ``results``; gives what was written."""
-    from keyhole.bench.drawing import draw_chart
+    from keyhole.bench.drawing import draw_chart, draw_features
 
     found = {bench: Lines(Store(results, bench).lines()).latest(*swept) for bench, swept in _SWEPT.items()}
     if not any(map(len, found.values())):
         raise DataError(f"{results}: no lines; run keyhole bench table1 first")
     reading = results.parent / "reading.md"
     written = draw_chart(found["table1"].records, out.parent / "images" / "paper")
+    written += draw_features(found["tables"], out.parent / "images" / "tables")
     text = [*_page(found, reading.read_text() if reading.exists() else ""), *_figures(out.parent)]
     _write(out, "\n".join(text) + "\n")
     if readme is not None:
@@ -58,6 +60,7 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
         yield from _part("Error against time", words.BY_TIME, by_time, found["quality"])
     yield from _section("What each stage is worth", words.ABLATION, ablation, found["ablation"])
     yield from _section("Constraints, bands and failures", words.NETWORKS, networks, found["networks"])
+    yield from _section("Features of tables", words.TABLES, tables, found["tables"])
     yield from _section("Answers", words.ANSWERS, answers, found["table1"])
     yield from _section("Table 1: reconstruction error", words.TABLE1, table1, found["table1"])
     yield from _section("The laws' steps", words.STEPS, steps, found["steps"])

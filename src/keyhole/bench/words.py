@@ -16,6 +16,7 @@ __all__ = [
     "STEPS",
     "TABLE1",
     "TABLE2",
+    "TABLES",
     "WEIGHTS",
 ]
 
@@ -49,6 +50,12 @@ NETWORKS = """`keyhole bench networks`: greedy's sites and kriging (or a network
 where there is latitude, a tenth of the samples held back to calibrate the bands. "Of none" is the error as a share of
 that without constraints. "Within the 90 % band" is the share of the test part's truths that lay in it, in all and by
 latitude. Sites that are lost are drawn at random, thirty times; the others answer for them."""
+TABLES = """`keyhole bench tables` (the peers come with `pip install 'keyhole[peers]'`). Each selector sees the same
+standardised columns of four fifths of the samples, and chooses K of them. Accuracy is what extremely random trees (50,
+mean of three forests) tell from them on the other fifth; variance left is what ridge does not rebuild of all columns
+from them. Mean over splits, with its standard error. Keyhole's selectors have the protocol's seconds and stop
+earlier where there is nothing left to try; LassoNet ranks by the penalty at which a feature leaves its path, STG by its
+gates after 500 epochs of its example's settings."""
 ANSWERS = """Each row is the ratio of two methods' mean squared errors at equal data, K, seed and network in Table 1,
 over the data and K that all methods have: the mean (geometric) over K and seeds, the range, and in how many pairs the
 first is lower. Pairs of one data set are not independent. Runs whose law's K likeliest sites held less than 0.8 of

@@ -12,14 +12,16 @@ from matplotlib.figure import Figure
 
 from keyhole.bench.drawing.charts import charted, table1_chart
 from keyhole.bench.drawing.densities import densities
+from keyhole.bench.drawing.features import features_figure
 from keyhole.bench.drawing.kept import Kept, Line, kept
 from keyhole.bench.drawing.laws import averages, covariance
 from keyhole.bench.drawing.look import save
 from keyhole.bench.drawing.samples import gan_against_squared, samples
+from keyhole.bench.lines import Lines
 from keyhole.bench.names import DATA
 from keyhole.bench.records import Store
 
-__all__ = ["PRIVATE", "draw_all", "draw_chart"]
+__all__ = ["PRIVATE", "draw_all", "draw_chart", "draw_features"]
 
 PRIVATE = frozenset({"celeba"})  # whose terms forbid to publish faces
 _LAWS = ("iln", "sct", "vln", "hnet")
@@ -53,6 +55,11 @@ def draw_chart(lines: Iterable[Line], out: Path) -> list[Path]:
     """Draw Table 1 from its lines alone; gives the files written."""
     known = charted(lines)
     return save(table1_chart(known), out, "table1") if known else []
+
+
+def draw_features(lines: Lines, out: Path) -> list[Path]:
+    """Draw selectors side by side for each data set of the benchmark of tables; gives the files written."""
+    return [path for data in lines.each("data") for path in save(features_figure(lines.where(data=data)), out, data)]
 
 
 def _laws(store: Store, seeds: Sequence[int]) -> Iterator[_Picture]:

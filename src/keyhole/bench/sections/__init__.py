@@ -7,6 +7,7 @@ from keyhole.bench.sections.networks import networks
 from keyhole.bench.sections.others import cgan, l1, steps, table2, weights
 from keyhole.bench.sections.quality import ablation, by_time, quality, short_table
 from keyhole.bench.sections.table1 import table1
+from keyhole.bench.sections.tables import tables
 
 __all__ = [
     "ablation",
@@ -20,5 +21,6 @@ __all__ = [
     "steps",
     "table1",
     "table2",
+    "tables",
     "weights",
 ]

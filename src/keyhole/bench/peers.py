@@ -1,0 +1,160 @@
+"""Selectors of features that users know: those of scikit-learn, and of packages that are installed apart."""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import importlib.util
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["PEERS", "Peer", "Table"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a selector may see: standardised samples to learn from, their classes, and what chance and time it has."""
+
+    samples: NDArray[np.float64]
+    classes: NDArray[np.int64]
+    k: int
+    seed: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A selector by the name that its users know, and the package that it comes from."""
+
+    words: str
+    choose: Callable[[Table], NDArray[np.int64]]
+    package: str = "sklearn"
+
+    def is_there(self) -> bool:
+        """Whether its package is installed."""
+        return importlib.util.find_spec(self.package) is not None
+
+
+def _support(selector: Any, table: Table) -> NDArray[np.int64]:
+    return np.flatnonzero(selector.fit(table.samples, table.classes).get_support())
+
+
+def _best(scores: Any, k: int) -> NDArray[np.int64]:
+    return np.sort(np.argsort(-np.asarray(scores, np.float64), kind="stable")[:k])
+
+
+def _keyhole(table: Table) -> NDArray[np.int64]:
+    from keyhole.sklearn import KeyholeClassifierSelector
+
+    return _support(
+        KeyholeClassifierSelector(
+            table.k, predictor="linear", time_limit=table.seconds, random_state=table.seed
+        ), table,
+    )  # fmt: skip
+
+
+def _keyhole_rebuilding(table: Table) -> NDArray[np.int64]:
+    from keyhole.sklearn import KeyholeSelector
+
+    selector = KeyholeSelector(
+        table.k, reconstructor="ridge", time_limit=table.seconds, random_state=table.seed
+    )  # fmt: skip
+    return _support(selector, table)
+
+
+def _f_test(table: Table) -> NDArray[np.int64]:
+    from sklearn.feature_selection import SelectKBest, f_classif
+
+    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # constant columns
+        return _support(SelectKBest(f_classif, k=table.k), table)
+
+
+def _information(table: Table) -> NDArray[np.int64]:
+    from sklearn.feature_selection import mutual_info_classif
+
+    return _best(mutual_info_classif(table.samples, table.classes, random_state=table.seed), table.k)
+
+
+def _forward(table: Table) -> NDArray[np.int64]:
+    from sklearn.feature_selection import SequentialFeatureSelector
+    from sklearn.naive_bayes import GaussianNB
+
+    return _support(SequentialFeatureSelector(GaussianNB(), n_features_to_select=table.k, cv=2), table)
+
+
+def _elimination(table: Table) -> NDArray[np.int64]:
+    from sklearn.ensemble import ExtraTreesClassifier
+    from sklearn.feature_selection import RFE
+
+    trees = ExtraTreesClassifier(50, random_state=table.seed)
+    return _support(RFE(trees, n_features_to_select=table.k, step=0.1), table)
+
+
+def _fastcan(table: Table) -> NDArray[np.int64]:
+    """FastCan on indicators of the classes; nearly dependent columns are refused by it, so the tolerance is wide."""
+    from fastcan import FastCan
+
+    indicators = np.eye(int(table.classes.max()) + 1)[table.classes]
+    varies = np.flatnonzero(table.samples.std(axis=0) > 0)
+    found = FastCan(table.k, tol=1e-6, verbose=0).fit(table.samples[:, varies], indicators)
+    return np.sort(varies[found.indices_])
+
+
+def _lassonet(table: Table) -> NDArray[np.int64]:
+    """The penalty at which each feature leaves the network, along the path."""
+    from lassonet import LassoNetClassifier
+
+    model = LassoNetClassifier(
+        hidden_dims=(100,), n_iters=(1000, 100), path_multiplier=1.05, random_state=table.seed,
+        torch_seed=table.seed, verbose=0,
+    )  # fmt: skip
+    model.path(table.samples.astype(np.float32), table.classes)
+    return _best(model.feature_importances_, table.k)
+
+
+def _stg(table: Table) -> NDArray[np.int64]:
+    """The widest open gates after training as in its examples."""
+    import torch
+    from stg import STG
+
+    torch.manual_seed(table.seed)
+    model = STG(
+        device="cpu", task_type="classification", input_dim=table.samples.shape[1],
+        output_dim=int(table.classes.max()) + 1, hidden_dims=[60, 20], activation="tanh", optimizer="SGD",
+        learning_rate=0.1, batch_size=100, feature_selection=True, sigma=0.5, lam=0.5,
+    )  # fmt: skip
+    with _moved_names():
+        model.fit(table.samples, table.classes, nr_epochs=500, verbose=False, shuffle=True)
+    return _best(model.get_gates(mode="raw"), table.k)
+
+
+@contextlib.contextmanager
+def _moved_names() -> Iterator[None]:
+    """Give back names that Python 3.10 took from `collections`; stg 0.1.2 still looks for them there."""
+    names = ("Iterable", "Mapping", "Sequence", "Set")
+    for name in names:
+        setattr(collections, name, getattr(collections.abc, name))
+    try:
+        yield
+    finally:
+        for name in names:
+            delattr(collections, name)
+
+
+PEERS = {
+    "keyhole": Peer("`KeyholeClassifierSelector`", _keyhole),
+    "keyhole_rebuilding": Peer("`KeyholeSelector`", _keyhole_rebuilding),
+    "f_test": Peer("`SelectKBest`, F test", _f_test),
+    "information": Peer("`SelectKBest`, mutual information", _information),
+    "forward": Peer("`SequentialFeatureSelector`, naive Bayes", _forward),
+    "elimination": Peer("`RFE`, extra trees", _elimination),
+    "fastcan": Peer("fastcan", _fastcan, "fastcan"),
+    "lassonet": Peer("LassoNet", _lassonet, "lassonet"),
+    "stg": Peer("STG", _stg, "stg"),
+}

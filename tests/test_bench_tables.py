@@ -1,0 +1,60 @@
+"""The benchmark of tables: selectors of features at equal K."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from keyhole.bench.drawing import draw_features
+from keyhole.bench.lines import Lines
+from keyhole.bench.peers import PEERS, Table
+from keyhole.bench.records import Store
+from keyhole.bench.runner import run_jobs
+from keyhole.bench.sections import tables as section
+from keyhole.bench.tables import jobs
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of peers
+
+
+def two_that_matter() -> Table:
+    """Thirty columns, of which the sum of two tells the class."""
+    rng = np.random.default_rng(0)
+    samples = rng.standard_normal((300, 30))
+    return Table(samples, (samples[:, 3] + samples[:, 17] > 0).astype(np.int64), 2, 0, 5.0)
+
+
+@pytest.mark.parametrize("name", [name for name in PEERS if name != "keyhole_rebuilding"])
+def test_every_selector_finds_what_tells_the_class(name):
+    if not PEERS[name].is_there():
+        pytest.skip(f"{PEERS[name].package} is not installed")
+    assert PEERS[name].choose(two_that_matter()).tolist() == [3, 17]
+
+
+def test_lines_become_a_table_and_a_picture(tmp_path):
+    store = Store(tmp_path, "tables")
+    chosen = ("f_test", "keyhole_rebuilding", "keyhole")
+    run_jobs(jobs(("breast_cancer",), chosen, (0, 1), 1.0), store, device="cpu", say=str)
+    lines = Lines(store.lines())
+    assert len(lines) == 6
+    for one in lines:
+        assert one["k_distinct"] == len(one["notes"]["features"]) == 5
+        assert 0.8 < one["metrics"]["accuracy"] < 1
+    left = [np.mean(lines.where(method=name).metric("fvu")) for name in ("keyhole_rebuilding", "f_test")]
+    assert left[0] < 0.8 * left[1]
+    page = list(section(lines))
+    assert page[0] == "### breast cancer, K = 5, 2 splits"
+    assert sum("Keyhole" in row for row in page) == 2
+    paths = draw_features(lines, tmp_path)
+    assert [path.name for path in paths] == ["breast_cancer.png", "breast_cancer.svg"]
+    assert all(path.stat().st_size > 1000 for path in paths)
+
+
+def test_splits_differ_and_are_kept(tmp_path):
+    store = Store(tmp_path, "tables")
+    for _ in range(2):
+        run_jobs(jobs(("digits",), ("f_test",), (0, 1), 1.0), store, device="cpu", say=str)
+    lines = [json.loads(text) for text in store.path.read_text().splitlines()]
+    assert len(lines) == 2
+    assert lines[0]["metrics"] != lines[1]["metrics"]
