@@ -390,3 +390,15 @@ def test_constraints_by_name_are_constraints():
     sites = [kh.select(toy(), 3, method="qr", constraints=one).indices.tolist() for one in (asked, {"distance": 1.5})]
     assert sites[0] == sites[1]
     assert toy().constrained(asked).constrained(None).constraints is None
+
+
+def test_latitude_and_longitude_go_by_any_of_their_names():
+    """Lat finds the axis latitude, in boxes and in places; another axis only goes by its own name."""
+    axes = {"latitude": np.array([-10.0, 0.0, 10.0]), "longitude": np.array([0.0, 90.0, 180.0, 270.0])}
+    grid = Grid((3, 4), tuple(axes), axes, np.ones((3, 4), bool))
+    assert region({"lat": (5, 90), "lon": (-100, 10)}, grid, "allowed").ravel().nonzero()[0].tolist() == [8, 11]
+    assert find_sites({"lat": 1.0, "lon": -89.0}, grid).tolist() == [7]
+    with pytest.raises(SettingsError, match="no axis 'row'"):
+        region({"row": (0, 1)}, grid, "allowed")
+    with pytest.raises(SettingsError, match="latitude, longitude are needed"):
+        find_sites({"lat": 1.0, "latitude": 2.0}, grid)

@@ -238,3 +238,15 @@ def test_grib_says_what_is_missing(tmp_path):
     (tmp_path / "a.grib").write_bytes(b"GRIB")
     with pytest.raises(DataError, match="pip install cfgrib"):
         kh.read(tmp_path / "a.grib")
+
+
+def test_bounds_of_cells_are_no_fields(tmp_path):
+    """A file of a climate model: one field, and where its months and rows end."""
+    dataset = monthly_field().to_dataset()
+    dataset["time"].attrs["bounds"] = "ends_of_months"
+    dataset["time"].encoding["units"] = "days since 2000-01-01"
+    dataset["ends_of_months"] = ("time", "two"), np.zeros((60, 2))
+    dataset["lat_bnds"] = ("lat", "two"), np.zeros((4, 2))
+    dataset.to_netcdf(tmp_path / "model.nc")
+    assert kh.read(tmp_path / "model.nc").origin.name == "sst"
+    assert kh.read(dataset).origin.name == "sst"

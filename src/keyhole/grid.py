@@ -90,6 +90,20 @@ class Grid:
         """Position of the axis that holds longitude in degrees, if there is one."""
         return self._axis_named(_LONGITUDES)
 
+    def axis_called(self, name: str) -> int | None:
+        """Position of an axis by its name; latitude and longitude by any of theirs.
+
+        Examples
+        --------
+        >>> axes = {"latitude": np.array([0.0, 1.0]), "x": np.arange(3)}
+        >>> grid = Grid((2, 3), tuple(axes), axes, np.ones((2, 3), bool))
+        >>> grid.axis_called("lat"), grid.axis_called("x"), grid.axis_called("lon")
+        (0, 1, None)
+        """
+        if name in self.dims:
+            return self.dims.index(name)
+        return next((self._axis_named(names) for names in (_LATITUDES, _LONGITUDES) if name.lower() in names), None)
+
     def _axis_named(self, names: tuple[str, ...]) -> int | None:
         return next((i for i, dim in enumerate(self.dims) if dim.lower() in names), None)
 

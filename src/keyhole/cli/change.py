@@ -44,7 +44,7 @@ def extend(
 
     asked = constraints_of(where, price)
     check_writable(out)
-    signals = counting.of(reading.signals(source))
+    signals = counting.of(reading.signals(source, hint=False))
     with stoppable(say):
         made = run_extend(
             load(plan), signals, price.k, constraints=asked, method=method, reconstructor=reconstructor,
@@ -72,7 +72,7 @@ def drop(
     from keyhole.plan import load
 
     check_writable(out)
-    signals = counting.of(reading.signals(source))
+    signals = counting.of(reading.signals(source, hint=False))
     with stoppable(say):
         made = run_drop(
             load(plan), signals, k, reconstructor=reconstructor, time_limit=time_limit, seed=seed, device=device

@@ -115,8 +115,8 @@ class Reading:
         ),
     ] = None
 
-    def signals(self, source: str, target: Target | None = None) -> Signals:
-        """Read signals, with a hint where the seasonal cycle may have been forgotten."""
+    def signals(self, source: str, target: Target | None = None, *, hint: bool = True) -> Signals:
+        """Read signals, with a hint where the seasonal cycle may have been forgotten, unless a plan says it."""
         if self.anomalies not in (None, "month", "none"):
             raise typer.BadParameter(f"{self.anomalies!r}: month or none", param_hint="--anomalies")
         signals = self._read(source, target or Target())
@@ -125,7 +125,7 @@ class Reading:
             signals = signals.with_context(*names)
         if self.anomalies is not None:
             signals = signals.anomalies("month" if self.anomalies == "month" else None)
-        elif signals.cycle is None and _is_monthly(signals):
+        elif hint and signals.cycle is None and _is_monthly(signals):
             say("the samples are months: --anomalies month would take their seasonal cycle as known")
         return signals.channels_apart() if self.channels_apart else signals
 

@@ -71,11 +71,12 @@ def _named(name: str, grid: Grid, what: str) -> int:
 
 def _nearest(place: Mapping[str, Any], grid: Grid, what: str) -> int:
     """Give the inside cell next to a place, which may be at most one cell off along each axis."""
-    if sorted(place) != sorted(grid.dims):
+    by_axis = {grid.axis_called(str(dim)): value for dim, value in place.items()}
+    if len(by_axis) < len(place) or set(by_axis) != set(range(len(grid.dims))):
         raise SettingsError(f"{what}: coordinates {', '.join(map(str, place))}; {', '.join(grid.dims)} are needed")
     away = np.zeros(grid.size)
-    for axis, dim in enumerate(grid.dims):
-        off = np.abs(grid.along(axis) - float(place[dim]))
+    for axis in range(len(grid.dims)):
+        off = np.abs(grid.along(axis) - float(by_axis[axis]))
         if axis == grid.axis_of_longitude():
             off = np.minimum(off % 360, -off % 360)
         away = np.maximum(away, off / _spacing(grid, axis))

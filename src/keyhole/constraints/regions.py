@@ -74,10 +74,10 @@ def _mask(given: Any, grid: Grid, what: str) -> Bools:
 def _box(bounds: Mapping[str, Any], grid: Grid, what: str) -> Bools:
     cells = np.ones(grid.size, bool)
     for dim, ends in bounds.items():
-        if dim not in grid.dims:
+        axis = grid.axis_called(dim)
+        if axis is None:
             raise SettingsError(f"{what}: the grid has no axis {dim!r}; it has {', '.join(grid.dims)}")
         low, high = _ends(ends, f"{what}: {dim}")
-        axis = grid.dims.index(dim)
         values = _numbers(grid, axis, f"{what}: {dim}")
         cells &= _turn(values, low, high) if axis == grid.axis_of_longitude() else (values >= low) & (values <= high)
     return cells.reshape(grid.shape)

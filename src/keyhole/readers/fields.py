@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["read_dataarray", "read_dataset", "read_grib", "read_netcdf", "read_zarr"]
 
 # What xarray and the libraries under it raise on files that are damaged or made up.
+_BOUNDS = ("_bnds", "_bounds")
 _BROKEN = (OSError, ValueError, RuntimeError, MemoryError, LookupError, TypeError, AttributeError, ArithmeticError)
 
 
@@ -165,7 +166,14 @@ def _named(dataset: xr.Dataset, variable: Variable) -> list[str]:
 
 
 def _fields(dataset: xr.Dataset) -> list[str]:
-    return [str(name) for name, array in dataset.data_vars.items() if array.ndim >= 2 and array.dtype.kind in "biuf"]
+    """Names of variables with numbers on at least two dimensions; not those that tell where others' cells end."""
+    bounds = {array.attrs.get("bounds", array.encoding.get("bounds")) for array in dataset.variables.values()}
+    found = {str(name): array for name, array in dataset.data_vars.items() if array.ndim >= 2}
+    return [
+        name
+        for name, array in found.items()
+        if array.dtype.kind in "biuf" and name not in bounds and not name.endswith(_BOUNDS)
+    ]
 
 
 @contextmanager
