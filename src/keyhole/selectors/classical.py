@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from keyhole.components import components_at_sites
 from keyhole.run import Run
 from keyhole.selectors.base import Selection, Selector, complete
+from keyhole.selectors.explained import Explained
 from keyhole.selectors.picks import Picks
 from keyhole.settings import GreedySettings, parse
 from keyhole.signals import Signals
@@ -74,8 +75,7 @@ class Greedy(Selector):
 
     With the covariance of the signals as `V M V'` (`V` orthonormal, `M = diag(variances)` at first), observing site `j`
     removes `||M v_j||^2 / (v_j' M v_j)` from the trace, after which `M` loses the rank-one part `M v_j v_j' M / (v_j' M
-    v_j)`. Keeping `V M` up to date makes a pick O(sites x components). Noise of a sensor adds its variance to `v_j' M
-    v_j`.
+    v_j)`; a pick is O(sites x components) (`Explained`). Noise of a sensor adds its variance to `v_j' M v_j`.
 
     Picks do not depend on those to come, so rankings are nested: exactly so with a fixed number of components, or up to
     50 sites; beyond, a ranking for more sites works with more components, and its first picks may differ, though they
@@ -101,13 +101,9 @@ class Greedy(Selector):
         """Pick ``k`` sites."""
         most = self._settings.components or max(4 * k, 200)
         cells, rows, variances = components_at_sites(train, most)
-        projected = rows * variances
-        noise = train.reading_noise(cells)
-        floor = _NOTHING_LEFT * float(np.einsum("csr,csr->s", rows, projected).max())
-        picks = Picks(train, cells, k)
-        while (best := picks.take(_gain(rows, projected, noise, floor), floor)) is not None:
-            factor = _explained(projected[:, best], rows[:, best], noise[:, best])
-            projected -= (rows @ factor.T) @ factor
+        left, picks = Explained(rows, variances, train.reading_noise(cells)), Picks(train, cells, k)
+        while (best := picks.take(left.gains(), left.floor)) is not None:
+            left.read(best)
         return Selection(complete(picks.sites, k, train))
 
 
@@ -117,28 +113,6 @@ def _orthonormal(rows: NDArray[np.float64], directions: NDArray[np.float64]) -> 
         rows = rows - rows @ directions.T @ directions
     _, sizes, right = np.linalg.svd(rows, full_matrices=False)
     return np.asarray(right[sizes > _NOTHING_LEFT**0.5 * max(sizes[0], 1e-300)])
-
-
-def _gain(
-    rows: NDArray[np.float64], projected: NDArray[np.float64], noise: NDArray[np.float64], floor: float
-) -> NDArray[np.float64]:
-    """Variance that each site would remove: trace of (V_j M V_j' + N_j)^-1 V_j M^2 V_j'."""
-    if len(rows) == 1:
-        own = np.einsum("sr,sr->s", rows[0], projected[0]) + noise[0]
-        explained = np.einsum("sr,sr->s", projected[0], projected[0])
-        return np.asarray(np.divide(explained, own, out=np.zeros_like(own), where=own > floor))
-    own = np.einsum("csr,dsr->scd", rows, projected) + np.einsum("cs,cd->scd", noise, np.eye(len(rows)))
-    explained = np.einsum("csr,dsr->scd", projected, projected)
-    return np.asarray(np.einsum("scd,sdc->s", np.linalg.pinv(own, rcond=1e-8, hermitian=True), explained))
-
-
-def _explained(
-    projected: NDArray[np.float64], site: NDArray[np.float64], noise: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Factor F (channels, r) of what one site explains: `F'F = M V_j' (V_j M V_j' + N_j)^-1 V_j M`."""
-    sizes, turn = np.linalg.eigh(projected @ site.T + np.diag(noise))
-    keep = sizes > 1e-8 * sizes[-1]
-    return np.asarray((turn[:, keep] / np.sqrt(sizes[keep])).T @ projected)
 
 
 def ranked(train: Signals, sites: NDArray[np.int64], run: Run) -> NDArray[np.int64]:
