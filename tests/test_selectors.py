@@ -157,6 +157,8 @@ def test_the_law_must_be_clearly_better_than_what_chooses_once_more(monkeypatch,
     """A percent on validation may be chance, and the closed forms will have more samples."""
     left = iter([1.1, 1.0, law])
     monkeypatch.setattr("keyhole.selectors.auto.ClosedFormScore", lambda *parts: lambda sites: next(left))
+    others = Selection(np.arange(5))
+    monkeypatch.setattr("keyhole.selectors.auto.Learned.select", lambda self, *parts, **more: others)
     parts = prepared(shape=(5, 6), n=100)
     auto = selector("auto", stages=("greedy", "qr", "learned"))
     found = auto.select(parts.train, 5, validation=parts.validation, run=Run())
@@ -167,10 +169,34 @@ def test_the_law_must_be_clearly_better_than_what_chooses_once_more(monkeypatch,
 def test_auto_chooses_once_more_when_validation_has_had_its_say(chosen):
     """With all but test, as the stage does by itself."""
     parts = prepared(shape=(5, 6), n=100)
-    found = Selection(np.array([0, 1, 2, 3]), notes={"chosen": chosen})
+    history = [{"stage": "search", "by": name, "seconds": 60.0} for name in ("greedy", "exchange")]
+    found = Selection(np.array([0, 1, 2, 3]), history, {"chosen": chosen})
     again = selector("auto").again(found, parts.development, Run())
     np.testing.assert_array_equal(again.sites, choose_sites(selector(chosen), parts, 4, Run()).sites)
     assert again.notes == found.notes
+
+
+def test_a_quick_stage_chooses_once_more_even_when_the_time_is_up():
+    """A slow one does not."""
+    parts, late = prepared(shape=(5, 6), n=100), Run(deadline=monotonic() - 1)
+    history = [{"stage": "search", "by": name, "seconds": took} for name, took in (("greedy", 0.1), ("exchange", 60.0))]
+    quick, slow = (Selection(np.array([0, 1, 2, 3]), history, {"chosen": name}) for name in ("greedy", "exchange"))
+    assert selector("auto").again(quick, parts.development, late) is not quick
+    assert selector("auto").again(slow, parts.development, late) is slow
+
+
+def test_sites_that_two_stages_find_are_judged_once(monkeypatch):
+    """Judging takes seconds on large data, and the law often ends where it began."""
+    asked = []
+    monkeypatch.setattr(
+        "keyhole.selectors.auto.ClosedFormScore", lambda *parts: lambda sites: asked.append(sites) or 1.0
+    )
+    monkeypatch.setattr("keyhole.selectors.auto.Learned.select", lambda self, *parts, **more: Selection(asked[0][::-1]))
+    parts = prepared(shape=(5, 6), n=100)
+    auto = selector("auto", stages=("greedy", "learned"))
+    found = auto.select(parts.train, 5, validation=parts.validation, run=Run())
+    assert len(asked) == 1
+    assert found.notes["scores"] == {"greedy": 1.0, "learned": 1.0}
 
 
 @pytest.mark.parametrize("chosen", ["learned", "swaps"])

@@ -32,6 +32,8 @@ _CLOSED: dict[str, Callable[[], Selector]] = {
 }  # fmt: skip
 # Any other must beat the best of those by this much, for it may have had fewer samples.
 _WORTH = 0.99
+# A closed form that took less than this share of the search may choose once more when the time is up.
+_LITTLE = 0.1
 # Share of the time left that a stage may take, where there is a limit; the last one has the rest.
 _SHARES = {"exchange": 0.25, "learned": 0.5}
 
@@ -43,8 +45,8 @@ class Auto(Selector):
     the law's own go on from there. A closed form, linear or not, judges on validation, so the outcome is never worse
     there than the classical. The stage that was best chooses once more with the validation samples, as the classical
     methods do by themselves: in a series these are the latest. For a target, forward selection and a forest take the
-    place of what rebuilds. Each stage leaves a row in the history: what its sites
-    leave, what the best leave by then, and how long it took.
+    place of what rebuilds. Each stage leaves a row in the history: what its sites leave, what the best leave by then,
+    and how long it took.
 
     Parameters
     ----------
@@ -86,9 +88,16 @@ class Auto(Selector):
         return Selection(best.sites, trail.history, notes)
 
     def again(self, found: Selection, development: Signals, run: Run) -> Selection:
-        """Let the best stage choose once more: a closed form always, the law and swaps in a series, if time is left."""
+        """Let the best stage choose once more, if time is left: a closed form, or the law and swaps in a series.
+
+        A closed form that took little of the search's time always does.
+        """
         stage, k = found.notes["chosen"], len(found.sites)
-        if stage not in _CLOSED and (development.time is None or run.seconds_left() < _seconds(found, stage)):
+        took = {row["by"]: float(row["seconds"]) for row in found.history if "by" in row}
+        if stage not in _CLOSED and development.time is None:
+            return found
+        quick = stage in _CLOSED and took[stage] < _LITTLE * sum(took.values())
+        if not quick and run.seconds_left() < took[stage]:
             return found
         if stage == "swaps":
             once_more = Swaps().improve(development, [found.sites], run)
@@ -121,6 +130,7 @@ class _Trail:
         self.found: dict[str, Selection] = {}
         self.scores: dict[str, float] = {}
         self.history: list[dict[str, Any]] = []
+        self._known: dict[frozenset[int], float] = {}
 
     @property
     def best(self) -> str:
@@ -136,15 +146,17 @@ class _Trail:
 
     def note(self, stage: str, found: Selection, seconds: float) -> None:
         """Judge the sites of a stage and write its row."""
-        self.found[stage], self.scores[stage] = found, self.judge(found.sites)
+        self.found[stage], self.scores[stage] = found, self._score(found.sites)
         self.history += found.history
         row = {"left": self.scores[stage], "best": min(self.scores.values()), "seconds": round(seconds, 2)}
         self.history.append({"stage": "search", "by": stage, **row})
 
-
-def _seconds(found: Selection, stage: str) -> float:
-    """How long a stage took."""
-    return float(next(row["seconds"] for row in found.history if row.get("by") == stage))
+    def _score(self, sites: NDArray[np.int64]) -> float:
+        """Judge sites, once: stages may end where others did."""
+        key = frozenset(sites.tolist())
+        if key not in self._known:
+            self._known[key] = self.judge(sites)
+        return self._known[key]
 
 
 def _checked(given: Sequence[str] | str) -> tuple[str, ...]:
