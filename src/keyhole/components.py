@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,15 @@ from numpy.typing import NDArray
 
 from keyhole.signals import Signals
 
-__all__ = ["Components", "components_at_sites", "principal_components"]
+__all__ = ["Components", "components_at_sites", "principal_components", "rounding"]
+
+Floats = NDArray[np.floating[Any]]
 
 _RANK_TOLERANCE = 1e-10
+# Least component, as a share of the largest, that a Gram matrix in single precision tells well.
+_SINGLE = 1e-4
+_ROUNDING = {4: 1e-5, 8: 1e-10}
+_BLOCK = 4_000_000  # numbers that are worked on at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,36 +31,71 @@ class Components:
     """
 
     variances: NDArray[np.float64]
-    basis: NDArray[np.float64]
+    basis: Floats
     mean: NDArray[np.float64]
 
 
 def principal_components(signals: Signals, most: int) -> Components:
     """Give at most ``most`` components, fewer where the rank of the data is lower.
 
-    Works on the smaller of the two Gram matrices, so neither many samples nor many cells alone are costly.
+    Works on the smaller of the two Gram matrices, so neither many samples nor many cells alone are costly, and on some
+    cells at a time, so that no second copy of the data is made.
     """
     packed = signals.packed().reshape(len(signals), -1)
     mean = packed.mean(axis=0, dtype=np.float64)
-    centred = np.subtract(packed, mean, dtype=np.float64)
-    samples, width = centred.shape
-    if samples <= width:
-        variances, left = _leading(centred @ centred.T / samples, most)
-        basis = centred.T @ (left / np.sqrt(variances * samples))
+    if len(packed) <= packed.shape[1]:
+        variances, basis = _by_samples(packed, mean, most)
     else:
-        variances, basis = _leading(centred.T @ centred / samples, most)
+        centred = np.subtract(packed, mean, dtype=np.float64)
+        variances, basis = _leading(centred.T @ centred / len(packed), most)
     shape = (signals.channels, len(signals.grid.cells))
     return Components(variances, basis.reshape(*shape, len(variances)), mean.reshape(shape))
 
 
-def components_at_sites(
-    signals: Signals, most: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+def _by_samples(packed: Floats, mean: NDArray[np.float64], most: int) -> tuple[NDArray[np.float64], Floats]:
+    """Variances and basis ``(cells, r)`` by the Gram matrix of samples.
+
+    In single precision, where data are and no component is so small that its rounding would show.
+    """
+    variances, left = _leading(_gram(packed, mean, packed.dtype) / len(packed), most)
+    precision: Any = packed.dtype
+    if packed.dtype == np.float32 and variances[-1] < _SINGLE * variances[0]:
+        precision = np.float64
+        variances, left = _leading(_gram(packed, mean, precision) / len(packed), most)
+    weights = (left / np.sqrt(variances * len(packed))).astype(precision)
+    basis = np.empty((packed.shape[1], len(variances)), precision)
+    for block, part in _blocks(packed, mean, precision):
+        np.matmul(part.T, weights, out=basis[block])
+    return variances, basis
+
+
+def _gram(packed: Floats, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
+    gram = np.zeros((len(packed), len(packed)))
+    for _, part in _blocks(packed, mean, precision):
+        gram += part @ part.T
+    return gram
+
+
+def _blocks(packed: Floats, mean: NDArray[np.float64], precision: Any) -> Iterator[tuple[slice, Floats]]:
+    """Give some cells at a time, centred."""
+    step = max(1, _BLOCK // len(packed))
+    for start in range(0, packed.shape[1], step):
+        block = slice(start, start + step)
+        yield block, np.subtract(packed[:, block], mean[block].astype(precision), dtype=precision)
+
+
+def components_at_sites(signals: Signals, most: int) -> tuple[NDArray[np.int64], Floats, NDArray[np.float64]]:
     """Flat index of the observable sites, their rows (channels, sites, r) of the basis, and the variances."""
     components = principal_components(signals, most)
     cells = signals.grid.cells
     may = signals.observable.ravel()[cells]
-    return cells[may], components.basis[:, may], components.variances
+    rows = components.basis if may.all() else components.basis[:, may]
+    return cells[may], rows, components.variances
+
+
+def rounding(rows: Floats) -> float:
+    """What may be left of the largest of some sums of squares of a basis, as a share of it, by rounding alone."""
+    return _ROUNDING[rows.dtype.itemsize]
 
 
 def _leading(gram: NDArray[Any], most: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

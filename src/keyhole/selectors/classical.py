@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.components import components_at_sites
+from keyhole.components import components_at_sites, rounding
 from keyhole.run import Run
 from keyhole.selectors.base import Selection, Selector, complete
 from keyhole.selectors.explained import Explained
@@ -58,15 +58,15 @@ class QR(Selector):
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Pick ``k`` sites; O(sites x K) a pick."""
         cells, rows, _ = components_at_sites(train, k)
-        residual = np.square(rows).sum(axis=2)
+        residual = np.einsum("csr,csr->s", rows, rows).astype(np.float64)
         directions = np.empty((0, rows.shape[2]))
-        floor, picks = _NOTHING_LEFT * residual.sum(axis=0).max(), Picks(train, cells, k)
+        floor, picks = rounding(rows) * residual.max(), Picks(train, cells, k)
         available = train.availability()
         worth = 1.0 if available is None else available.ravel()[cells]
-        while (best := picks.take(worth * residual.sum(axis=0), floor)) is not None:
-            new = _orthonormal(rows[:, best], directions)
+        while (best := picks.take(worth * residual, floor)) is not None:
+            new = _orthonormal(rows[:, best].astype(np.float64), directions)
             directions = np.concatenate([directions, new])
-            residual -= np.square(rows @ new.T).sum(axis=2)
+            residual -= np.square(rows @ new.T.astype(rows.dtype)).sum(axis=(0, 2))
         return Selection(complete(picks.sites, k, train))
 
 

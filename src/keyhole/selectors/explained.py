@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.components import rounding
+
 __all__ = ["Explained"]
 
-_NOTHING_LEFT = 1e-10
 _SINGULAR = 1e-8
+_REFRESHED = 0.1  # numbers are made anew when the covariance is down to this share of what they were made from
 
 
 class Explained:
@@ -17,7 +21,8 @@ class Explained:
     With `V_j` the rows of site j (one for each channel) and `N_j` its noise, reading it removes
     `tr((V_j M V_j' + N_j)^-1 V_j M^2 V_j')`, after which `M` loses `F'F`, `F = (V_j M V_j' + N_j)^-1/2 V_j M`. Only
     `V_j M V_j'` and `V_j M^2 V_j'` are kept for each site: with `W = V_j F'` and `T = V_j M F'`, they lose `W W'` and
-    `T W' + W T' - W F F' W'`. So a pick is one product of `V` with a few columns.
+    `T W' + W T' - W F F' W'`. So a pick is one product of `V` with a few columns. Both are made anew from `M` before
+    what was taken from them leaves little but rounding.
 
     Parameters
     ----------
@@ -29,10 +34,11 @@ class Explained:
         ``(channels, sites)``, variance of each reading's noise.
     """
 
-    def __init__(self, rows: NDArray[np.float64], variances: NDArray[np.float64], noise: NDArray[np.float64]) -> None:
+    def __init__(
+        self, rows: NDArray[np.floating[Any]], variances: NDArray[np.float64], noise: NDArray[np.float64]
+    ) -> None:
         self.rows, self.noise, self.matrix = rows, noise, np.diag(variances)
-        self._own, self._square = (_blocks(rows, np.power(variances, power)) for power in (1, 2))
-        self.floor = _NOTHING_LEFT * float(np.einsum("ccs->s", self._own).max())
+        self._refresh()
 
     def gains(self) -> NDArray[np.float64]:
         """Variance that each site would remove."""
@@ -47,23 +53,36 @@ class Explained:
     def read(self, site: int) -> None:
         """Read one more site."""
         factor = self._factor(site)
-        both = np.concatenate([factor, factor @ self.matrix])
-        moved = np.einsum("csr,er->ecs", self.rows, both, optimize=True)
-        here, there = moved[: len(factor)], moved[len(factor) :]
-        self._own -= np.einsum("ecs,eds->cds", here, here)
-        change = np.einsum("ecs,eds->cds", there, here)
-        self._square -= change + change.transpose(1, 0, 2)
-        self._square += np.einsum("ecs,ef,fds->cds", here, factor @ factor.T, here, optimize=True)
+        both = np.concatenate([factor, factor @ self.matrix]).astype(self.rows.dtype)
+        moved = np.stack([channel @ both.T for channel in self.rows]).astype(np.float64)
+        here, there = moved[:, :, : len(factor)], moved[:, :, len(factor) :]
         self.matrix -= factor.T @ factor
+        if np.trace(self.matrix) < _REFRESHED * self._trace:
+            self._refresh()
+            return
+        self._own -= _products(here, here)
+        change = _products(there, here)
+        self._square -= change + change.transpose(1, 0, 2)
+        self._square += _products(here @ (factor @ factor.T), here)
+
+    def _refresh(self) -> None:
+        """Make the numbers of each site from `M`."""
+        self._trace = float(np.trace(self.matrix))
+        matrix = self.matrix.astype(self.rows.dtype)
+        projected = np.stack([channel @ matrix for channel in self.rows])
+        self._own, self._square = _products(projected, self.rows), _products(projected, projected)
+        self.floor = rounding(self.rows) * float(np.einsum("ccs->s", self._own).max())
 
     def _factor(self, site: int) -> NDArray[np.float64]:
         """`F` of a site."""
-        projected = self.rows[:, site] @ self.matrix
-        sizes, turn = np.linalg.eigh(projected @ self.rows[:, site].T + np.diag(self.noise[:, site]))
+        here = self.rows[:, site].astype(np.float64)
+        projected = here @ self.matrix
+        sizes, turn = np.linalg.eigh(projected @ here.T + np.diag(self.noise[:, site]))
         keep = sizes > _SINGULAR * sizes[-1]
         return np.asarray((turn[:, keep] / np.sqrt(sizes[keep])).T @ projected)
 
 
-def _blocks(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`V_j diag(weights) V_j'` of each site, ``(channels, channels, sites)``."""
-    return np.stack([np.stack([np.einsum("sr,sr,r->s", a, b, weights) for b in rows]) for a in rows])
+def _products(ones: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+    """Inner products of each site's rows, ``(channels, channels, sites)``."""
+    pairs = [[np.einsum("sr,sr->s", one, other) for other in others] for one in ones]
+    return np.asarray(pairs, np.float64)
