@@ -50,7 +50,7 @@ def write_rebuilt(
     if interval is not None and path.suffix != ".nc":
         raise DataError(f"{path}: a band is written beside what is rebuilt, as .nc alone can hold it")
     values, time = in_rank_order(readings, plan.names, len(plan.scaling.scale), when)
-    rebuilt = np.where(plan.grid.inside, plan.rebuild(values, time), np.nan)
+    rebuilt = plan.rebuild(values, time)
     if path.suffix == ".csv" and rebuilt.shape[1] > 1:
         raise DataError(f"{path}: several channels do not fit a table; write .nc or .npy")
     array = as_array(rebuilt, plan.origin)

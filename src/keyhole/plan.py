@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.affine import affine
 from keyhole.bands import Bands
 from keyhole.context import check_rhythms
 from keyhole.errors import PlanError
@@ -20,7 +22,8 @@ from keyhole.origin import Origin
 from keyhole.predictors import PREDICTORS, Predictor
 from keyhole.readings import in_rank_order
 from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor
-from keyhole.reconstructors.base import unpack
+from keyhole.reconstructors.base import flat, unpack
+from keyhole.reconstructors.linear import LinearReconstructor
 from keyhole.scaling import Scaling
 from keyhole.storage import read_container, write_container
 
@@ -147,15 +150,26 @@ class Plan:
         return np.asarray(spread * factors[:, np.newaxis])
 
     def _as_read(self, values: NDArray[Any], time: NDArray[np.datetime64] | None) -> Any:
-        return as_read(np.where(self.grid.inside, values, np.nan), self.grid, self.origin, time)
+        return as_read(values, self.grid, self.origin, time)
 
     def rebuild(
         self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, context: Any = None
     ) -> NDArray[np.floating[Any]]:
-        """Rebuild ``(N, channels, *grid)`` in the user's units from readings ``(N, K, channels)``."""
+        """Rebuild ``(N, channels, *grid)`` in the user's units, NaN outside, from readings ``(N, K, channels)``."""
         scaled = self.scaled(readings, time)
         known = self.scaling.context(time, context, len(readings))
-        return self.scaling.undo(self.reconstructor.rebuild(scaled, known), time)
+        if isinstance(self.reconstructor, LinearReconstructor):
+            features = self.reconstructor.features(flat(scaled), known)
+            phases = np.eye(len(self.scaling.baseline))[self.scaling.phase(time, len(readings))]
+            whole = np.concatenate([features, phases], axis=1).astype(self._affine.dtype) @ self._affine
+            return np.asarray(whole.reshape(len(readings), -1, *self.grid.shape))
+        rebuilt = self.scaling.undo(self.reconstructor.rebuild(scaled, known), time)
+        return np.where(self.grid.inside, rebuilt, rebuilt.dtype.type(np.nan))
+
+    @cached_property
+    def _affine(self) -> NDArray[np.floating[Any]]:
+        """What a linear reconstructor does, to the user's units, as one matrix."""
+        return affine(self.reconstructor, self.scaling, self.grid)  # type: ignore[arg-type]
 
     def predict(self, readings: Any, *, time: Any = None) -> NDArray[Any]:
         """Tell the target from readings, which are given as to `reconstruct`.

@@ -95,6 +95,10 @@ class Scaling:
         """Give what is known without sensors of each sample, ``(N, channels, *grid)``."""
         return self.baseline[_phase(signals.time, len(signals), self.cycle)]
 
+    def phase(self, time: NDArray[np.datetime64] | None, n: int) -> NDArray[np.int64]:
+        """Give the place in the baseline of each of ``n`` samples."""
+        return _phase(time, n, self.cycle)
+
     def scale_readings(
         self, readings: NDArray[Any], sites: NDArray[np.int64], time: NDArray[np.datetime64] | None
     ) -> NDArray[np.float32]:
