@@ -195,8 +195,8 @@ class ExactK(CountBudget):
     def masks(self, law: Law, sample: MaskSample) -> Tensor:
         """Return zeros and exactly k ones per draw; equal logits are taken in C order."""
         law.check_k(self.k)
-        ordered, order = sample.logits.detach().sort(dim=1, descending=True, stable=True)
-        hard = torch.zeros_like(ordered).scatter(1, order[:, : self.k], 1.0)
+        ordered, order = _largest(sample.logits.detach(), self.k)
+        hard = torch.zeros_like(sample.logits).scatter(1, order[:, : self.k], 1.0)
         tau = _after(ordered, self.k, law.temperature)
         soft = _soft_mask(sample.logits, tau, law.temperature)
         return law.scatter(hard + (soft - soft.detach()))
@@ -213,8 +213,17 @@ class ExactK(CountBudget):
 
 def _recentre(law: Law, sample: MaskSample, k: int, share: float) -> None:
     """Shift the law by a share of the way to where its logits, all draws together, pass zero k times a draw."""
-    pooled = sample.logits.reshape(1, -1).sort(dim=1, descending=True).values
-    law.shift(-share * float(_after(pooled, k * len(sample.logits), law.temperature)))
+    pooled, total = sample.logits.reshape(1, -1), k * len(sample.logits)
+    ordered = pooled.topk(min(total + 1, pooled.shape[1]), dim=1).values
+    law.shift(-share * float(_after(ordered, total, law.temperature)))
+
+
+def _largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest of each row and the next, falling, and where they are; of equal ones the first."""
+    found = logits.topk(min(k + 1, logits.shape[1]), dim=1)
+    if k < logits.shape[1] and bool((found.values[:, k - 1] == found.values[:, k]).any()):
+        return logits.sort(dim=1, descending=True, stable=True)
+    return found.values, found.indices
 
 
 def _after(ordered: Tensor, position: int, temperature: float) -> Tensor:

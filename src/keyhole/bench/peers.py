@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PEERS", "Peer", "Table"]
+__all__ = ["PEERS", "Peer", "Table", "is_installed"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,12 @@ class Peer:
 
     def is_there(self) -> bool:
         """Whether its package is installed."""
-        return importlib.util.find_spec(self.package) is not None
+        return is_installed(self.package)
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package can be imported."""
+    return importlib.util.find_spec(package) is not None
 
 
 def _support(selector: Any, table: Table) -> NDArray[np.int64]:

@@ -1,0 +1,158 @@
+"""What is raced: our way to do a thing, and the way that it is measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from keyhole import datasets
+from keyhole.bench.records import Meter
+from keyhole.pipeline import select
+from keyhole.readers import read
+from keyhole.reconstructors.ridge import Ridge
+from keyhole.run import Run
+from keyhole.scaling import Scaling
+from keyhole.selectors import Selector
+from keyhole.selectors.classical import QR, Greedy
+from keyhole.selectors.goals import Goal
+from keyhole.selectors.learned import Learned
+from keyhole.settings import TrainSettings
+from keyhole.signals import Signals
+from keyhole.training import Task, train
+
+__all__ = [
+    "Duel", "greedy_against_pysensors", "greedy_growth", "hnet_step", "qr_against_pysensors", "reconstruct", "vln_step",
+]  # fmt: skip
+
+_STEPS, _BATCH = 150, 256
+_SAMPLES, _TEST, _SITES, _COMPONENTS, _K = 500, 100, 200_000, 100, 100
+
+
+@dataclass(frozen=True)
+class Duel:
+    """Both ways, what one go of ours counts for one of theirs, and figures that are there when both have run."""
+
+    ours: Callable[[], object]
+    theirs: Callable[[], object]
+    share: float = 1.0
+    figures: Callable[[], Mapping[str, float]] = field(default=dict)
+
+
+def vln_step() -> Duel:
+    """Training of VLN with the dense reconstructor, against the same reconstructor on one mask."""
+    return _steps("vln", 32)
+
+
+def hnet_step() -> Duel:
+    """Training of HNet-LN, 8 draws a batch, against the same reconstructor on one mask."""
+    return _steps("hnet", 8)
+
+
+class _OneMask(Task):
+    """The goal of a joint training, without its law: every signal is seen through the same mask."""
+
+    def __init__(self, goal: Goal, signals: Signals, k: int) -> None:
+        super().__init__()
+        self.goal, self.samples = goal, len(signals)
+        self.register_buffer("signals", torch.from_numpy(signals.values), persistent=False)
+        mask = torch.zeros(signals.grid.size)
+        mask[torch.linspace(0, signals.grid.size - 1, k).long()] = 1
+        self.register_buffer("mask", mask.reshape(1, *signals.grid.shape), persistent=False)
+
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
+        x = self.get_buffer("signals")[batch]
+        return self.goal(x, x, self.get_buffer("mask"), batch, generator), None
+
+
+def _steps(law: str, draws: int) -> Duel:
+    signals, settings = _images(), TrainSettings(steps=_STEPS, batch=_BATCH, average=0.0, validations=1)
+    learned = Learned(law=law, decoder="dense", draws=draws, warm_start="none", train=settings)
+
+    def ours() -> None:
+        learned.learn(signals, 50, Run())
+
+    def theirs() -> None:
+        goal = learned._task(signals, 50, Run())[0].goal
+        train(_OneMask(goal, signals, 50), settings, name="one mask", identity="one mask", run=Run())
+
+    return Duel(ours, theirs)
+
+
+def _images() -> Signals:
+    """Ten thousand of MNIST's pictures, scaled."""
+    signals = datasets.load("mnist")
+    part = signals.take(np.arange(10_000))
+    return Scaling.fit(part).apply(part)
+
+
+def qr_against_pysensors() -> Duel:
+    """Sites by QR, and ridge, against PySensors."""
+    return _against_pysensors(QR())
+
+
+def greedy_against_pysensors() -> Duel:
+    """Sites by greedy, and ridge, against PySensors."""
+    return _against_pysensors(Greedy(components=_COMPONENTS))
+
+
+def _against_pysensors(selector: Selector) -> Duel:
+    from pysensors import SSPOR
+    from pysensors.basis import SVD
+
+    values = field_of(_SAMPLES + _TEST, _SITES, 0)
+    matrix, test = values[:_SAMPLES], values[_SAMPLES:]
+    taught, judged, errors = read(matrix), read(test), dict[str, float]()
+
+    def ours() -> None:
+        sites = selector.select(taught, _K, validation=None, run=Run()).sites
+        fitted = Ridge().fit(taught, sites, validation=taught, run=Run())
+        rebuilt = fitted.rebuild(judged.readings(sites)).reshape(test.shape)
+        errors["our_error"] = float(np.square(test - rebuilt).sum() / np.square(test).sum())
+
+    def theirs() -> None:
+        model = SSPOR(basis=SVD(n_basis_modes=_COMPONENTS), n_sensors=_K)
+        model.fit(matrix, quiet=True)
+        rebuilt = model.predict(test[:, model.get_selected_sensors()])
+        errors["their_error"] = float(np.square(test - rebuilt).sum() / np.square(test).sum())
+
+    return Duel(ours, theirs, figures=lambda: errors)
+
+
+def greedy_growth() -> Duel:
+    """Greedy on ten times as many sites."""
+    small, large = (read(field_of(_SAMPLES, 10**power, 0)) for power in (5, 6))
+    selector, memory = Greedy(components=_COMPONENTS), dict[str, float]()
+
+    def ours() -> None:
+        meter = Meter()
+        selector.select(large, _K, validation=None, run=Run())
+        memory["peak_of_data"] = meter.costs()["peak_mib"] * 2**20 / large.values.nbytes
+
+    return Duel(ours, lambda: selector.select(small, _K, validation=None, run=Run()), 0.1, lambda: memory)
+
+
+def reconstruct() -> Duel:
+    """Fields of a linear plan, against the product alone."""
+    field = datasets.sst()
+    plan = select(field, 50, method="greedy", reconstructor="ridge")
+    rows = np.arange(10_000) % len(field)
+    readings, when = field.readings(plan.indices)[rows, :, 0], None if field.time is None else field.time[rows]
+    left, right = readings.astype(np.float32), np.ones((50, field.grid.size), np.float32)
+    return Duel(lambda: plan.reconstruct(readings, time=when), lambda: left @ right)
+
+
+def field_of(samples: int, sites: int, seed: int) -> NDArray[np.float32]:
+    """Samples of 150 random components whose variances fall a hundredfold and more, with a little noise."""
+    rng = np.random.default_rng(seed)
+    weights = rng.standard_normal((samples, 150), np.float32) * np.logspace(0, -1.5, 150, dtype=np.float32)
+    values = np.empty((samples, sites), np.float32)
+    for start in range(0, sites, 10_000):
+        part = values[:, start : start + 10_000]
+        np.matmul(weights, rng.standard_normal((150, part.shape[1]), np.float32), out=part)
+        part += 0.1 * rng.standard_normal(part.shape, np.float32)
+    return values
