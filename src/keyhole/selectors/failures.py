@@ -46,9 +46,7 @@ class Network:
         targets = [covariance.with_targets(pick) for pick in self.picks]
         self.targets = np.concatenate(targets, axis=1).astype(np.float64)
         self.channels = targets[0].shape[1]
-        between = [covariance.with_candidates(pick)[self.picks] for pick in self.picks]
-        size = len(self.picks) * self.channels
-        own = np.stack(between, axis=2).astype(np.float64).reshape(size, size)
+        own = covariance.between(self.picks).astype(np.float64)
         self.inverse = np.linalg.inv(own + np.diag(covariance.noise[self.picks].ravel()))
         inner = self.targets.T @ self.targets
         self.returned = self.inverse @ inner @ self.inverse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -88,6 +89,13 @@ class Covariance:
         """Of all candidates with one of them, ``(m, channels, channels)``."""
         plain = np.einsum("nmc,nd->mcd", self.readings, self.readings[:, pick], optimize=True)
         return np.asarray(plain * fading(self.sites, self.sites[[pick]], self.length)[:, :, np.newaxis])
+
+    def between(self, picks: Sequence[int]) -> NDArray[np.float32]:
+        """Of some candidates with each other, ``(picks * channels, picks * channels)``, without noise."""
+        readings = self.readings[:, picks].reshape(len(self.readings), -1)
+        faded = fading(self.sites[picks], self.sites[picks], self.length)
+        channels = self.readings.shape[2]
+        return np.asarray(readings.T @ readings * np.kron(faded, np.ones((channels, channels))))
 
 
 def _sensors(signals: Signals, may: NDArray[np.bool_]) -> NDArray[np.float64]:
