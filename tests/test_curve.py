@@ -420,3 +420,15 @@ def test_the_help_is_there(command):
     assert shown.code == 0
     for option in ("--target-error", "--metric", "--plot", "--out"):
         assert option in shown.out
+
+
+@pytest.mark.parametrize("method", ["greedy", "qr"])
+def test_sites_that_are_there_and_groups_are_cut_as_they_count(method):
+    """A nested ranking, cut, has what a new choice would have: all that is there, whole groups."""
+    field = kh.datasets.sst()
+    there = field.constrained({"fixed": field.grid.cells[[5, 500]].tolist()})
+    assert [len(row.sites) for row in kh.curve(there, ks=(3, 5), methods=(method,)).rows] == [5, 7]
+    for row in kh.curve(field.constrained({"groups": "lat"}), ks=(2, 3), methods=(method,)).rows:
+        lines = np.unique(row.sites % 72)
+        assert len(lines) == row.k
+        assert len(row.sites) == field.grid.inside[:, lines].sum()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keyhole as kh
-from keyhole.reconstructors import Ridge, nested_errors
+from keyhole.reconstructors import NestedRidge, Ridge, nested_errors
 from keyhole.reconstructors.ridge import _STRENGTHS
 from keyhole.run import Run
 
@@ -83,3 +83,16 @@ def test_constant_and_duplicate_sites_are_harmless():
     thrice = Ridge().fit(data, sites, validation=data, run=Run()).rebuild(data.readings(sites))
     error = [np.square(rebuilt - values).sum() for rebuilt in (once, thrice)]
     assert error[1] == pytest.approx(error[0], rel=0.02)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("n", [30, 6])
+def test_nested_fits_are_those_of_the_first_sites(channels, n):
+    """One decomposition for all, also where samples are fewer than readings."""
+    data, sites = signals(n=n, channels=channels), np.array([5, 0, 3, 6, 1])
+    nested = NestedRidge(data, sites)
+    for count in (1, 3, 5):
+        alone = Ridge().fit(data, sites[:count], validation=data, run=Run())
+        assert nested.first(count).strength == pytest.approx(alone.strength)
+        np.testing.assert_allclose(nested.first(count).weights, alone.weights, atol=1e-4)
+        np.testing.assert_allclose(nested.first(count).offset, alone.offset, atol=1e-4)

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,12 @@ from keyhole.checks import check_k, check_run, check_stages, deadline_after
 from keyhole.errors import BudgetError, SettingsError
 from keyhole.interrupts import Interrupted, Pending, deferred
 from keyhole.origin import Origin
-from keyhole.pipeline import choose_sites, fit_reconstructor, fit_target, make_plan, make_selector
+from keyhole.pipeline import choose_sites, fit_reconstructor, fit_target, make_plan, make_selector, score
+from keyhole.plan import Plan
 from keyhole.preparation import Prepared, prepare
 from keyhole.progress import progress
 from keyhole.readers import read
+from keyhole.reconstructors import NestedRidge
 from keyhole.run import Event, Run
 from keyhole.selectors import Selection, Selector
 from keyhole.signals import Signals
@@ -302,12 +305,29 @@ class _Walk:
         """Judge the method at ``k`` as a plan of that many sites is judged."""
         run = replace(self.run, deadline=deadline_after(self.time_limit))
         sites, seconds = self._sites(k, run)
+        if self.ranking is not None and self.asked.reconstructor == "ridge" and self.prepared.signals.target is None:
+            return Row(self.method, k, *self._by_ridge(sites), seconds, sites)
         fitted = fit_reconstructor(self.asked.reconstructor, self.prepared, sites, run)
         told = fit_target(self.predictor, self.prepared, sites, run)
         plan = make_plan(
             self.prepared, Selection(sites), fitted, self.selector, run, method=self.method, predictor=told
         )
         return Row(self.method, k, plan.metrics["validation"], plan.metrics["test"], seconds, sites)
+
+    def _by_ridge(self, sites: NDArray[np.int64]) -> tuple[dict[str, float], dict[str, float]]:
+        """Errors on validation and on test of the first sites of the ranking, all of which share one decomposition."""
+        parts, signals = self.prepared, self.prepared.signals
+        choosing, last = (ridge.first(len(sites)) for ridge in self._ridges)
+        plan = Plan(signals.grid, sites, np.zeros(len(sites)), parts.choosing, choosing, signals.origin)
+        validation = score(plan, signals.take(parts.split.validation), parts.choosing)
+        plan = replace(plan, scaling=parts.scaling, reconstructor=last)
+        return validation, score(plan, parts.test, parts.scaling)
+
+    @cached_property
+    def _ridges(self) -> tuple[NestedRidge, NestedRidge]:
+        """Of the ranking, on what chooses and on all but test."""
+        sites = np.empty(0, np.int64) if self.ranking is None else self.ranking[0]
+        return NestedRidge(self.prepared.train, sites), NestedRidge(self.prepared.development, sites)
 
     def _sites(self, k: int, run: Run) -> tuple[NDArray[np.int64], float]:
         """Give ``k`` sites and what their choice took: a nested ranking is cut, any other made anew."""
@@ -316,12 +336,21 @@ class _Walk:
         if self.ranking is None:
             self.ranking = self._chosen(self.asked.ks[-1], run)
         sites, seconds = self.ranking
-        return sites[:k], seconds
+        return _first(sites, k, self.prepared), seconds
 
     def _chosen(self, k: int, run: Run) -> tuple[NDArray[np.int64], float]:
         started = time.monotonic()
         sites = choose_sites(self.selector, self.prepared, k, run).sites
         return sites, time.monotonic() - started
+
+
+def _first(sites: NDArray[np.int64], k: int, prepared: Prepared) -> NDArray[np.int64]:
+    """Cut a ranking: those that are there already, and the first ``k`` others, or groups of them."""
+    there, constraints = len(prepared.fixed), prepared.signals.constraints
+    if constraints is None or constraints.grouping is None:
+        return sites[: there + k]
+    units = constraints.grouping.units[np.searchsorted(prepared.signals.grid.cells, sites[there:])]
+    return sites[: there + int(np.isin(units, list(dict.fromkeys(units.tolist()))[:k]).sum())]
 
 
 def _filled(blank: Curve, rows: Sequence[Row]) -> Curve:

@@ -14,7 +14,7 @@ from keyhole import datasets
 from keyhole.bench.records import Meter
 from keyhole.pipeline import select
 from keyhole.readers import read
-from keyhole.reconstructors.ridge import Ridge
+from keyhole.reconstructors.ridge import NestedRidge, Ridge
 from keyhole.run import Run
 from keyhole.scaling import Scaling
 from keyhole.selectors import Selector
@@ -26,7 +26,8 @@ from keyhole.signals import Signals
 from keyhole.training import Task, train
 
 __all__ = [
-    "Duel", "greedy_against_pysensors", "greedy_growth", "hnet_step", "qr_against_pysensors", "reconstruct", "vln_step",
+    "Duel", "curve", "greedy_against_pysensors", "greedy_growth", "hnet_step", "qr_against_pysensors", "reconstruct",
+    "vln_step",
 ]  # fmt: skip
 
 _STEPS, _BATCH = 150, 256
@@ -144,6 +145,19 @@ def reconstruct() -> Duel:
     readings, when = field.readings(plan.indices)[rows, :, 0], None if field.time is None else field.time[rows]
     left, right = readings.astype(np.float32), np.ones((50, field.grid.size), np.float32)
     return Duel(lambda: plan.reconstruct(readings, time=when), lambda: left @ right)
+
+
+def curve() -> Duel:
+    """Ridge for ten numbers of sites, against the largest alone."""
+    train = read(field_of(_SAMPLES, 20_000, 0))
+    sites = np.random.default_rng(0).permutation(20_000)[:_K]
+
+    def ours() -> None:
+        nested = NestedRidge(train, sites)
+        for count in range(_K // 10, _K + 1, _K // 10):
+            nested.first(count)
+
+    return Duel(ours, lambda: Ridge().fit(train, sites, validation=train, run=Run()))
 
 
 def field_of(samples: int, sites: int, seed: int) -> NDArray[np.float32]:

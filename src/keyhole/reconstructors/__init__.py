@@ -11,9 +11,18 @@ from keyhole.reconstructors.kernel import Kernel
 from keyhole.reconstructors.kriging import Kriging
 from keyhole.reconstructors.neural import Dense, ResNetReconstructor
 from keyhole.reconstructors.residual import Residual
-from keyhole.reconstructors.ridge import Ridge, nested_errors
+from keyhole.reconstructors.ridge import NestedRidge, Ridge, nested_errors
 
-__all__ = ["RECONSTRUCTORS", "Kriging", "Reconstructor", "Residual", "Ridge", "fit_best", "nested_errors"]
+__all__ = [
+    "RECONSTRUCTORS",
+    "Kriging",
+    "NestedRidge",
+    "Reconstructor",
+    "Residual",
+    "Ridge",
+    "fit_best",
+    "nested_errors",
+]
 
 RECONSTRUCTORS: dict[str, type[Reconstructor]] = {
     kind.name: kind for kind in (Ridge, Kriging, Kernel, Dense, Detail, ResNetReconstructor, DCGAN, Residual, Ensemble)

@@ -13,7 +13,7 @@ from keyhole.reconstructors.linear import LinearReconstructor
 from keyhole.run import Run
 from keyhole.signals import Signals
 
-__all__ = ["Ridge", "nested_errors"]
+__all__ = ["NestedRidge", "Ridge", "nested_errors"]
 
 # Strengths tried, relative to the mean squared singular value of the readings.
 _STRENGTHS = np.logspace(-8, 2, 41)
@@ -39,46 +39,74 @@ class Ridge(LinearReconstructor):
         self.channels, self.grid = train.channels, train.grid
         readings = flat(train.readings(sites))
         for targets in self.around_gaps(train, readings):
-            strength, self.offset, self.weights = _fit(readings, targets)
+            strength, self.offset, self.weights = _Regression(readings, targets).best(readings.shape[1])
         self.chosen = {"strength": strength}
         return self
 
 
-def _fit(readings: NDArray[Any], targets: NDArray[Any]) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
-    """Give strength, offset (targets,) and weights (readings, targets) of the best ridge by leave-one-out."""
-    centre, middle = readings.mean(axis=0, dtype=np.float64), targets.mean(axis=0, dtype=np.float64)
-    left, sizes, right = np.linalg.svd(readings - centre, full_matrices=False)
-    centred = (targets - middle).astype(np.float32)
-    scores = left.T.astype(np.float32) @ centred
-    strengths = _STRENGTHS * max(float(np.square(sizes).mean()), 1e-30)
-    errors = _leave_one_out(left, sizes, centred, scores, strengths)
-    strength = float(strengths[int(np.argmin(errors))])
-    weights = (right.T * (sizes / (sizes**2 + strength))) @ scores
-    return strength, (middle - centre @ weights).astype(np.float32), weights.astype(np.float32)
+class NestedRidge:
+    """Ridge with the first sites of a ranking, for any number of them: little more than the largest costs alone."""
+
+    def __init__(self, train: Signals, sites: NDArray[np.int64]) -> None:
+        self.train, self.sites = train, sites
+        whole = train.gaps is None  # what is filled in depends on the sites
+        self._shared = _Regression(flat(train.readings(sites)), flat(train.packed())) if whole else None
+
+    def first(self, count: int) -> Ridge:
+        """Give what `Ridge` would be, fitted to the first sites."""
+        if self._shared is None:
+            return Ridge().fit(self.train, self.sites[:count], validation=self.train, run=Run())
+        made = Ridge()
+        made.channels, made.grid = self.train.channels, self.train.grid
+        strength, made.offset, made.weights = self._shared.best(count * self.train.channels)
+        made.chosen = {"strength": strength}
+        return made
 
 
-def _leave_one_out(
-    left: NDArray[np.float64],
-    sizes: NDArray[np.float64],
-    centred: NDArray[np.float32],
-    scores: NDArray[np.float32],
-    strengths: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Leave-one-out sum of squared errors for each strength.
+class _Regression:
+    """Ridge from the first readings to targets, for any number of them.
 
-    With shrinkage `D = s^2 / (s^2 + a)`, `||e_i||^2 = ||y_i||^2 - 2 u_i D (U'Y) y_i' + u_i D (U'Y Y'U) D u_i'`: only
-    matrices of samples x readings are needed, however many targets there are.
+    With `R = Q T` (`Q` orthonormal, `T` triangular), the first `c` readings are `Q_c T_c`, leading blocks of both; so
+    `T_c = W S V'` gives their decomposition `Q_c W S V'`, and `Q'Y`, which is what costs, serves every `c`.
     """
-    energy = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
-    cross = (centred @ scores.T).astype(np.float64)
-    inner = (scores @ scores.T).astype(np.float64)
-    errors = np.empty(len(strengths))
-    for position, strength in enumerate(strengths):
-        shrunk = left * (sizes**2 / (sizes**2 + strength))
-        residual = energy - 2 * (shrunk * cross).sum(axis=1) + ((shrunk @ inner) * shrunk).sum(axis=1)
-        leverage = np.minimum((shrunk * left).sum(axis=1) + 1 / len(left), 1 - 1e-9)
-        errors[position] = (np.maximum(residual, 0) / (1 - leverage) ** 2).sum()
-    return errors
+
+    def __init__(self, readings: NDArray[Any], targets: NDArray[Any]) -> None:
+        self.centre, self.middle = (part.mean(axis=0, dtype=np.float64) for part in (readings, targets))
+        self.basis, self.triangle = np.linalg.qr(readings - self.centre)
+        centred = (targets - self.middle).astype(np.float32)
+        self.scores = self.basis.T.astype(np.float32) @ centred
+        self.energy = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
+        self.cross = (centred @ self.scores.T).astype(np.float64)
+        self.inner = (self.scores @ self.scores.T).astype(np.float64)
+
+    def best(self, count: int) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
+        """Give strength, offset (targets,) and weights (count, targets) of the best ridge by leave-one-out."""
+        rank = min(count, len(self.triangle))
+        turn, sizes, right = np.linalg.svd(self.triangle[:rank, :count], full_matrices=False)
+        strengths = _STRENGTHS * max(float(np.square(sizes).mean()), 1e-30)
+        strength = float(strengths[int(np.argmin(self._leave_one_out(turn, sizes, strengths)))])
+        weights = ((right.T * (sizes / (sizes**2 + strength))) @ turn.T).astype(np.float32) @ self.scores[:rank]
+        offset = self.middle - self.centre[:count] @ weights
+        return strength, offset.astype(np.float32), weights
+
+    def _leave_one_out(
+        self, turn: NDArray[np.float64], sizes: NDArray[np.float64], strengths: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Leave-one-out sum of squared errors for each strength.
+
+        With `U = Q_c W` and shrinkage `D = s^2 / (s^2 + a)`, `||e_i||^2 = ||y_i||^2 - 2 u_i D (U'Y) y_i' + u_i D
+        (U'Y Y'U) D u_i'`: only matrices of samples x readings are needed, however many targets there are.
+        """
+        rank = len(turn)
+        left, cross = self.basis[:, :rank] @ turn, self.cross[:, :rank] @ turn
+        inner = turn.T @ self.inner[:rank, :rank] @ turn
+        errors = np.empty(len(strengths))
+        for position, strength in enumerate(strengths):
+            shrunk = left * (sizes**2 / (sizes**2 + strength))
+            residual = self.energy - 2 * (shrunk * cross).sum(axis=1) + ((shrunk @ inner) * shrunk).sum(axis=1)
+            leverage = np.minimum((shrunk * left).sum(axis=1) + 1 / len(left), 1 - 1e-9)
+            errors[position] = (np.maximum(residual, 0) / (1 - leverage) ** 2).sum()
+        return errors
 
 
 def nested_errors(
