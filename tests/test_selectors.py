@@ -160,15 +160,33 @@ def test_the_law_must_be_clearly_better_than_what_chooses_once_more(monkeypatch,
     others = Selection(np.arange(5))
     monkeypatch.setattr("keyhole.selectors.auto.Learned.select", lambda self, *parts, **more: others)
     parts = prepared(shape=(5, 6), n=100)
+    series = replace(parts.train, time=np.datetime64("2000-01") + np.arange(len(parts.train)))
     auto = selector("auto", stages=("greedy", "qr", "learned"))
-    found = auto.select(parts.train, 5, validation=parts.validation, run=Run())
+    found = auto.select(series, 5, validation=parts.validation, run=Run())
     assert found.notes["chosen"] == chosen
+
+
+def test_without_an_order_the_least_is_the_best(monkeypatch):
+    """Nobody will have later samples."""
+    left = iter([1.1, 1.0, 0.995])
+    monkeypatch.setattr("keyhole.selectors.auto.ClosedFormScore", lambda *parts: lambda sites: next(left))
+    others = Selection(np.arange(5))
+    monkeypatch.setattr("keyhole.selectors.auto.Learned.select", lambda self, *parts, **more: others)
+    parts = prepared(shape=(5, 6), n=100)
+    auto = selector("auto", stages=("greedy", "qr", "learned"))
+    assert auto.select(parts.train, 5, validation=parts.validation, run=Run()).notes["chosen"] == "learned"
+
+
+def in_time(parts):
+    """Give the development part a time for each sample."""
+    time = np.datetime64("2000-01") + np.arange(len(parts.development))
+    return replace(parts, development=replace(parts.development, time=time))
 
 
 @pytest.mark.parametrize("chosen", ["greedy", "exchange"])
 def test_auto_chooses_once_more_when_validation_has_had_its_say(chosen):
     """With all but test, as the stage does by itself."""
-    parts = prepared(shape=(5, 6), n=100)
+    parts = in_time(prepared(shape=(5, 6), n=100))
     history = [{"stage": "search", "by": name, "seconds": 60.0} for name in ("greedy", "exchange")]
     found = Selection(np.array([0, 1, 2, 3]), history, {"chosen": chosen})
     again = selector("auto").again(found, parts.development, Run())
@@ -178,7 +196,7 @@ def test_auto_chooses_once_more_when_validation_has_had_its_say(chosen):
 
 def test_a_quick_stage_chooses_once_more_even_when_the_time_is_up():
     """A slow one does not."""
-    parts, late = prepared(shape=(5, 6), n=100), Run(deadline=monotonic() - 1)
+    parts, late = in_time(prepared(shape=(5, 6), n=100)), Run(deadline=monotonic() - 1)
     history = [{"stage": "search", "by": name, "seconds": took} for name, took in (("greedy", 0.1), ("exchange", 60.0))]
     quick, slow = (Selection(np.array([0, 1, 2, 3]), history, {"chosen": name}) for name in ("greedy", "exchange"))
     assert selector("auto").again(quick, parts.development, late) is not quick
@@ -199,8 +217,8 @@ def test_sites_that_two_stages_find_are_judged_once(monkeypatch):
     assert found.notes["scores"] == {"greedy": 1.0, "learned": 1.0}
 
 
-@pytest.mark.parametrize("chosen", ["learned", "swaps"])
-def test_the_law_and_swaps_choose_once_more_in_a_series_if_there_is_time(chosen):
+@pytest.mark.parametrize("chosen", ["learned", "swaps", "exchange"])
+def test_what_goes_by_chance_chooses_once_more_in_a_series_if_there_is_time(chosen):
     """Samples without an order are as good as each other, and what takes long is not begun when time is short."""
     parts = prepared(shape=(5, 6), n=100)
     time = np.datetime64("2000-01") + np.arange(len(parts.development))

@@ -30,8 +30,10 @@ _CLASSICAL = STAGES[:2]
 _CLOSED: dict[str, Callable[[], Selector]] = {
     "greedy": Greedy, "qr": QR, "exchange": Exchange, "relevance": Relevance, "forest": Forest,
 }  # fmt: skip
-# Any other must beat the best of those by this much, for it may have had fewer samples.
+# In a series any other must beat the best of those by this much, for it may have had no time for the latest samples.
 _WORTH = 0.99
+# Stages that choose the same from the same samples, and nearly so from a few more.
+_STEADY = ("greedy", "qr", "relevance", "forest")
 # A closed form that took less than this share of the search may choose once more when the time is up.
 _LITTLE = 0.1
 # Share of the time left that a stage may take, where there is a limit; the last one has the rest.
@@ -43,10 +45,10 @@ class Auto(Selector):
 
     Greedy and QR choose; exchanges under a fading covariance, the learned law, and swaps from the best of all and from
     the law's own go on from there. A closed form, linear or not, judges on validation, so the outcome is never worse
-    there than the classical. The stage that was best chooses once more with the validation samples, as the classical
-    methods do by themselves: in a series these are the latest. For a target, forward selection and a forest take the
-    place of what rebuilds. Each stage leaves a row in the history: what its sites leave, what the best leave by then,
-    and how long it took.
+    there than the classical. In a series the stage that was best chooses once more with the validation samples, which
+    are the latest; elsewhere one in closed form does, as the classical methods do by themselves. For a target, forward
+    selection and a forest take the place of what rebuilds. Each stage leaves a row in the history: what its sites
+    leave, what the best leave by then, and how long it took.
 
     Parameters
     ----------
@@ -78,7 +80,8 @@ class Auto(Selector):
     def select(self, train: Signals, k: int, *, validation: Signals | None, run: Run) -> Selection:
         """Go through the stages and keep the sites that leave least."""
         kind = ClosedFormScore if train.target is None else TargetScore
-        trail = _Trail(kind(train, train if validation is None else validation, run))
+        judge = kind(train, train if validation is None else validation, run)
+        trail = _Trail(judge, _WORTH if train.time is not None else 1.0)
         for stage in self._stages(train):
             started = time.monotonic()
             found = self._stage(stage, trail, train, k, validation, run.share(_SHARES.get(stage, 1.0)))
@@ -88,13 +91,15 @@ class Auto(Selector):
         return Selection(best.sites, trail.history, notes)
 
     def again(self, found: Selection, development: Signals, run: Run) -> Selection:
-        """Let the best stage choose once more, if time is left: a closed form, or the law and swaps in a series.
+        """Let the best stage choose once more, if time is left: any in a series, else one that has no chance in it.
 
-        A closed form that took little of the search's time always does.
+        In a series validation samples are the latest, and worth more than that these very sites were judged; elsewhere
+        they are as good as others, and a search by chance may end where it is worse. A closed form that took little of
+        the search's time always chooses once more.
         """
         stage, k = found.notes["chosen"], len(found.sites)
         took = {row["by"]: float(row["seconds"]) for row in found.history if "by" in row}
-        if stage not in _CLOSED and development.time is None:
+        if development.time is None and stage not in _STEADY:
             return found
         quick = stage in _CLOSED and took[stage] < _LITTLE * sum(took.values())
         if not quick and run.seconds_left() < took[stage]:
@@ -125,8 +130,8 @@ class Auto(Selector):
 class _Trail:
     """What each stage found and what it was worth."""
 
-    def __init__(self, judge: Judge) -> None:
-        self.judge = judge
+    def __init__(self, judge: Judge, worth: float) -> None:
+        self.judge, self.worth = judge, worth
         self.found: dict[str, Selection] = {}
         self.scores: dict[str, float] = {}
         self.history: list[dict[str, Any]] = []
@@ -134,10 +139,10 @@ class _Trail:
 
     @property
     def best(self) -> str:
-        """Stage whose sites leave least; a closed form unless another leaves clearly less."""
+        """Stage whose sites leave least; in a series a closed form, unless another leaves clearly less."""
         least = min(self.scores, key=self.scores.__getitem__)
         closed = min((stage for stage in self.scores if stage in _CLOSED), key=self.scores.__getitem__)
-        return least if self.scores[least] < _WORTH * self.scores[closed] else closed
+        return least if self.scores[least] < self.worth * self.scores[closed] else closed
 
     def starts(self) -> list[NDArray[np.int64]]:
         """Sites to swap from: the best so far, and the law's own."""
