@@ -10,7 +10,9 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from keyhole.bench.peers import Peer
     from keyhole.bench.runner import Job
+    from keyhole.bench.speed import Race
 
 __all__ = ["app"]
 
@@ -193,11 +195,22 @@ def tables(
 
     chosen = _chosen(methods, tuple(PEERS))
     _check("data", _names(data), tuple(bench.PLACES))
-    for name in chosen:
-        if not PEERS[name].is_there():
-            _warn(f"{name} is left out: it needs pip install 'keyhole[peers]'")
-    there = [name for name in chosen if PEERS[name].is_there()]
+    there = [name for name in chosen if _is_there(name, PEERS[name])]
     _run("tables", bench.jobs(_names(data), there, _numbers(seeds), limit), results, device)
+
+
+@app.command()
+def speed(
+    races: Annotated[str, typer.Option(help="Comma-separated; all by default.")] = "",
+    seeds: Seeds = "0",
+    results: Results = _RESULTS,
+    device: Device = "cpu",
+) -> None:
+    """How quick things are, as ratios in one run."""
+    from keyhole.bench.speed import RACES, jobs
+
+    chosen = _chosen(races, tuple(RACES), "races")
+    _run("speed", jobs([name for name in chosen if _is_there(name, RACES[name])], _numbers(seeds)), results, device)
 
 
 @app.command()
@@ -257,6 +270,13 @@ def _run(bench: str, jobs: Iterable[Job], results: Path, device: str, *, to_draw
     with stoppable(_warn):
         added = run_jobs(jobs, store, device=device, say=typer.echo, to_draw=to_draw)
     typer.echo(f"{added} lines added to {store.path}" if added else f"{store.path} holds every case already")
+
+
+def _is_there(name: str, one: Peer | Race) -> bool:
+    """Whether a package is installed; says so where it is not."""
+    if not one.is_there():
+        _warn(f"{name} is left out: it needs pip install 'keyhole[peers]'")
+    return one.is_there()
 
 
 def _warn(message: str) -> None:

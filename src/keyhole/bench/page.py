@@ -17,6 +17,7 @@ from keyhole.bench.sections import (
     networks,
     quality,
     short_table,
+    speed,
     steps,
     table1,
     table2,
@@ -31,7 +32,8 @@ __all__ = ["write_page"]
 # What a benchmark sweeps: settings of the selector.
 _SWEPT = {
     "table1": (), "table2": (), "weights": ("penalty",), "cgan": (),
-    "steps": ("law_rate", "latent_rate", "row_rate"), "quality": (), "ablation": (), "networks": (), "tables": (),
+    "steps": ("law_rate", "latent_rate", "row_rate"), "quality": (), "ablation": (), "networks": (),
+    "tables": (), "speed": (),
 }  # fmt: skip
 
 
@@ -61,6 +63,7 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield from _section("What each stage is worth", words.ABLATION, ablation, found["ablation"])
     yield from _section("Constraints, bands and failures", words.NETWORKS, networks, found["networks"])
     yield from _section("Features of tables", words.TABLES, tables, found["tables"])
+    yield from _section("Speed", words.SPEED, speed, found["speed"])
     yield from _section("Answers", words.ANSWERS, answers, found["table1"])
     yield from _section("Table 1: reconstruction error", words.TABLE1, table1, found["table1"])
     yield from _section("The laws' steps", words.STEPS, steps, found["steps"])

@@ -1,0 +1,38 @@
+"""The benchmark of speed: ratios, not seconds."""
+
+from __future__ import annotations
+
+import pytest
+
+from keyhole.bench.lines import Lines
+from keyhole.bench.races import Duel, field_of
+from keyhole.bench.records import Store
+from keyhole.bench.runner import run_jobs
+from keyhole.bench.sections import speed as section
+from keyhole.bench.speed import RACES, Race, jobs
+
+
+def test_a_race_leaves_a_line_and_a_row(tmp_path, monkeypatch):
+    turns = []
+    duel = Duel(lambda: turns.append("ours"), lambda: turns.append("theirs"), 0.1, lambda: {"our_error": 0.25})
+    monkeypatch.setitem(RACES, "toy", Race("a / b", 1.5, lambda: duel, rounds=3))
+    store = Store(tmp_path, "speed")
+    run_jobs(jobs(["toy"], (0,)), store, device="cpu", say=str)
+    assert turns == ["ours", "theirs"] * 4  # one go each does not count
+    lines = Lines(store.lines())
+    metrics = lines.records[0]["metrics"]
+    assert metrics["ratio"] == pytest.approx(0.1 * metrics["ours"] / metrics["theirs"])
+    assert "our error 0.250" in "\n".join(section(lines))
+
+
+@pytest.mark.parametrize("name", ["reconstruct", "curve"])
+def test_what_needs_nothing_else_can_be_raced(name):
+    duel = RACES[name].prepare()
+    duel.ours()
+    duel.theirs()
+
+
+def test_a_made_up_field_has_the_size_and_spread_asked_for():
+    values = field_of(40, 12_345, 0)
+    assert values.shape == (40, 12_345)
+    assert 0.5 < values.std() < 10
