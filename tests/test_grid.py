@@ -85,9 +85,20 @@ def test_area_follows_the_cosine_of_latitude(dim):
     latitude = np.array([0.0, 60.0, 90.0])
     grid = Grid((2, 3), ("lon", dim), {"lon": np.arange(2), dim: latitude}, np.ones((2, 3), bool))
     assert grid.axis_of_latitude() == 1
-    np.testing.assert_allclose(grid.area(), [[1.0, 0.5, 0.0]] * 2, atol=1e-12)
+    cap = (1 - np.sin(np.deg2rad(75))) / np.deg2rad(30)
+    np.testing.assert_allclose(grid.area(), [[1.0, 0.5, cap]] * 2, atol=1e-12)
 
 
 def test_without_latitude_there_is_no_area():
     assert Grid.plain((2, 3)).axis_of_latitude() is None
     assert Grid.plain((2, 3)).area() is None
+
+
+def test_a_row_at_the_pole_is_a_cap():
+    """The areas of all rows, poles among them, add up to the sphere's."""
+    latitude = np.linspace(-90, 90, 73)
+    axes = {"lat": latitude, "lon": np.arange(0.0, 360.0, 90.0)}
+    area = Grid((73, 4), ("lat", "lon"), axes, np.ones((73, 4), bool)).area()
+    assert area[0, 0] == pytest.approx((1 - np.cos(np.deg2rad(1.25))) / np.deg2rad(2.5))
+    assert area[:, 0].sum() * np.deg2rad(2.5) == pytest.approx(2.0, rel=1e-3)
+    np.testing.assert_allclose(area[1:-1, 0], np.cos(np.deg2rad(latitude[1:-1])))

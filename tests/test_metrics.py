@@ -14,7 +14,7 @@ from keyhole.metrics import evaluate, sharpness, squared_error_map
 
 
 def globe(rows: int, columns: int, inside: np.ndarray) -> Grid:
-    axes = {"lat": np.linspace(80, -70, rows), "lon": np.arange(columns) * 10.0}
+    axes = {"lat": 50.0 - 20.0 * np.arange(rows), "lon": np.arange(columns) * 10.0}
     return Grid((rows, columns), ("lat", "lon"), axes, inside)
 
 

@@ -13,6 +13,7 @@ __all__ = ["Grid"]
 
 _LATITUDES = ("lat", "latitude", "nav_lat")
 _LONGITUDES = ("lon", "longitude", "nav_lon")
+_TURN_ROUNDING = 1e-9  # radians
 _DIGITS = (6, 9, 17)  # short, all of single precision, all of double
 
 
@@ -133,11 +134,24 @@ class Grid:
         return np.broadcast_to(line.reshape(shape), self.shape).ravel()
 
     def area(self) -> NDArray[np.float64] | None:
-        """Relative area of each cell, ``cos(latitude)``, or None where the grid knows no latitude."""
+        """Relative area of each cell, or None where the grid knows no latitude.
+
+        The cosine of latitude; of a row that would reach beyond a pole, the mean of it over the part that does not: a
+        row at the pole itself is a cap, not a point.
+        """
         axis = self.axis_of_latitude()
         if axis is None:
             return None
-        return np.clip(np.cos(np.deg2rad(self.along(axis))), 0.0, None).reshape(self.shape)
+        line = np.deg2rad(np.asarray(self.coordinates[self.dims[axis]], np.float64))
+        area = np.cos(line)
+        if len(line) > 1:
+            gaps = np.abs(np.diff(line))
+            step = np.minimum(np.append(gaps, np.inf), np.append(np.inf, gaps))
+            inner = np.clip(np.abs(line) - step / 2, 0.0, np.pi / 2)
+            beyond = np.abs(line) + step / 2 > np.pi / 2 + _TURN_ROUNDING
+            area = np.where(beyond, (1 - np.sin(inner)) / np.where(step > 0, step, 1.0), area)
+        shape = [-1 if i == axis else 1 for i in range(len(self.shape))]
+        return np.broadcast_to(np.clip(area, 0.0, None).reshape(shape), self.shape).copy()
 
 
 def _on_sphere(latitude: NDArray[np.float64], longitude: NDArray[np.float64]) -> NDArray[np.float64]:

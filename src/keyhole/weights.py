@@ -36,11 +36,11 @@ def weights_of(given: Any, grid: Grid) -> NDArray[np.float64] | None:
 
 
 def root_of(weights: NDArray[np.float64] | None, grid: Grid) -> NDArray[np.float32] | None:
-    """Root of the weights, with a mean square of one over the cells inside; a little where a cell has no weight."""
+    """Root of the weights, with a mean square of one over the cells inside; a little where a cell has none."""
     if weights is None:
         return None
     relative = weights / weights[grid.inside].mean()
-    return np.where(grid.inside, np.sqrt(np.where(relative > 0, relative, _LEAST)), 1.0).astype(np.float32)
+    return np.where(grid.inside, np.sqrt(np.maximum(relative, _LEAST)), 1.0).astype(np.float32)
 
 
 def noise_of(given: Any, channels: int, grid: Grid) -> NDArray[np.float64] | None:
