@@ -17,6 +17,7 @@ import keyhole as kh
 from keyhole.cli import app
 
 ROOT = Path(__file__).parents[1]
+STUDY = 'source = "sst"\nk = [3, 5]\ntrials = 2\n'
 LIMITED = ("select", "compare", "extend", "drop")  # a second is enough to see that they run
 
 
@@ -37,6 +38,7 @@ def folder(tmp_path, monkeypatch):
     pd.DataFrame({"lat": [-52.5, -42.5], "lon": [2.5, 92.5]}).to_csv("moorings.csv", index=False)
     table = load_breast_cancer(as_frame=True)
     table.data.assign(diagnosis=table.target_names[table.target]).to_csv("patients.csv", index=False)
+    Path("study.toml").write_text(STUDY)
     np.save("prices.npy", np.full(kh.datasets.sst().grid.shape, 10.0))
     return tmp_path
 

@@ -11,6 +11,7 @@ from keyhole.cli.change import drop, extend
 from keyhole.cli.choose import compare, demo, select
 from keyhole.cli.count import curve
 from keyhole.cli.output import fail
+from keyhole.cli.sweep import sweep
 from keyhole.cli.use import info, predict, reconstruct, sites
 from keyhole.errors import KeyholeError, SettingsError
 
@@ -22,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, select, reconstruct, predict, compare, curve, extend, drop, sites, info):
+for command in (demo, select, reconstruct, predict, compare, curve, extend, drop, sites, info, sweep):
     app.command()(command)
 app.add_typer(bench, name="bench")
 
