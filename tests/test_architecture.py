@@ -16,9 +16,9 @@ ROOMS = [
     "errors", "grid", "split", "settings", "target", "context", "constraints", "weights", "gaps", "origin", "values",
     "signals", "scaling", "preparation", "metrics", "storage", "run", "progress", "interrupts", "readers", "datasets",
     "components", "covariance", "checkpoint", "training", "laws", "budget", "objectives", "collapse",
-    "reconstructors", "predictors", "views", "selectors", "checks", "readings", "export", "bands", "plan", "places",
+    "reconstructors", "predictors", "views", "selectors", "checks", "readings", "export", "bands", "affine", "plan", "places",
     "uncertainty", "pipeline", "changes", "comparison", "files", "report", "curves", "accessor", "tables", "sklearn",
-    "bench", "cli",
+    "sweeps", "bench", "cli",
 ]  # fmt: skip
 
 # Heavy dependencies and the rooms that may import them at the top of a module.
