@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from keyhole.errors import PlanError, StorageError, TrainingError
+from keyhole.processes import is_first
 from keyhole.run import Run
 from keyhole.storage import read_container, write_container
 
@@ -70,6 +71,8 @@ class TrainState:
         state.averages = _copy(task)
         if path is not None and run.resume and path.exists():
             state._restore(path)
+        if not is_first():
+            state.path = None  # the first process keeps what is the same in all
         return state
 
     def next_batch(self, size: int, samples: int) -> Tensor:

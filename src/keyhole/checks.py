@@ -10,6 +10,7 @@ from typing import Any
 from keyhole.errors import BudgetError, SettingsError
 from keyhole.grid import Grid
 from keyhole.predictors import check_predictor
+from keyhole.processes import processes
 from keyhole.reconstructors import RECONSTRUCTORS
 from keyhole.reconstructors.networks import check_two_dimensional
 from keyhole.selectors import Selector
@@ -97,4 +98,6 @@ def deadline_after(time_limit: float | None) -> float | None:
         return None
     if not time_limit > 0:
         raise SettingsError(f"time_limit={time_limit!r}: a positive number of seconds is needed")
+    if processes().count > 1:
+        raise SettingsError("time_limit: clocks of several processes differ; limit the steps instead")
     return clock.monotonic() + time_limit

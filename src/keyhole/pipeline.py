@@ -24,6 +24,7 @@ from keyhole.plan import Plan
 from keyhole.predictors import Predictor, fit_predictor
 from keyhole.predictors import nested_errors as nested_target_errors
 from keyhole.preparation import Prepared, prepare
+from keyhole.processes import is_first
 from keyhole.progress import progress
 from keyhole.readers import read
 from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor, Ridge, fit_best, nested_errors
@@ -177,7 +178,7 @@ def _own_states(run: Run) -> Iterator[None]:
     To go on would fail again then. What is kept where a run is stopped, or where the machine had no room, is good; and
     a run that was to resume clears nothing: it may have been asked for by mistake.
     """
-    if run.folder is None or run.resume:
+    if run.folder is None or run.resume or not is_first():
         yield
         return
     clear_states(run.folder)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from keyhole.processes import is_first
 from keyhole.run import Event
 
 __all__ = ["progress"]
@@ -34,7 +35,7 @@ def progress(callback: Callable[[Event], None] | None = None) -> Iterator[Callab
         TextColumn("{task.fields[figures]}"),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not (console.is_terminal and is_first()),
     )
     stages: dict[str, TaskID] = {}
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from keyhole.checkpoint import TrainState
 from keyhole.errors import SettingsError, TrainingError
 from keyhole.interrupts import Interrupted, deferred
+from keyhole.processes import Processes, processes
 from keyhole.run import Event, Run
 from keyhole.settings import TrainSettings
 
@@ -33,6 +34,8 @@ class Task(nn.Module, ABC):
 
     samples: int
     bears_half: ClassVar[bool] = False  # whether half precision does it no harm
+    takes_whole: ClassVar[bool] = False  # whether `forward` has the whole batch of all processes, and finds its part
+    processes: Processes = Processes()
 
     @abstractmethod
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
@@ -88,7 +91,8 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
     Interrupted
         A signal arrived; the step was ended and the state saved where ``run.folder`` says.
     """
-    fabric = _fabric(run.device, precision := precision_of(task, run))
+    task.processes = processes()
+    fabric = _fabric(run.device, precision := precision_of(task, run), task.processes)
     task.to(fabric.device)
     optimiser = torch.optim.AdamW(
         task.groups(), lr=settings.rate, weight_decay=settings.weight_decay, betas=(0.9, 0.99), foreach=True
@@ -117,14 +121,24 @@ def _multiplies_halves(device: str) -> bool:
     return device in ("auto", "cpu") and bool(can.get("avx512_bf16") or can.get("amx_bf16"))
 
 
-def _fabric(device: str, precision: str) -> Any:
+def _fabric(device: str, precision: str, several: Processes) -> Any:
+    """Give what runs a training: on one device, or with averaged gradients on one for each process."""
     from lightning_fabric import Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
 
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells of every run that it is as asked for
+    options: dict[str, Any] = {"accelerator": device, "precision": precision, "devices": 1}
+    if several.count > 1:
+        # Buffers hold the data, which all have; a part of the weights may be out of a step.
+        strategy = DDPStrategy(broadcast_buffers=False, find_unused_parameters=True)
+        options |= {"devices": several.count // several.nodes, "num_nodes": several.nodes, "strategy": strategy}
     try:
-        return Fabric(accelerator=device, devices=1, precision=precision)  # type: ignore[arg-type]
+        fabric = Fabric(**options)
+        if several.count > 1:
+            fabric.launch()
     except (RuntimeError, ValueError, ImportError) as error:
         raise SettingsError(f"device {device!r} with precision {precision!r} cannot be used: {error}") from error
+    return fabric
 
 
 class _Loop:
@@ -149,8 +163,16 @@ class _Loop:
                 self.look()
                 self.state.finished = self.over()
             self.state.save_if_due(self.state.finished)
-            if pending.signum is not None:
-                self.stop(pending.signum)
+            signum = self.agreed(pending.signum)
+            if signum is not None:
+                self.stop(signum)
+
+    def agreed(self, signum: int | None) -> int | None:
+        """Give the signal that any process got: all stop after the same step."""
+        if self.task.processes.count == 1:
+            return signum
+        found = int(self.fabric.all_reduce(torch.tensor(float(signum or 0)), reduce_op="max"))
+        return found or None
 
     def looks_due(self) -> int:
         """How many looks belong before this point of the run."""
@@ -175,7 +197,8 @@ class _Loop:
             group["lr"] = rate * factor
         self.task.train()
         self.task.begin(progress)
-        batch = self.state.next_batch(self.settings.batch, self.task.samples)
+        batch = self.state.next_batch(self.task.processes.whole(self.settings.batch), self.task.samples)
+        batch = batch if self.task.takes_whole else self.task.processes.mine(batch)
         parts, after = self.module(batch.to(self.fabric.device), self.state.generator)
         loss = sum(parts.values(), torch.zeros((), device=self.fabric.device))
         self.check(loss, parts)

@@ -27,6 +27,7 @@ from keyhole.cli.source import Reading, Target, method_names
 from keyhole.cli.spread import spread
 from keyhole.errors import StorageError
 from keyhole.interrupts import stoppable
+from keyhole.processes import is_first
 
 if TYPE_CHECKING:
     from keyhole.comparison import Comparison
@@ -100,6 +101,8 @@ def select(
             settings=_settings(setting or []), time_limit=time_limit, seed=seed, device=device, precision=precision,
             checkpoint=folder, resume=bool(resume), save_every=save_every, failures=failures, bands=bands,
         )  # fmt: skip
+    if not is_first():
+        return
     plan.save(out)
     clear_states(folder)
     if report is not None:

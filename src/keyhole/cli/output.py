@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from keyhole.processes import is_first
+
 if TYPE_CHECKING:
     from keyhole.comparison import Comparison
     from keyhole.curves import Curve
@@ -79,13 +81,14 @@ def print_json(value: Any) -> None:
 
 
 def say(message: str) -> None:
-    """Tell a person something that is not the result."""
-    typer.echo(message, err=True)
+    """Tell a person something that is not the result; of several processes the first does."""
+    if is_first():
+        typer.echo(message, err=True)
 
 
 def fail(message: str, code: int) -> None:
     """Say what is wrong and exit."""
-    say(f"keyhole: {message}")
+    typer.echo(f"keyhole: {message}", err=True)
     sys.exit(code)
 
 

@@ -35,8 +35,11 @@ class Joint(Task):
     """Law, budget and goal on one loss.
 
     Each batch is seen through a few masks of the law, each shared by several signals; the loss is what the goal makes
-    of that plus what the budget asks.
+    of that plus what the budget asks. Of several processes each draws all masks and sees its part of the batch through
+    its part of them.
     """
+
+    takes_whole: ClassVar[bool] = True
 
     def __init__(
         self, law: Law, budget: Budget, goal: Goal, signals: Signals, settings: LearnedSettings, k: int, rate: float
@@ -50,9 +53,10 @@ class Joint(Task):
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
         """See a batch through masks of the law."""
-        x, seen = self.get_buffer("signals")[batch], self.get_buffer("seen")[batch]
-        sample = self.law.sample(min(self.settings.draws, len(x)), generator)
-        parts = self.goal(x, seen, self.budget.masks(self.law, sample), batch, generator)
+        sample = self.law.sample(self.processes.whole(min(self.settings.draws, len(batch))), generator)
+        mine, masks = self.processes.mine(batch), self.processes.mine(self.budget.masks(self.law, sample))
+        x, seen = self.get_buffer("signals")[mine], self.get_buffer("seen")[mine]
+        parts = self.goal(x, seen, masks, mine, generator)
         return parts | {"budget": self.budget.loss(self.law, sample)}, partial(self._after, sample)
 
     def _after(self, sample: MaskSample) -> None:

@@ -1,0 +1,80 @@
+"""Several processes that train together: the same gradients, the same weights, one file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import keyhole as kh
+from keyhole.errors import SettingsError
+from keyhole.processes import Processes, processes
+from keyhole.run import Run
+from keyhole.selectors.learned import Learned
+from keyhole.settings import TrainSettings
+from samples import smooth
+
+SETTINGS = ("--method", "vln", "--set", "decoder=dense", "--set", "draws=4", "--reconstructor", "ridge")
+TRAIN = {"steps": 12, "batch": 16, "average": 0.0, "validations": 2}
+STEPS = ("--set", f"train={json.dumps(TRAIN)}")
+
+
+def gradients(several: Processes) -> list[torch.Tensor]:
+    """Of one step of a joint training, in one of several processes."""
+    settings = TrainSettings(steps=1, batch=16, average=0.0)
+    signals = kh.read(smooth(40, 4, 5).astype(np.float32))
+    task, _ = Learned(law="vln", decoder="dense", draws=4, train=settings)._task(signals, 3, Run())
+    task.processes = several
+    parts, _ = task(torch.arange(16), torch.Generator().manual_seed(0))
+    sum(parts.values()).backward()
+    return [torch.zeros_like(one) if one.grad is None else one.grad for one in task.parameters()]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_averaged_gradients_are_those_of_one_process(count):
+    """Draws are made globally, and sliced."""
+    alone = gradients(Processes())
+    parts = [gradients(Processes(rank, count)) for rank in range(count)]
+    for one, several in zip(alone, zip(*parts, strict=True), strict=True):
+        torch.testing.assert_close(torch.stack(several).mean(dim=0), one, rtol=1e-5, atol=1e-6)
+
+
+def together(folder: Path, *arguments: str, count: int = 2) -> subprocess.CompletedProcess[str]:
+    """Run a command in several processes of one thread each."""
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", "-m", "keyhole"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
+    return subprocess.run([*run, *arguments], capture_output=True, text=True, cwd=folder, env=environment, check=False)
+
+
+def test_two_processes_choose_what_one_does(tmp_path):
+    """The law ends where it ends in one process, but for rounding; one file, told once."""
+    np.save(tmp_path / "data.npy", smooth(60, 4, 5).astype(np.float32))
+    done = together(tmp_path, "select", "data.npy", "-k", "3", *SETTINGS, *STEPS, "--out", "two.keyhole")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("plan   two.keyhole") == 1
+    settings = {"decoder": "dense", "draws": 4, "train": TRAIN}
+    alone = kh.select(np.load(tmp_path / "data.npy"), 3, method="vln", reconstructor="ridge", settings=settings)
+    two = kh.load(tmp_path / "two.keyhole")
+    assert two.indices.tolist() == alone.indices.tolist()
+    figures = [[row["concentration"] for row in plan.history if "concentration" in row] for plan in (two, alone)]
+    np.testing.assert_allclose(*figures, rtol=1e-4)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npy", "two.keyhole"]
+
+
+def test_a_time_limit_is_refused(monkeypatch):
+    """Clocks differ, and with them where a search ends."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert processes() == Processes(1, 2, 1)
+    assert replace(processes(), nodes=2).mine(list(range(6))) == [3, 4, 5]
+    with pytest.raises(SettingsError, match="several processes"):
+        kh.select(smooth(40, 4, 5), 3, method="qr", reconstructor="ridge", time_limit=5)
