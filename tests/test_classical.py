@@ -12,6 +12,7 @@ import keyhole as kh
 from keyhole.components import principal_components
 from keyhole.run import Run
 from keyhole.selectors.classical import QR, Greedy, Random, Variance
+from keyhole.selectors.explained import Explained
 
 
 def field(n=60, shape=(4, 5), channels=1, seed=0, rank=8):
@@ -103,3 +104,27 @@ def test_more_sites_than_the_rank_are_completed(selector):
     signals = kh.read(rng.normal(size=(30, 2)) @ rng.normal(size=(2, 12)))
     sites = choose(selector, signals, 9)
     assert len(set(sites.tolist())) == 9
+
+
+def exact_gains(rows, matrix):
+    """Variance that each site would remove, straightforwardly."""
+    gains = []
+    for here in rows.astype(float).transpose(1, 0, 2):
+        gains.append(np.trace(np.linalg.pinv(here @ matrix @ here.T, rcond=1e-8) @ here @ matrix @ matrix @ here.T))
+    return np.array(gains)
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+@pytest.mark.parametrize("channels", [1, 5])
+def test_what_sites_would_explain_is_kept_up_to_date(channels, precision):
+    """After several picks, and where channels say nearly the same."""
+    rng = np.random.default_rng(0)
+    base, apart = rng.normal(size=(1, 60, 12)), rng.normal(size=(channels, 60, 12))
+    rows, variances = (base + 1e-3 * apart).astype(precision), np.logspace(0, -2, 12)
+    left, matrix = Explained(rows, variances, np.zeros((channels, 60))), np.diag(variances)
+    others = np.delete(np.arange(60), [3, 17, 40])
+    for site in (3, 17, 40):
+        np.testing.assert_allclose(left.gains()[others], exact_gains(rows, matrix)[others], rtol=2e-3, atol=1e-4)
+        left.read(site)
+        here = rows[:, site].astype(float)
+        matrix = matrix - matrix @ here.T @ np.linalg.pinv(here @ matrix @ here.T, rcond=1e-8) @ here @ matrix

@@ -37,7 +37,9 @@ class Explained:
     def __init__(
         self, rows: NDArray[np.floating[Any]], variances: NDArray[np.float64], noise: NDArray[np.float64]
     ) -> None:
-        self.rows, self.noise, self.matrix = rows, noise, np.diag(variances)
+        # Channels of a site may say nearly the same: what they say apart is lost in single precision.
+        self.rows = rows if len(rows) == 1 else rows.astype(np.float64)
+        self.noise, self.matrix = noise, np.diag(variances)
         self._refresh()
 
     def gains(self) -> NDArray[np.float64]:
