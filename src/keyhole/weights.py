@@ -40,7 +40,7 @@ def root_of(weights: NDArray[np.float64] | None, grid: Grid) -> NDArray[np.float
     if weights is None:
         return None
     relative = weights / weights[grid.inside].mean()
-    return np.where(grid.inside, np.sqrt(np.maximum(relative, _LEAST)), 1.0).astype(np.float32)
+    return np.where(grid.inside, np.sqrt(np.where(relative > 0, relative, _LEAST)), 1.0).astype(np.float32)
 
 
 def noise_of(given: Any, channels: int, grid: Grid) -> NDArray[np.float64] | None:
