@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from keyhole.bench.lines import Lines
@@ -46,6 +47,7 @@ def _dots(axes: Axes, lines: Lines, names: Sequence[str], metric: str) -> None:
         colour = ACCENT if name.startswith(_OURS) else INK
         axes.errorbar(np.mean(values), place, xerr=standard_error(values), fmt="o", color=colour, markersize=4)
     tidy(axes)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.grid(axis="x", alpha=0.3)
 
 
@@ -53,7 +55,7 @@ def _chosen(axes: Axes, lines: Lines) -> None:
     """How often each feature was chosen over the splits: a picture of a picture, bars of a table."""
     shape = tuple(lines.records[0]["notes"]["shape"])
     often = _counts([one["notes"]["features"] for one in lines], int(np.prod(shape)))
-    heading(axes, f"chosen by Keyhole in how many of {len(lines)} splits")
+    heading(axes, f"times chosen, of {len(lines)} splits")
     if len(shape) == 2:
         image = axes.imshow(often.reshape(shape), cmap="magma", vmin=0, vmax=len(lines))
         axes.set_axis_off()
