@@ -432,3 +432,11 @@ def test_sites_that_are_there_and_groups_are_cut_as_they_count(method):
         lines = np.unique(row.sites % 72)
         assert len(lines) == row.k
         assert len(row.sites) == field.grid.inside[:, lines].sum()
+
+
+def test_a_curve_works_around_gaps():
+    """Readings that are missing are filled, as a plan fills them."""
+    values = smooth(80, 4, 5)
+    values[np.random.default_rng(0).uniform(size=values.shape) < 0.1] = np.nan
+    found = kh.curve(kh.read(values, missing="model"), ks=(2, 6), methods=("greedy",))
+    assert found.rows[1].test["fvu"] < found.rows[0].test["fvu"] < 1

@@ -25,11 +25,10 @@ def affine(linear: LinearReconstructor, scaling: Scaling, grid: Grid) -> NDArray
     unit = np.repeat(scaling.scale[:, np.newaxis], len(grid.cells), axis=1)
     if scaling.root is not None:
         unit = unit / scaling.root.ravel()[grid.cells]
-    inside = np.zeros((channels, grid.size), bool)
-    inside[:, grid.cells] = True
+    inside = np.tile(grid.inside.ravel(), channels)
     features, phases = len(linear.weights), len(scaling.baseline)
     whole = np.zeros((features + phases, channels * grid.size), kind)
-    whole[:features, inside.ravel()] = linear.weights * unit.ravel()
-    whole[features:] = np.where(inside.ravel(), scaling.baseline.reshape(phases, -1), np.nan)
-    whole[features:, inside.ravel()] += (linear.offset * unit.ravel()).astype(kind)
+    whole[:features, inside] = linear.weights * unit.ravel()
+    whole[features:] = np.where(inside, scaling.baseline.reshape(phases, -1), np.nan)
+    whole[features:, inside] += (linear.offset * unit.ravel()).astype(kind)
     return whole

@@ -305,7 +305,7 @@ class _Walk:
         """Judge the method at ``k`` as a plan of that many sites is judged."""
         run = replace(self.run, deadline=deadline_after(self.time_limit))
         sites, seconds = self._sites(k, run)
-        if self.ranking is not None and self.asked.reconstructor == "ridge" and self.prepared.signals.target is None:
+        if self._shares_ridge():
             return Row(self.method, k, *self._by_ridge(sites), seconds, sites)
         fitted = fit_reconstructor(self.asked.reconstructor, self.prepared, sites, run)
         told = fit_target(self.predictor, self.prepared, sites, run)
@@ -313,6 +313,12 @@ class _Walk:
             self.prepared, Selection(sites), fitted, self.selector, run, method=self.method, predictor=told
         )
         return Row(self.method, k, plan.metrics["validation"], plan.metrics["test"], seconds, sites)
+
+    def _shares_ridge(self) -> bool:
+        """Whether all K of the ranking can share one decomposition; what fills gaps depends on the sites."""
+        signals = self.prepared.signals
+        plain = signals.target is None and signals.gaps is None
+        return plain and self.ranking is not None and self.asked.reconstructor == "ridge"
 
     def _by_ridge(self, sites: NDArray[np.int64]) -> tuple[dict[str, float], dict[str, float]]:
         """Errors on validation and on test of the first sites of the ranking, all of which share one decomposition."""
@@ -349,7 +355,7 @@ def _first(sites: NDArray[np.int64], k: int, prepared: Prepared) -> NDArray[np.i
     there, constraints = len(prepared.fixed), prepared.signals.constraints
     if constraints is None or constraints.grouping is None:
         return sites[: there + k]
-    units = constraints.grouping.units[np.searchsorted(prepared.signals.grid.cells, sites[there:])]
+    units = constraints.grouping.units_of(sites[there:])
     return sites[: there + int(np.isin(units, list(dict.fromkeys(units.tolist()))[:k]).sum())]
 
 

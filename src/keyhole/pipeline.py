@@ -314,7 +314,7 @@ def _kept_to(prepared: Prepared, sites: NDArray[np.int64]) -> dict[str, Any]:
         new = sites[len(prepared.fixed) :]
         told |= {"cost": float(constraints.rules.costs[new].sum()), "cost_limit": constraints.rules.limit}
     if constraints.grouping is not None:
-        told["groups"] = constraints.grouping.units[np.searchsorted(prepared.signals.grid.cells, sites)].tolist()
+        told["groups"] = constraints.grouping.units_of(sites).tolist()
     return {"constraints": told}
 
 

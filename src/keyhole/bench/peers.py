@@ -56,20 +56,15 @@ def _best(scores: Any, k: int) -> NDArray[np.int64]:
 def _keyhole(table: Table) -> NDArray[np.int64]:
     from keyhole.sklearn import KeyholeClassifierSelector
 
-    return _support(
-        KeyholeClassifierSelector(
-            table.k, predictor="linear", time_limit=table.seconds, random_state=table.seed
-        ), table,
-    )  # fmt: skip
+    options: Any = {"time_limit": table.seconds, "random_state": table.seed}
+    return _support(KeyholeClassifierSelector(table.k, predictor="linear", **options), table)
 
 
 def _keyhole_rebuilding(table: Table) -> NDArray[np.int64]:
     from keyhole.sklearn import KeyholeSelector
 
-    selector = KeyholeSelector(
-        table.k, reconstructor="ridge", time_limit=table.seconds, random_state=table.seed
-    )  # fmt: skip
-    return _support(selector, table)
+    options: Any = {"time_limit": table.seconds, "random_state": table.seed}
+    return _support(KeyholeSelector(table.k, reconstructor="ridge", **options), table)
 
 
 def _f_test(table: Table) -> NDArray[np.int64]:

@@ -90,6 +90,10 @@ class Grouping:
         _, first, units = np.unique(label, return_index=True, return_inverse=True)
         return cls(units.astype(np.int64), may[first], grid)
 
+    def units_of(self, sites: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Number of the unit that each of some cells, by flat index, is in."""
+        return np.asarray(self.units[np.searchsorted(self.grid.cells, sites)])
+
     def members(self, unit: int) -> NDArray[np.int64]:
         """Flat index of the cells of one unit."""
         return np.asarray(self.grid.cells[self.units == unit])

@@ -45,17 +45,17 @@ class Ridge(LinearReconstructor):
 
 
 class NestedRidge:
-    """Ridge with the first sites of a ranking, for any number of them: little more than the largest costs alone."""
+    """Ridge with the first sites of a ranking, for any number of them: little more than the largest costs alone.
+
+    For signals without gaps.
+    """
 
     def __init__(self, train: Signals, sites: NDArray[np.int64]) -> None:
-        self.train, self.sites = train, sites
-        whole = train.gaps is None  # what is filled in depends on the sites
-        self._shared = _Regression(flat(train.readings(sites)), flat(train.packed())) if whole else None
+        self.train = train
+        self._shared = _Regression(flat(train.readings(sites)), flat(train.packed()))
 
     def first(self, count: int) -> Ridge:
         """Give what `Ridge` would be, fitted to the first sites."""
-        if self._shared is None:
-            return Ridge().fit(self.train, self.sites[:count], validation=self.train, run=Run())
         made = Ridge()
         made.channels, made.grid = self.train.channels, self.train.grid
         strength, made.offset, made.weights = self._shared.best(count * self.train.channels)
