@@ -85,7 +85,7 @@ def test_the_linear_score_is_that_of_ridge():
 
 @pytest.mark.parametrize("even", [False, True])
 def test_the_kernel_score_is_that_of_the_kernel_reconstructor(even):
-    """Of the same shape, on all cells; and what it learns from again is each sample as told by the others."""
+    """Of the same shape, on all cells."""
     parts, sites = crossed(150), [0, 2]
     data, shape = Halves.of(parts.train, parts.validation, 2, Run()), Shape(2.0, 2.0, 0.1, even)
     score, fitted = KernelScore(data, shape), Kernel()
@@ -97,17 +97,36 @@ def test_the_kernel_score_is_that_of_the_kernel_reconstructor(even):
     fitted.votes = np.linalg.solve(gram, data.taught[:, 0])
     left = data.judged[:, 0] - fitted.rebuild(data.judged[:, :, sites].transpose(0, 2, 1))[:, 0]
     assert score(sites) == pytest.approx(np.square(left).sum() / np.square(data.judged).sum(), rel=1e-3)
-    others = np.arange(1, len(gram))
-    told = gram[0, others] @ np.linalg.solve(gram[np.ix_(others, others)], score.taught[others])
-    np.testing.assert_allclose(score.relearn(sites, np.arange(2))[0], told, rtol=1e-3, atol=1e-4)
 
 
-def test_few_samples_are_judged_by_a_kernel_where_that_leaves_less():
-    parts, sites = crossed(300), np.array([0, 1])
+@pytest.mark.parametrize("even", [False, True])
+def test_the_gains_of_the_kernel_are_slopes_of_its_error(even):
+    """Against a difference: the cell's values, times a small number, are one more reading."""
+    parts, kept = crossed(150), [0, 2]
+    data, shape = Halves.of(parts.train, parts.validation, 2, Run()), Shape(2.0, 2.0, 0.01, even)
+    score, little = KernelScore(data, shape), 1e-7
+    spread = data.taught[:, 0].astype(float).std(axis=0) if even else score.level
+    taught, judged = data.taught[:, 0] / spread, data.judged[:, 0] / spread
+
+    def left(cell: int, counts: float) -> float:
+        scales = np.array([1.0, 1.0, counts**0.5])
+        inputs, others = (part[:, [*kept, cell]] * scales for part in (taught, judged))
+        gram = kernel(inputs, inputs, shape) + shape.strength * np.eye(len(inputs))
+        told = kernel(others, inputs, shape) @ np.linalg.solve(gram, score.taught.astype(float))
+        return float(np.square(score.judged - told).sum())
+
+    expected = [(left(cell, 0.0) - left(cell, little)) / little for cell in (1, 3, 4, 5)]
+    np.testing.assert_allclose(score.gains([*kept, 5], without=2)[[1, 3, 4, 5]], expected, rtol=1e-2)
+    assert np.isneginf(score.gains(kept)[kept]).all()
+
+
+@pytest.mark.parametrize("samples", [300, 4000])
+def test_the_judge_is_the_one_that_leaves_less(samples):
+    parts, sites = crossed(samples), np.array([0, 1])
     data = Halves.of(parts.train, parts.validation, 2, Run())
-    assert isinstance(fitting(data, sites, Run()), KernelScore)
-    many = crossed(4000)
-    assert isinstance(fitting(Halves.of(many.train, many.validation, 2, Run()), sites, Run()), FeatureScore)
+    both = FeatureScore.fitting(data, sites, Run()), KernelScore.fitting(data, sites)
+    least = min(both, key=lambda score: score(sites))
+    assert isinstance(fitting(data, sites, Run()), type(least))
 
 
 def test_samples_in_time_are_judged_by_the_last_of_them():

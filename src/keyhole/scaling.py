@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -53,16 +54,24 @@ class Scaling:
     @classmethod
     def fit(cls, signals: Signals) -> Scaling:
         """Learn baseline and scale; the test part is not to be among ``signals``."""
-        values = np.where(signals.grid.inside, signals.values, 0)
-        phase = _phase(signals.time, len(signals), signals.cycle)
-        baseline = _means(values, phase, 1 if signals.cycle is None else 12)
-        root = root_of(signals.weights, signals.grid)
-        squares = np.square(values - baseline[phase], dtype=np.float64) * (1.0 if root is None else np.square(root))
-        axes = (0, *range(2, values.ndim))
-        known = (~np.isnan(values) & signals.grid.inside).sum(axis=axes)
-        scale = np.sqrt(np.nansum(squares, axis=axes) / np.maximum(known, 1))
-        scale = np.where(scale > 0, scale, 1.0)
-        return cls(baseline, scale, signals.cycle, _rhythms(signals), _standard(signals.context), root)
+        return cls.fit_blocks(lambda: [signals])
+
+    @classmethod
+    def fit_blocks(cls, blocks: Callable[[], Iterable[Signals]]) -> Scaling:
+        """Learn baseline and scale from signals that come some at a time; they are gone through twice."""
+        baseline = _baseline(blocks())
+        columns: list[NDArray[Any]] = []
+        squares, known = np.zeros(baseline.shape[1]), np.zeros(baseline.shape[1])
+        for block in blocks():
+            root = root_of(block.weights, block.grid)
+            values, axes = _inside(block), (0, *range(2, block.values.ndim))
+            off = np.square(values - baseline[_phase_of(block)], dtype=np.float64)
+            squares += np.nansum(off * (1.0 if root is None else np.square(root)), axis=axes)
+            known += (~np.isnan(values) & block.grid.inside).sum(axis=axes)
+            columns += [] if block.context is None else [block.context]
+        scale = np.sqrt(squares / np.maximum(known, 1))
+        standard = _standard(np.concatenate(columns) if columns else None)
+        return cls(baseline, np.where(scale > 0, scale, 1.0), block.cycle, _rhythms(block), standard, root)
 
     def apply(self, signals: Signals) -> Signals:
         """Scale signals; single precision, zero outside the inside cells and where values are missing."""
@@ -144,19 +153,38 @@ def _phase(time: NDArray[np.datetime64] | None, n: int, cycle: Cycle | None) -> 
     return time.astype("datetime64[M]").astype(np.int64) % 12
 
 
-def _means(values: NDArray[Any], phase: NDArray[np.int64], phases: int) -> NDArray[np.floating[Any]]:
-    absent = sorted(set(range(phases)) - set(phase.tolist()))
+def _phase_of(signals: Signals) -> NDArray[np.int64]:
+    return _phase(signals.time, len(signals), signals.cycle)
+
+
+def _inside(signals: Signals) -> NDArray[Any]:
+    """Values, zero outside; NaN where they are missing."""
+    return np.where(signals.grid.inside, signals.values, 0)
+
+
+def _baseline(blocks: Iterable[Signals]) -> NDArray[np.floating[Any]]:
+    """Mean of each cell, by month where there is a cycle; of one that no sample of a month knows, that over all."""
+    totals: NDArray[np.float64] | None = None
+    for block in blocks:
+        values, phase = _inside(block), _phase_of(block)
+        if totals is None:
+            shape = (1 if block.cycle is None else 12, *values.shape[1:])
+            totals, counts, seen = np.zeros(shape), np.zeros(shape), np.zeros(shape[0], np.int64)
+        for month in np.unique(phase):
+            mine = values[phase == month]
+            totals[month] += np.nansum(mine, axis=0, dtype=np.float64)
+            counts[month] += (~np.isnan(mine)).sum(axis=0)
+            seen[month] += len(mine)
+    if totals is None:
+        raise DataError("there are no samples to learn a scaling from")
+    absent = [str(month + 1) for month in np.flatnonzero(seen == 0)]
     if absent:
-        months = ", ".join(str(m + 1) for m in absent)
-        raise DataError(f"the training block has no sample of month {months}; a climatology needs all twelve")
-    if not np.isnan(values).any():
-        means = [values[phase == p].mean(axis=0, dtype=np.float64) for p in range(phases)]
-        return np.stack(means).astype(values.dtype)
-    whole = _known_mean(values, np.zeros(values.shape[1:]))
-    return np.stack([_known_mean(values[phase == p], whole) for p in range(phases)]).astype(values.dtype)
+        raise DataError(
+            f"the training block has no sample of month {', '.join(absent)}; a climatology needs all twelve"
+        )
+    whole = _ratio(totals.sum(axis=0), counts.sum(axis=0), 0.0)
+    return _ratio(totals, counts, whole).astype(values.dtype)
 
 
-def _known_mean(values: NDArray[Any], otherwise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean of what is known of each cell; what it would be otherwise where nothing is."""
-    known = (~np.isnan(values)).sum(axis=0)
-    return np.where(known > 0, np.nansum(values, axis=0, dtype=np.float64) / np.maximum(known, 1), otherwise)
+def _ratio(totals: NDArray[np.float64], counts: NDArray[np.float64], otherwise: Any) -> NDArray[np.float64]:
+    return np.where(counts > 0, totals / np.maximum(counts, 1), otherwise)

@@ -7,6 +7,7 @@ import math
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,24 +102,61 @@ def _read_opened(path: Path, options: Mapping[str, Any], *, variable: Variable, 
 
 def _read(dataset: xr.Dataset, names: Sequence[str], samples: str | None, at: At) -> Signals:
     """Take variables that share their dimensions, each a channel."""
-    arrays = [_placed(dataset[name], at).squeeze(drop=True) if at else dataset[name] for name in names]
-    first = arrays[0]
-    if first.ndim < 2:
-        raise DataError(f"{first.name}: {first.ndim} dimension; samples and at least one of a grid are needed")
-    sample = samples or ("time" if "time" in first.dims else str(first.dims[0]))
-    if sample not in first.dims:
-        raise DataError(f"{first.name}: no dimension {sample!r}; it has {', '.join(map(str, first.dims))}")
-    for other in arrays[1:]:
-        if set(other.dims) != set(first.dims) or any(other.sizes[dim] != first.sizes[dim] for dim in first.dims):
-            raise DataError(f"{other.name} is on another grid than {first.name}; channels need one grid")
-    order = (sample, *(dim for dim in first.dims if dim != sample))
-    arrays = [array.transpose(*order) for array in arrays]
-    dims = tuple(str(dim) for dim in order[1:])
-    shape = tuple(int(first.sizes[dim]) for dim in order[1:])
-    grid = Grid(shape, dims, {dim: _axis(first, dim) for dim in dims}, np.ones(shape, bool))
-    time, calendar = _time(first, str(sample))
-    values = np.stack([array.values for array in arrays], axis=1)
-    return Signals.build(values, grid, time=time, origin=_origin(arrays, str(sample), dims, calendar))
+    field = Field.of(dataset, names, samples, at)
+    return Signals.build(field.values(slice(None)), field.grid, time=field.time, origin=field.origin)
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """Variables on one grid, each a channel, as they lie in a file; no value is read before it is asked for.
+
+    Parameters
+    ----------
+    arrays
+        The variables, samples first.
+    grid, time, origin
+        As `Signals` has them.
+    """
+
+    arrays: Sequence[xr.DataArray]
+    grid: Grid
+    time: NDArray[np.datetime64] | None
+    origin: Origin
+
+    @classmethod
+    def of(cls, dataset: xr.Dataset, names: Sequence[str], samples: str | None, at: At) -> Field:
+        """Take variables that share their dimensions."""
+        arrays = [_placed(dataset[name], at).squeeze(drop=True) if at else dataset[name] for name in names]
+        first = arrays[0]
+        if first.ndim < 2:
+            raise DataError(f"{first.name}: {first.ndim} dimension; samples and at least one of a grid are needed")
+        sample = samples or ("time" if "time" in first.dims else str(first.dims[0]))
+        if sample not in first.dims:
+            raise DataError(f"{first.name}: no dimension {sample!r}; it has {', '.join(map(str, first.dims))}")
+        for other in arrays[1:]:
+            if set(other.dims) != set(first.dims) or any(other.sizes[dim] != first.sizes[dim] for dim in first.dims):
+                raise DataError(f"{other.name} is on another grid than {first.name}; channels need one grid")
+        order = (sample, *(dim for dim in first.dims if dim != sample))
+        dims = tuple(str(dim) for dim in order[1:])
+        shape = tuple(int(first.sizes[dim]) for dim in order[1:])
+        grid = Grid(shape, dims, {dim: _axis(first, dim) for dim in dims}, np.ones(shape, bool))
+        time, calendar = _time(first, str(sample))
+        made = [array.transpose(*order) for array in arrays]
+        return cls(made, grid, time, _origin(made, str(sample), dims, calendar))
+
+    def __len__(self) -> int:
+        return int(self.arrays[0].shape[0])
+
+    @property
+    def chunk(self) -> int:
+        """How many samples lie together in the file."""
+        first = self.arrays[0]
+        chunks = first.encoding.get("preferred_chunks", {}).get(first.dims[0])
+        return int(chunks) if isinstance(chunks, int | np.integer) else 1
+
+    def values(self, rows: slice) -> NDArray[Any]:
+        """Read some samples, ``(n, channels, *grid)``."""
+        return np.stack([array[rows].values for array in self.arrays], axis=1)
 
 
 def _origin(arrays: Sequence[xr.DataArray], sample: str, dims: tuple[str, ...], calendar: str) -> Origin:

@@ -14,11 +14,11 @@ from keyhole.reconstructors.base import Reconstructor, flat, known, unpack
 from keyhole.run import Run
 from keyhole.signals import Signals
 
-__all__ = ["Kernel", "Shape", "kernel", "shapes_for", "spread_of"]
+__all__ = ["LINEAR", "Kernel", "Shape", "kernel", "shapes_for", "spread_of"]
 
 _WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # squared, in median squared distances
 _STRENGTHS = (1e-3, 1e-2, 1e-1, 3e-1)
-_LINEAR = 0.3  # weight of the linear kernel; from 0 to 1 it made no difference on the data tried
+LINEAR = 0.3  # weight of the linear kernel; from 0 to 1 it made no difference on the data tried
 _MOST_SAMPLES = 4000  # learned from: time grows with their third power, a plan's file with their number
 _MOST_TO_CHOOSE, _MOST_TARGETS = 1000, 512  # samples and cells that the kernel's shape is chosen by
 _CHUNK = 2048
@@ -106,7 +106,7 @@ def kernel(first: NDArray[np.float64], second: NDArray[np.float64], shape: Shape
     inner = first @ second.T
     squares = np.square(first).sum(axis=1)[:, np.newaxis] + np.square(second).sum(axis=1) - 2 * inner
     distances = np.sqrt(3 * np.maximum(squares, 0) / shape.width)
-    return np.asarray((1 + distances) * np.exp(-distances) + _LINEAR * inner / shape.level)
+    return np.asarray((1 + distances) * np.exp(-distances) + LINEAR * inner / shape.level)
 
 
 def spread_of(inputs: NDArray[np.float64], even: bool) -> NDArray[np.float64]:

@@ -37,14 +37,14 @@ _STEADY = ("greedy", "qr", "relevance", "forest")
 # A closed form that took less than this share of the search may choose once more when the time is up.
 _LITTLE = 0.1
 # Share of the time left that a stage may take, where there is a limit; the last one has the rest.
-_SHARES = {"exchange": 0.25, "learned": 0.5}
+_SHARES = {"exchange": 0.25, "learned": 0.25}
 
 
 class Auto(Selector):
     """Classical sites first, then the searches that may better them, each kept only if validation says so.
 
-    Greedy and QR choose; exchanges under a fading covariance, the learned law, and swaps from the best of all and from
-    the law's own go on from there. A closed form, linear or not, judges on validation, so the outcome is never worse
+    Greedy and QR choose; exchanges under a fading covariance, the learned law, and swaps from what each of them chose
+    go on from there. A closed form, linear or not, judges on validation, so the outcome is never worse
     there than the classical. In a series the stage that was best chooses once more with the validation samples, which
     are the latest; elsewhere one in closed form does, as the classical methods do by themselves. For a target, forward
     selection and a forest take the place of what rebuilds. Each stage leaves a row in the history: what its sites
@@ -145,9 +145,10 @@ class _Trail:
         return least if self.scores[least] < self.worth * self.scores[closed] else closed
 
     def starts(self) -> list[NDArray[np.int64]]:
-        """Sites to swap from: the best so far, and the law's own."""
-        names = dict.fromkeys([self.best, "learned"])
-        return [self.found[name].sites for name in names if name in self.found]
+        """Sites to swap from: those of every stage, each set once, the best first."""
+        order = sorted(self.scores, key=self.scores.__getitem__)
+        distinct = {frozenset(self.found[stage].sites.tolist()): self.found[stage].sites for stage in order}
+        return list(distinct.values())
 
     def note(self, stage: str, found: Selection, seconds: float) -> None:
         """Judge the sites of a stage and write its row."""

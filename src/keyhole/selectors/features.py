@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.reconstructors.base import flat
 from keyhole.run import Run
 from keyhole.selectors.halves import Halves
 from keyhole.selectors.proxy import Proxy, Sites, ridge
@@ -16,6 +18,11 @@ __all__ = ["Bandwidth", "FeatureScore"]
 
 _FEWEST_FEATURES, _MOST_FEATURES = 32, 400
 _SAMPLES_FOR_A_FEATURE = 16
+_MOST_SCREENED = 5000
+_LEADING = 16  # components by which samples are told alike
+_MOST_GROUPS, _SAMPLES_IN_A_GROUP = 12, 50
+_ROUNDS = 4
+_LEAST_NOISE = 0.05  # share of the mean variance; a site that hardly varies explains nothing
 
 
 @dataclass(frozen=True)
@@ -65,13 +72,42 @@ class FeatureScore(Proxy):
         taught, judged = (self._design(part, sites, places) for part in self.data.seen)
         return self.left(judged @ ridge(taught, self.taught, self.bandwidth.strength))
 
-    def relearn(self, sites: Sites, places: NDArray[np.int64]) -> NDArray[np.float32]:
+    def gains(self, sites: Sequence[int], without: int | None = None) -> NDArray[np.float64]:
+        """What each cell of the grid would explain of what the sites leave, all of them or all but one.
+
+        Samples that are rebuilt alike are one group: in each the gain of cell j is `|cov(e, e_j)|^2 / var(e_j)`, with
+        `e` what is left. So a cell counts that tells what the readings leave open, be it in some samples only.
+        """
+        places = np.delete(np.arange(len(sites)), [] if without is None else [without])
+        kept, some = [sites[int(place)] for place in places], slice(0, _MOST_SCREENED)
+        rebuilt = self._relearn(kept, places)[some]
+        left, whole = self.taught[some] - rebuilt, flat(self.data.taught[some]) - rebuilt @ self.data.basis
+        gains = np.sum([self._explained(whole[group], left[group]) for group in _groups(rebuilt)], axis=0)
+        return self._on_grid(gains.reshape(self.data.taught.shape[1:]).sum(axis=0), kept)
+
+    def _relearn(self, sites: Sites, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Rebuild the samples that teach; features are few beside them, so they are not known by heart."""
         design = self._design(self.data.seen[0], sites, places)
         return design @ ridge(design, self.taught, self.bandwidth.strength)
+
+    def _explained(self, whole: NDArray[np.float32], left: NDArray[np.float32]) -> NDArray[np.float64]:
+        noise = _LEAST_NOISE * float(self.level) ** 2 * len(whole)
+        return np.asarray(np.square(whole.T @ left).sum(axis=1) / (np.square(whole).sum(axis=0) + noise), np.float64)
 
     def _design(self, packed: NDArray[np.float32], sites: Sites, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """`[1, r, cos(r A + c)]`; ``places`` tells which rows of `A` the sites have."""
         readings = self.readings(packed, sites)
         directions = self.directions[places].reshape(-1, len(self.phases))
         return self.with_one(readings, np.cos(readings @ directions + self.phases))
+
+
+def _groups(rebuilt: NDArray[np.float32]) -> list[NDArray[np.bool_]]:
+    """Samples that are rebuilt alike: a few rounds of k-means."""
+    count = int(np.clip(len(rebuilt) // _SAMPLES_IN_A_GROUP, 1, _MOST_GROUPS))
+    leading = rebuilt[:, :_LEADING]
+    centres = leading[np.linspace(0, len(leading) - 1, count).astype(int)]
+    for _ in range(_ROUNDS):
+        nearest = (np.square(centres).sum(axis=1) - 2 * leading @ centres.T).argmin(axis=1)
+        groups = [nearest == group for group in np.unique(nearest)]
+        centres = np.stack([leading[group].mean(axis=0) for group in groups])
+    return groups

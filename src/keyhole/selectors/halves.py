@@ -16,7 +16,7 @@ from keyhole.signals import Signals
 
 __all__ = ["Halves"]
 
-_MOST_TAUGHT, _MOST_JUDGED = 8000, 5000
+_MOST_TAUGHT, _MOST_JUDGED = 8000, 3000
 # Components that stand for the cells, or two for each site where that is more; of few samples more can be told.
 _COMPONENTS, _COMPONENTS_OF_FEW, _FEW = 96, 256, 2000
 
@@ -55,6 +55,12 @@ class Halves:
         within = float(np.square(self.components[1], dtype=np.float64).sum())
         return max(whole, np.finfo(float).tiny), max(0.0, whole - within)
 
+    def fewer(self, taught: int, judged: int) -> Self:
+        """Give at most so many samples of each, evenly spaced."""
+        kept = [_evenly(len(part), most) for part, most in ((self.taught, taught), (self.judged, judged))]
+        seen = (self.seen[0][kept[0]], self.seen[1][kept[1]])
+        return replace(self, taught=self.taught[kept[0]], judged=self.judged[kept[1]], seen=seen)
+
     @classmethod
     def of(cls, train: Signals, judge: Signals | None, k: int, run: Run) -> Self:
         """Take samples to teach and to judge by; without a judge a third of ``train`` is one, the last in time.
@@ -76,6 +82,10 @@ class Halves:
         most = min(max(_COMPONENTS if len(rows) > _FEW else _COMPONENTS_OF_FEW, 2 * k), *rows.shape)
         basis = randomized_svd(rows, most, n_iter=3, random_state=0)[2]
         return cls(taught, judged, np.asarray(basis, np.float32), train, _seen(first, second, (taught, judged)))
+
+
+def _evenly(n: int, most: int) -> slice | NDArray[np.int64]:
+    return slice(None) if n <= most else np.linspace(0, n - 1, most).astype(np.int64)
 
 
 def _seen(

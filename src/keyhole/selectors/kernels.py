@@ -1,13 +1,16 @@
-"""A quick judge for few samples: kernel ridge."""
+"""A quick judge that is not linear: kernel ridge, and how much it would gain by each cell, by its gradient."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from keyhole.reconstructors.kernel import Shape, kernel, shapes_for, spread_of
+from keyhole.reconstructors.kernel import LINEAR, Shape, shapes_for, spread_of
 from keyhole.run import Run
 from keyhole.selectors.features import FeatureScore
 from keyhole.selectors.halves import Halves
@@ -15,11 +18,15 @@ from keyhole.selectors.proxy import Proxy, Sites
 
 __all__ = ["KernelScore", "fitting"]
 
-_MOST_SAMPLES = 1500  # a score's time grows with their third power
+_MOST_TAUGHT = 2000  # samples: a score's time grows with the square of their number, and more
+_MOST_TO_CHOOSE = 700  # samples that the kernel's shape is chosen by
+_SINGLE = 0.03  # strength from which single precision solves well
+_MOST_PRODUCTS = 4e9  # that a gradient may take
+_NEAREST = 1e-9  # squared distance below which samples are the same
 
 
 class KernelScore(Proxy):
-    """What kernel ridge leaves: the score of choice where samples are few and resemble each other.
+    """What kernel ridge leaves: the score of choice wherever it leaves less than random features.
 
     Parameters
     ----------
@@ -32,47 +39,93 @@ class KernelScore(Proxy):
     def __init__(self, data: Halves, shape: Shape) -> None:
         super().__init__(data)
         self.shape = shape
+        precision = torch.float32 if shape.strength >= _SINGLE else torch.float64
+        flat = data.seen[0].reshape(len(data.taught), -1).astype(np.float64)
+        spread = spread_of(flat / self.level, shape.even)
+        spread = (spread * self.level).reshape(1, *data.taught.shape[1:])
+        self.seen = [torch.from_numpy(part / spread).to(precision) for part in data.seen]
+        self.known, self.asked = (torch.from_numpy(part).to(precision) for part in data.components)
 
     @classmethod
     def fitting(cls, data: Halves, sites: NDArray[np.int64]) -> Self:
         """Give the score whose kernel suits these sites best."""
-        plain = cls(data, Shape(1.0, 1.0, 1.0))
-        readings = plain.readings(data.seen[0], sites).astype(np.float64)
+        few = data.fewer(_MOST_TO_CHOOSE, _MOST_TO_CHOOSE)
+        plain = cls(few, Shape(1.0, 1.0, 1.0))
+        readings = plain.readings(few.seen[0], sites).astype(np.float64)
         shapes = [s for even in (False, True) for s in shapes_for(readings / spread_of(readings, even), even)]
-        scores = [cls(data, shape) for shape in shapes]
-        return scores[int(np.argmin([score(sites) for score in scores]))]
+        best = shapes[int(np.argmin([cls(few, shape)(sites) for shape in shapes]))]
+        return cls(data.fewer(_MOST_TAUGHT, len(data.judged)), best)
 
     def __call__(self, sites: Sites) -> float:
         """Score the sites (flat grid indices)."""
-        from scipy.linalg import solve
+        taught, judged = self._read(sites)
+        votes = torch.cholesky_solve(self.known, self._factor(_Alike(taught, taught, self.shape).kernel()))
+        return self.left((_Alike(judged, taught, self.shape).kernel() @ votes).numpy().astype(np.float32))
 
-        taught, judged = self._inputs(sites)
-        votes = solve(self._gram(taught), self.taught, assume_a="pos", check_finite=False)
-        return self.left((kernel(judged, taught, self.shape) @ votes).astype(np.float32))
+    def gains(self, sites: Sequence[int], without: int | None = None) -> NDArray[np.float64]:
+        """How fast the squared error falls as each cell begins to count, beside the sites, all of them or all but one.
 
-    def relearn(self, sites: Sites, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Rebuild each sample that teaches from all the others: it would know itself by heart.
-
-        With `C = (K + a I)^-1`, what is left of a sample left out is `(C X)_i / C_ii`.
+        A cell j that counts `t` adds `t (x_j - x'_j)^2` to squared distances and `t x_j x'_j` to inner products; the
+        slope at `t = 0` is a quadratic form in the values of j, so one backward pass serves all cells. With `A` the
+        kernel among samples that teach, `B` that between these and those that judge, `V = A^-1 Y` the votes and `R = B
+        V - Z` what is left, the slope by `B` is `2 R V'` and that by `A` is `-2 A^-1 B' R V'`.
         """
-        inverse = np.linalg.inv(self._gram(self._inputs(sites)[0]))
-        return np.asarray(self.taught - inverse @ self.taught / np.diagonal(inverse)[:, np.newaxis], np.float32)
+        kept = [site for place, site in enumerate(sites) if place != without]
+        taught, judged = self._read(kept)
+        among, between = _Alike(taught, taught, self.shape), _Alike(judged, taught, self.shape)
+        factor = self._factor(among.kernel())
+        votes = torch.cholesky_solve(self.known, factor)
+        towards = between.kernel()
+        left = towards @ votes - self.asked
+        back = torch.cholesky_solve(towards.T @ left, factor)
+        slopes = self._slopes(among, -2 * back, votes, 0) + self._slopes(between, 2 * left, votes, 1)
+        return self._on_grid(-slopes.sum(dim=0).numpy().astype(np.float64), kept)
 
-    def _inputs(self, sites: Sites) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        taught, judged = (self.readings(part, sites).astype(np.float64) for part in self.data.seen)
-        spread = spread_of(taught, self.shape.even)
-        return taught / spread, judged / spread
+    def _slopes(self, alike: _Alike, rows: Tensor, columns: Tensor, part: int) -> Tensor:
+        """Slope by each cell ``(channels, cells)`` where that by the kernel is ``rows @ columns.T``; of some samples.
 
-    def _gram(self, taught: NDArray[np.float64]) -> NDArray[np.float64]:
-        gram = kernel(taught, taught, self.shape)
-        gram[np.diag_indices(len(gram))] += self.shape.strength
-        return gram
+        With `W` the slope by squared distances and `I` that by inner products, cell j has
+        `sum_i w_i x_ij^2 + sum_k w'_k x'_kj^2 + x_j' (I - 2 W) x'_j`, `w` and `w'` the sums of W by row and column.
+        """
+        first, second = self.seen[part], self.seen[0]
+        share = min(1.0, (_MOST_PRODUCTS / (len(first) * len(second) * first[0].numel())) ** 0.5)
+        some, others = (slice(0, max(1, int(share * len(x)))) for x in (first, second))
+        by_square, by_inner = alike.slopes(rows[some] @ columns[others].T, some, others)
+        first, second = (x.flatten(1) for x in (first[some], second[others]))
+        found = (first * ((by_inner - 2 * by_square) @ second)).sum(dim=0)
+        found += by_square.sum(dim=1) @ first.square() + by_square.sum(dim=0) @ second.square()
+        return found.reshape(self.data.taught.shape[1:])
+
+    def _read(self, sites: Sites) -> tuple[Tensor, Tensor]:
+        index = torch.from_numpy(np.searchsorted(self.data.signals.grid.cells, sites))
+        taught, judged = (part[:, :, index].flatten(1) for part in self.seen)
+        return taught, judged
+
+    def _factor(self, gram: Tensor) -> Tensor:
+        gram.diagonal().add_(self.shape.strength)
+        factor: Tensor = torch.linalg.cholesky(gram)
+        return factor
+
+
+class _Alike:
+    """How alike two sets of inputs are, ``(n, m)``, as `reconstructors.kernel` has it."""
+
+    def __init__(self, first: Tensor, second: Tensor, shape: Shape) -> None:
+        self.shape, self.inner = shape, first @ second.T
+        squares = first.square().sum(dim=1)[:, None] + second.square().sum(dim=1) - 2 * self.inner
+        self.distances = squares.clamp_(min=_NEAREST).mul_(3 / shape.width).sqrt_()
+
+    def kernel(self) -> Tensor:
+        """`(1 + d) exp(-d)` and the linear part."""
+        return (1 + self.distances) * torch.exp(-self.distances) + LINEAR / self.shape.level * self.inner
+
+    def slopes(self, by_kernel: Tensor, some: slice, others: slice) -> tuple[Tensor, Tensor]:
+        """Slopes by squared distances and by inner products, from that by some of the kernel."""
+        falls = -1.5 / self.shape.width * torch.exp(-self.distances[some, others])
+        return by_kernel * falls, by_kernel * (LINEAR / self.shape.level)
 
 
 def fitting(data: Halves, sites: NDArray[np.int64], run: Run) -> Proxy:
-    """Give the quick judge that suits these sites best: by random features, or by a kernel where samples are few."""
-    features = FeatureScore.fitting(data, sites, run)
-    if len(data.taught) > _MOST_SAMPLES:
-        return features
-    by_kernel = KernelScore.fitting(data, sites)
+    """Give the quick judge that suits these sites best: random features, or a kernel, which learns from fewer."""
+    features, by_kernel = FeatureScore.fitting(data, sites, run), KernelScore.fitting(data, sites)
     return by_kernel if by_kernel(sites) < features(sites) else features
