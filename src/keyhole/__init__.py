@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from keyhole.plan import Plan as Plan
     from keyhole.plan import load as load
     from keyhole.readers import read as read
+    from keyhole.stored import open_store as open_store
+    from keyhole.stored import select_stored as select_stored
 
 __all__ = [
     "BudgetError",
@@ -55,8 +57,10 @@ __all__ = [
     "drop",
     "extend",
     "load",
+    "open_store",
     "read",
     "select",
+    "select_stored",
 ]
 
 register_accessor()
@@ -70,8 +74,10 @@ _LAZY = {
     "drop": "changes",
     "extend": "changes",
     "load": "plan",
+    "open_store": "stored",
     "read": "readers",
     "select": "pipeline",
+    "select_stored": "stored",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -75,11 +75,11 @@ class TrainState:
             state.path = None  # the first process keeps what is the same in all
         return state
 
-    def next_batch(self, size: int, samples: int) -> Tensor:
-        """Give the next sample indices: a walk through a permutation, less what does not fill a batch."""
+    def next_batch(self, size: int, samples: int, draw: Callable[[torch.Generator], Tensor]) -> Tensor:
+        """Give the next sample indices: a walk through an order that is drawn, less what does not fill a batch."""
         size = min(size, samples)
         if self.position + size > len(self.order):
-            self.order, self.position = torch.randperm(samples, generator=self.generator), 0
+            self.order, self.position = draw(self.generator), 0
         batch = self.order[self.position : self.position + size]
         self.position += size
         return batch

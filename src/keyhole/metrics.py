@@ -11,7 +11,7 @@ from keyhole.errors import DataError
 from keyhole.grid import Grid
 from keyhole.target import Target
 
-__all__ = ["evaluate", "sharpness", "squared_error_map", "target_scores"]
+__all__ = ["Tally", "evaluate", "sharpness", "squared_error_map", "target_scores"]
 
 _SMALLEST = 1e-15  # probability, so that one confident mistake does not make the log loss infinite
 
@@ -46,28 +46,38 @@ def evaluate(
     >>> evaluate(truth, truth + 1, np.full_like(truth, 2.0), Grid.plain((2,)))
     {'mse': 1.0, 'rmse': 1.0, 'fvu': 0.5}
     """
-    error, spread, known = _errors(truth, rebuilt, grid), _errors(truth, expected, grid), _known(truth, grid)
-    mse = float((error * known).sum() / known.sum())
-    scores = {"mse": mse, "rmse": mse**0.5, "fvu": _ratio((error * known).sum(), (spread * known).sum())}
-    area = grid.area()
-    own = None if weights is None or (area is not None and np.array_equal(weights, area)) else weights
-    for name, counts in (("area", area), ("weighted", own)):
-        if counts is not None:
-            weight = counts[grid.inside] * known
-            scores[f"rmse_{name}"] = float(np.sqrt((error * weight).sum() / weight.sum()))
-            scores[f"fvu_{name}"] = _ratio((error * weight).sum(), (spread * weight).sum())
-    return scores
+    tally = Tally(grid)
+    tally.add(truth, rebuilt, expected)
+    return tally.scores(weights)
 
 
-def _errors(truth: NDArray[Any], other: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
-    """Mean squared error of the cells inside, zero where no truth is known, NaN where nothing was rebuilt."""
-    errors = squared_error_map(truth, other, grid)[grid.inside]
-    return np.where(_known(truth, grid) > 0, errors, 0.0)
+class Tally:
+    """Squared errors of samples that come some at a time, cell by cell, as `evaluate` needs them."""
 
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.error, self.spread, self.known = np.zeros(grid.shape), np.zeros(grid.shape), np.zeros(grid.shape)
 
-def _known(truth: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
-    """Share of the samples and channels in which each cell inside is known."""
-    return np.asarray(1 - np.isnan(truth).mean(axis=(0, 1), dtype=np.float64)[grid.inside])
+    def add(self, truth: NDArray[Any], rebuilt: NDArray[Any], expected: NDArray[Any]) -> None:
+        """Take more samples."""
+        self.error += _squares(truth, rebuilt, self.grid)
+        self.spread += _squares(truth, expected, self.grid)
+        self.known += (~np.isnan(truth)).sum(axis=(0, 1))
+
+    def scores(self, weights: NDArray[np.float64] | None = None) -> dict[str, float]:
+        """Score all samples so far; see `evaluate`."""
+        inside = self.grid.inside
+        error, spread, known = self.error[inside], self.spread[inside], self.known[inside]
+        mse = float(error.sum() / known.sum())
+        scores = {"mse": mse, "rmse": mse**0.5, "fvu": _ratio(error.sum(), spread.sum())}
+        area = self.grid.area()
+        own = None if weights is None or (area is not None and np.array_equal(weights, area)) else weights
+        for name, counts in (("area", area), ("weighted", own)):
+            if counts is not None:
+                weight = counts[inside]
+                scores[f"rmse_{name}"] = float(np.sqrt((error * weight).sum() / (known * weight).sum()))
+                scores[f"fvu_{name}"] = _ratio((error * weight).sum(), (spread * weight).sum())
+        return scores
 
 
 def target_scores(target: Target, scores: NDArray[Any], expected: float | None = None) -> dict[str, float]:
@@ -115,15 +125,19 @@ def _check_told(target: Target, scores: NDArray[Any], shape: tuple[int, ...]) ->
 
 def squared_error_map(truth: NDArray[Any], rebuilt: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
     """Mean squared error of each cell over samples and channels; NaN outside, and where no truth is known."""
-    if truth.shape != rebuilt.shape:
-        raise DataError(f"signals of shape {truth.shape} cannot be compared with those of shape {rebuilt.shape}")
-    squares, counts = np.zeros(grid.shape), np.zeros(grid.shape)
-    for one, other in zip(truth, rebuilt, strict=True):
-        known = ~np.isnan(one)
-        squares += np.where(known, np.square(np.subtract(one, other, dtype=np.float64)), 0).sum(axis=0)
-        counts += known.sum(axis=0)
+    counts = (~np.isnan(truth)).sum(axis=(0, 1))
     with np.errstate(invalid="ignore"):
-        return np.where(grid.inside, squares / counts, np.nan)
+        return np.where(grid.inside, _squares(truth, rebuilt, grid) / counts, np.nan)
+
+
+def _squares(truth: NDArray[Any], other: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
+    """Squared errors of each cell, summed over samples and channels; NaN where nothing was rebuilt of what is known."""
+    if truth.shape != other.shape:
+        raise DataError(f"signals of shape {truth.shape} cannot be compared with those of shape {other.shape}")
+    squares = np.zeros(grid.shape)
+    for one, two in zip(truth, other, strict=True):
+        squares += np.where(np.isnan(one), 0, np.square(np.subtract(one, two, dtype=np.float64))).sum(axis=0)
+    return squares
 
 
 def _ratio(part: np.float64, whole: np.float64) -> float:

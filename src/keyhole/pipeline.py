@@ -43,7 +43,10 @@ __all__ = [
     "SELECTION_SHARE",
     "choose_sites",
     "fit_reconstructor",
+    "kept_to",
     "make_plan",
+    "own_states",
+    "record",
     "select",
 ]
 
@@ -162,7 +165,7 @@ def select(
     prepared = prepare(source, split, seed, calibrating=bands and source.target is None)
     k = check_budget(k, prepared.signals)
     check_stages({method: selector}, reconstructor, predictor, prepared.signals)
-    with _own_states(run), progress(callback) as tell:
+    with own_states(run), progress(callback) as tell:
         run = replace(run, callback=tell)
         selection = choose_sites(selector, prepared, k, run, failures=failures)
         fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
@@ -172,7 +175,7 @@ def select(
 
 
 @contextlib.contextmanager
-def _own_states(run: Run) -> Iterator[None]:
+def own_states(run: Run) -> Iterator[None]:
     """Clear the run's folder before a run that starts anew, and again if it fails for what it was given.
 
     To go on would fail again then. What is kept where a run is stopped, or where the machine had no room, is good; and
@@ -248,17 +251,11 @@ def make_plan(
     """Put the plan together, judge it on validation, fit a closed form on all but test, and judge it there once."""
     signals = prepared.signals
     made = {
-        "method": method,
-        "settings": selector.settings(),
-        "reconstructor": fitted.name,
+        **record(selector, run, method=method, fitted=fitted, notes=selection.notes),
         **_told_by(predictor),
-        **_kept_to(prepared, selection.sites),
-        "seed": run.seed,
+        **kept_to(signals, selection.sites),
         "split": prepared.split.sizes(),
-        "notes": selection.notes,
         "data": {"name": signals.origin.name, "fingerprint": signals.fingerprint()},
-        "versions": _versions(),
-        "date": datetime.now(UTC).date().isoformat(),
     }
     history: list[dict[str, Any]] = [{"stage": "select", **row} for row in selection.history]
     history += [{"stage": "refit", **row} for row in (*fitted.history, *fitted.tried)]
@@ -274,6 +271,21 @@ def make_plan(
     if spread is not None and prepared.calibration is not None:
         plan = replace(plan, bands=calibrate(plan, spread, prepared.calibration))
     return replace(plan, metrics={"validation": validation, "test": score(plan, prepared.test, prepared.scaling)})
+
+
+def record(
+    selector: Selector, run: Run, *, method: str, fitted: Reconstructor, notes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a plan tells of how it was made, but for the data."""
+    return {
+        "method": method,
+        "settings": selector.settings(),
+        "reconstructor": fitted.name,
+        "seed": run.seed,
+        "notes": dict(notes),
+        "versions": _versions(),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
 
 
 def score(plan: Plan, part: Signals, baseline: Scaling) -> dict[str, float]:
@@ -304,15 +316,15 @@ def _nested_errors(prepared: Prepared, sites: NDArray[np.int64]) -> NDArray[np.f
     return nested_errors(train, validation, sites, strength)
 
 
-def _kept_to(prepared: Prepared, sites: NDArray[np.int64]) -> dict[str, Any]:
+def kept_to(signals: Signals, sites: NDArray[np.int64]) -> dict[str, Any]:
     """What a plan's record says of its constraints."""
-    constraints = prepared.signals.constraints
+    constraints = signals.constraints
     if constraints is None:
         return {}
-    told: dict[str, Any] = {"asked": constraints.asked.words(), "fixed": len(prepared.fixed)}
+    held = len(constraints.rules.held)
+    told: dict[str, Any] = {"asked": constraints.asked.words(), "fixed": held}
     if constraints.rules.costs is not None:
-        new = sites[len(prepared.fixed) :]
-        told |= {"cost": float(constraints.rules.costs[new].sum()), "cost_limit": constraints.rules.limit}
+        told |= {"cost": float(constraints.rules.costs[sites[held:]].sum()), "cost_limit": constraints.rules.limit}
     if constraints.grouping is not None:
         told["groups"] = constraints.grouping.units_of(sites).tolist()
     return {"constraints": told}

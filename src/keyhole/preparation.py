@@ -13,7 +13,7 @@ from keyhole.scaling import Scaling
 from keyhole.signals import Signals
 from keyhole.split import Split
 
-__all__ = ["Prepared", "prepare", "prepare_with"]
+__all__ = ["Prepared", "default_split", "prepare", "prepare_with"]
 
 _FEWEST_KNOWN = 5  # training samples that must know a cell
 
@@ -49,7 +49,7 @@ def prepare(signals: Signals, split: Split | None, seed: int, *, calibrating: bo
 
     To calibrate bands, some samples are held back from both.
     """
-    parts = split or signals.split or _default_split(signals, seed)
+    parts = split or signals.split or default_split(len(signals), signals.time, seed)
     parts = parts.calibrating() if calibrating else parts
     splits.check(parts, len(signals))
     signals = _known_enough(signals, parts)
@@ -73,10 +73,9 @@ def prepare_with(signals: Signals, split: Split, choosing: Scaling, scaling: Sca
     return Prepared(signals, split, choosing, scaling, train, validation, development, test, calibration)
 
 
-def _default_split(signals: Signals, seed: int) -> Split:
-    if signals.time is not None:
-        return splits.blocks(len(signals))
-    return splits.shuffled(len(signals), seed=seed)
+def default_split(n: int, time: NDArray[np.datetime64] | None, seed: int) -> Split:
+    """Blocks where samples have a time, at random where they have none."""
+    return splits.shuffled(n, seed=seed) if time is None else splits.blocks(n)
 
 
 def _known_enough(signals: Signals, parts: Split) -> Signals:

@@ -75,10 +75,15 @@ class Scaling:
 
     def apply(self, signals: Signals) -> Signals:
         """Scale signals; single precision, zero outside the inside cells and where values are missing."""
-        deviation = np.where(signals.grid.inside, signals.values - self.expected(signals), 0)
-        deviation = deviation if signals.gaps is None else np.where(signals.gaps, 0, deviation)
-        column = self._column(signals.values.ndim)
-        values = np.asarray(deviation * (1.0 if self.root is None else self.root) / column, np.float32)
+        values = signals.values - (self.baseline if self.cycle is None else self.expected(signals))
+        if not signals.grid.inside.all():
+            values[:, :, ~signals.grid.inside] = 0
+        if signals.gaps is not None:
+            values[signals.gaps] = 0
+        if self.root is not None:
+            values *= self.root
+        column = self._column(values.ndim)
+        values = np.divide(values, column, out=np.empty(values.shape, np.float32), casting="same_kind")
         context = self.context(signals.time, signals.context, len(signals))
         zero = None if self.cycle or self.root is not None else self.baseline[0] / column
         scaled = replace(signals, values=values, context=context, zero=zero, root=self.root)

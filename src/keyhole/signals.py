@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from keyhole.errors import DataError
 from keyhole.gaps import Filler, fill_by_covariance
 from keyhole.grid import Grid
 from keyhole.origin import Origin
+from keyhole.source import Source
 from keyhole.split import Indices, Split
 from keyhole.target import Target
 from keyhole.values import Cycle, check_cycle, check_shape, check_time, check_values, columns_of, floating
@@ -63,6 +65,8 @@ class Signals:
         ``(N, channels, *grid)``, which values of the cells inside are missing; None: none.
     filler
         Of scaled signals with gaps: what filled them, so that ``values`` has none.
+    source
+        Where all samples are, if ``values`` are but a few that stand for them.
     root, jitter
         Of scaled signals: the root of the weights, which ``values`` were multiplied by, and the noise that is added to
         readings, ``(N, channels, *grid)``.
@@ -86,6 +90,7 @@ class Signals:
     jitter: NDArray[np.float32] | None = None
     gaps: NDArray[np.bool_] | None = None
     filler: Filler | None = None
+    source: Source | None = None
 
     @classmethod
     def build(
@@ -118,6 +123,11 @@ class Signals:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def taught(self) -> int:
+        """How many samples there are to learn from: these, or those that they stand for."""
+        return len(self) if self.source is None else len(self.source)
 
     @property
     def channels(self) -> int:
@@ -317,8 +327,13 @@ class Signals:
 
     def fingerprint(self) -> str:
         """SHA-256 of the values, shape, inside and observable cells, rules, and the target."""
-        digest = hashlib.sha256(repr((self.values.shape, str(self.values.dtype), self.cycle)).encode())
-        for array in (self.values, self.grid.inside, self.observable):
+        return self.fingerprint_of([self.values])
+
+    def fingerprint_of(self, blocks: Iterable[NDArray[Any]], samples: int | None = None) -> str:
+        """Give the fingerprint that signals of this kind would have, from values that come some at a time."""
+        shape = (len(self) if samples is None else samples, *self.values.shape[1:])
+        digest = hashlib.sha256(repr((shape, str(self.values.dtype), self.cycle)).encode())
+        for array in chain(blocks, (self.grid.inside, self.observable)):
             digest.update(np.ascontiguousarray(array).data)
         if self.context is not None:
             digest.update(np.ascontiguousarray(self.context).data)

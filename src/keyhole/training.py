@@ -48,6 +48,10 @@ class Task(nn.Module, ABC):
         """Parameter groups for the optimiser; each may set its own ``lr``, kept in proportion to the schedule."""
         return [{"params": list(self.parameters())}]
 
+    def order(self, generator: torch.Generator) -> Tensor:
+        """Draw an order to go through the samples in."""
+        return torch.randperm(self.samples, generator=generator)
+
     def begin(self, progress: float) -> None:
         """Set schedules before a step; ``progress`` goes from 0 to 1."""
 
@@ -197,7 +201,8 @@ class _Loop:
             group["lr"] = rate * factor
         self.task.train()
         self.task.begin(progress)
-        batch = self.state.next_batch(self.task.processes.whole(self.settings.batch), self.task.samples)
+        size = self.task.processes.whole(self.settings.batch)
+        batch = self.state.next_batch(size, self.task.samples, self.task.order)
         batch = batch if self.task.takes_whole else self.task.processes.mine(batch)
         parts, after = self.module(batch.to(self.fabric.device), self.state.generator)
         loss = sum(parts.values(), torch.zeros((), device=self.fabric.device))

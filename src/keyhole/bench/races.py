@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import resource
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -26,8 +32,9 @@ from keyhole.signals import Signals
 from keyhole.training import Task, train
 
 __all__ = [
-    "Duel", "curve", "greedy_against_pysensors", "greedy_growth", "hnet_step", "large_grid", "qr_against_pysensors",
-    "reconstruct", "vln_step",
+    "Duel", "curve", "greedy_against_pysensors", "greedy_growth", "hnet_step", "large_grid", "larger_than_memory",
+    "qr_against_pysensors",
+    "reconstruct", "vln_step", "write_store",
 ]  # fmt: skip
 
 _STEPS, _BATCH = 150, 256
@@ -152,6 +159,44 @@ def large_grid() -> Duel:
         memory["ratio"] = meter.costs()["peak_mib"] / 1024
 
     return Duel(ours, lambda: None, figures=lambda: memory)
+
+
+def larger_than_memory() -> Duel:
+    """Greedy and ridge on a store of 8 GiB within 2 GiB: peak memory of the whole command, in GiB."""
+    memory = dict[str, float]()
+
+    def ours() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            store = write_store(Path(folder) / "field.zarr", 8 * 2**30)
+            command = [sys.executable, "-m", "keyhole", "select", str(store), "-k", "50", "--memory", "2GiB"]
+            started = time.monotonic()
+            subprocess.run([*command, "--method", "greedy", "--out", f"{folder}/plan.keyhole"], check=True)
+            memory["seconds"] = time.monotonic() - started
+        memory["ratio"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+
+    return Duel(ours, lambda: None, figures=lambda: memory)
+
+
+def write_store(path: Path, size: int) -> Path:
+    """Write a Zarr store of so many bytes: 360 x 720 cells, 150 smooth components, a little noise; 16 samples a chunk.
+
+    Components are products of waves in both directions whose variances fall with their number.
+    """
+    import zarr
+
+    rng, shape = np.random.default_rng(0), (360, 720)
+    waves = [np.cos(np.outer(np.arange(15), np.linspace(0, 3, side)) + rng.uniform(0, 6, (15, 1))) for side in shape]
+    samples = size // (4 * shape[0] * shape[1])
+    spread = np.sort(rng.exponential(1.0, (15, 15)).ravel())[::-1].reshape(15, 15)
+    made = zarr.create_array(
+        store=path, name="field", shape=(samples, *shape), chunks=(16, *shape), dtype="f4", compressors=None,
+        dimension_names=("sample", "lat", "lon"),
+    )  # fmt: skip
+    for start in range(0, samples, 16):
+        n = min(16, samples - start)
+        part = np.einsum("nab,ai,bj->nij", rng.standard_normal((n, 15, 15)) * spread, *waves, optimize=True)
+        made[start : start + n] = part.astype(np.float32) + 0.05 * rng.standard_normal((n, *shape), np.float32)
+    return path
 
 
 def reconstruct() -> Duel:

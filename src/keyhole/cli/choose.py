@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from keyhole.comparison import Comparison
     from keyhole.plan import Plan
     from keyhole.signals import Signals
+    from keyhole.stored import Store
 
 __all__ = ["compare", "demo", "select"]
 
@@ -70,6 +73,10 @@ def select(
     out: Annotated[Path, typer.Option(help="Plan file to write.")] = Path("plan.keyhole"),
     failures: Annotated[int, typer.Option(min=0, help="How many sites may fail: make the mean error then least.")] = 0,
     bands: Annotated[bool, typer.Option("--bands/--no-bands", help="Hold samples back to calibrate bands on.")] = True,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Memory that the work may take, such as 2GiB: the field is read some samples at a time."),
+    ] = None,
     method: Method = "auto",
     reconstructor: Rebuilder = "auto",
     setting: SetOption = None,
@@ -86,27 +93,34 @@ def select(
     as_json: Json = False,
 ) -> None:
     """Choose K sites of a field, of images, of an array or of a table, and save the plan."""
-    from keyhole import pipeline
     from keyhole.checkpoint import clear_states
 
     asked = constraints_of(where, kept, price)
-    signals = counting.of(reading.signals(source, target)).constrained(asked)
     check_writable(out, report)
     folder = out.with_name(out.name + ".checkpoint")
     if resume is None and folder.exists():
         raise StorageError(f"{folder}: holds an unfinished run; --resume goes on with it, --anew replaces it")
-    with stoppable(say):
-        plan = pipeline.select(
-            signals, price.k, method=method, reconstructor=reconstructor, predictor=target.predictor,
-            settings=_settings(setting or []), time_limit=time_limit, seed=seed, device=device, precision=precision,
-            checkpoint=folder, resume=bool(resume), save_every=save_every, failures=failures, bands=bands,
-        )  # fmt: skip
-    if not is_first():
-        return
-    plan.save(out)
-    clear_states(folder)
-    if report is not None:
-        _report(plan, signals, seed, report)
+    options: dict[str, Any] = {
+        "method": method, "reconstructor": reconstructor, "settings": _settings(setting or []),
+        "time_limit": time_limit, "seed": seed, "device": device, "precision": precision, "checkpoint": folder,
+        "resume": bool(resume), "save_every": save_every, "bands": bands,
+    }  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        if memory is None:
+            data: Any = counting.of(reading.signals(source, target)).constrained(asked)
+            work = partial(_select, data, price.k, predictor=target.predictor, failures=failures, **options)
+        else:
+            _check_plain(target, counting, failures)
+            data = counting.of(stack.enter_context(reading.store(source, memory))).constrained(asked)
+            work = partial(_select_stored, data, price.k, **options)
+        with stoppable(say):
+            plan = work()
+        if not is_first():
+            return
+        plan.save(out)
+        clear_states(folder)
+        if report is not None:
+            _report(plan, data, seed, report)
     show_plan(plan, as_json)
     say(f"plan   {out}" + (f"\nreport {report}" if report else ""))
 
@@ -166,13 +180,34 @@ def _make_folder(folder: Path) -> None:
     make_folder(folder)
 
 
-def _report(plan: Plan, signals: Signals, seed: int, path: Path) -> None:
+def _select(*given: Any, **options: Any) -> Plan:
+    from keyhole.pipeline import select as select_in_memory
+
+    return select_in_memory(*given, **options)
+
+
+def _select_stored(*given: Any, **options: Any) -> Plan:
+    from keyhole.stored import select_stored
+
+    return select_stored(*given, **options)
+
+
+def _check_plain(target: Target, counting: Counting, failures: int) -> None:
+    """Refuse what needs all samples in memory."""
+    asked = {"--target": target.target is not None, "--failures": failures > 0, "--noise": counting.noise is not None}
+    for option in (name for name, given in asked.items() if given):
+        raise typer.BadParameter("needs the data in memory; leave out --memory", param_hint=option)
+
+
+def _report(plan: Plan, data: Signals | Store, seed: int, path: Path) -> None:
     from keyhole.comparison import single
     from keyhole.preparation import prepare
     from keyhole.report import write_report
+    from keyhole.stored import Store, samples_of
 
     calibrating = "calibration" in plan.made["split"]
-    write_report(single(plan, prepare(signals, None, seed, calibrating=calibrating)), path)
+    signals, split = samples_of(data, seed, calibrating=calibrating) if isinstance(data, Store) else (data, None)
+    write_report(single(plan, prepare(signals, split, seed, calibrating=calibrating)), path)
 
 
 def _draw(comparison: Comparison, figure: Path | None, report: Path | None) -> None:

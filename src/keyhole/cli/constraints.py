@@ -10,7 +10,6 @@ import typer
 
 if TYPE_CHECKING:
     from keyhole.constraints import Constraints
-    from keyhole.signals import Signals
 
 __all__ = ["Counting", "Kept", "Price", "Where", "constraints_of"]
 
@@ -112,8 +111,8 @@ class Counting:
         ),
     ] = None
 
-    def of(self, signals: Signals) -> Signals:
-        """Give the signals, counted so."""
+    def of(self, signals: Any) -> Any:
+        """Give signals, or a store, counted so."""
         if self.weights is not None:
             plain = self.weights in ("area", "none")
             signals = signals.weighted(self.weights if plain else _region(self.weights, "--weights"))

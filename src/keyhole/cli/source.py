@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,6 +13,7 @@ from keyhole.cli.output import say
 
 if TYPE_CHECKING:
     from keyhole.signals import Signals
+    from keyhole.stored import Store
     from keyhole.target import TargetKind
 
 __all__ = ["Reading", "Target", "method_names"]
@@ -115,16 +118,39 @@ class Reading:
         ),
     ] = None
 
-    def signals(self, source: str, target: Target | None = None, *, hint: bool = True) -> Signals:
-        """Read signals, with a hint where the seasonal cycle may have been forgotten, unless a plan says it."""
+    @contextmanager
+    def store(self, source: str, memory: str) -> Iterator[Store]:
+        """Open a field to be gone through within so much memory."""
+        from keyhole.stored import open_store
+
+        for name in ("channels", "size", "colour"):
+            if getattr(self, name) is not None:
+                raise typer.BadParameter("has no meaning with --memory, which fields take", param_hint=f"--{name}")
+        if self.channels_apart or self.missing != "error":
+            raise typer.BadParameter("needs the data in memory", param_hint="--channels-apart, --missing")
+        if not source.lower().endswith((".nc", ".nc4", ".zarr", ".zarr.zip")):
+            raise typer.BadParameter("NetCDF and Zarr are read some at a time, no others", param_hint="--memory")
+        places = _places(self.at or [])
+        with open_store(
+            source, memory, variable=_names(self.variable), group=self.group, samples=self.samples, at=places
+        ) as store:
+            if self.context is not None:
+                store = store.with_context(*_context_names(self.context))
+            yield store if self.anomalies is None else store.anomalies(self._cycle())
+
+    def _cycle(self) -> Literal["month"] | None:
         if self.anomalies not in (None, "month", "none"):
             raise typer.BadParameter(f"{self.anomalies!r}: month or none", param_hint="--anomalies")
+        return "month" if self.anomalies == "month" else None
+
+    def signals(self, source: str, target: Target | None = None, *, hint: bool = True) -> Signals:
+        """Read signals, with a hint where the seasonal cycle may have been forgotten, unless a plan says it."""
+        cycle = self._cycle()
         signals = self._read(source, target or Target())
         if self.context is not None:
-            names = [] if self.context == "none" else [name.strip() for name in self.context.split(",")]
-            signals = signals.with_context(*names)
+            signals = signals.with_context(*_context_names(self.context))
         if self.anomalies is not None:
-            signals = signals.anomalies("month" if self.anomalies == "month" else None)
+            signals = signals.anomalies(cycle)
         elif hint and signals.cycle is None and _is_monthly(signals):
             say("the samples are months: --anomalies month would take their seasonal cycle as known")
         return signals.channels_apart() if self.channels_apart else signals
@@ -156,6 +182,10 @@ def method_names(text: str, signals: Signals) -> list[str]:
         if reason is not None:
             say(f"{name} is left out: {reason}")
     return [name for name, reason in refusals.items() if reason is None]
+
+
+def _context_names(text: str) -> list[str]:
+    return [] if text == "none" else [name.strip() for name in text.split(",")]
 
 
 def _names(text: str | None) -> str | list[str] | None:

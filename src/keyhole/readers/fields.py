@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.errors import DataError
+from keyhole.errors import DataError, StorageError
 from keyhole.grid import Grid
 from keyhole.origin import Origin
 from keyhole.readers.calendars import from_calendar
@@ -25,9 +25,10 @@ from keyhole.signals import Signals
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["read_dataarray", "read_dataset", "read_grib", "read_netcdf", "read_zarr"]
+__all__ = ["Field", "opened", "read_dataarray", "read_dataset", "read_grib", "read_netcdf", "read_zarr"]
 
 # What xarray and the libraries under it raise on files that are damaged or made up.
+_ZARR = {"engine": "zarr", "consolidated": False}
 _BOUNDS = ("_bnds", "_bounds")
 _BROKEN = (OSError, ValueError, RuntimeError, MemoryError, LookupError, TypeError, AttributeError, ArithmeticError)
 
@@ -43,7 +44,7 @@ def read_netcdf(
     with _whole(path, "NetCDF"):
         _check_whole(path)
         _check_declared(path, group, variable)
-        return _read_opened(path, {"group": group}, variable=variable, samples=samples, at=at)
+        return _read_opened(path, path, {"group": group}, variable=variable, samples=samples, at=at)
 
 
 def read_zarr(
@@ -51,8 +52,8 @@ def read_zarr(
 ) -> Signals:
     """Read a variable of a Zarr store, a folder or a zip, or several on one grid; see `read_dataset`."""
     with _whole(path, "Zarr"), _store(path) as store:
-        options = {"filename_or_obj": store, "engine": "zarr", "group": group, "consolidated": False}
-        return _read_opened(path, options, variable=variable, samples=samples, at=at)
+        options = {**_ZARR, "group": group}
+        return _read_opened(path, store, options, variable=variable, samples=samples, at=at)
 
 
 def read_grib(path: Path, *, variable: Variable = None, samples: str | None = None, at: At = None) -> Signals:
@@ -60,7 +61,7 @@ def read_grib(path: Path, *, variable: Variable = None, samples: str | None = No
     if importlib.util.find_spec("cfgrib") is None:
         raise DataError(f"{path}: GRIB is read by cfgrib, which is not installed (pip install cfgrib)")
     with _whole(path, "GRIB"):
-        return _read_opened(path, {"engine": "cfgrib"}, variable=variable, samples=samples, at=at)
+        return _read_opened(path, path, {"engine": "cfgrib"}, variable=variable, samples=samples, at=at)
 
 
 def read_dataset(
@@ -89,11 +90,40 @@ def read_dataarray(array: xr.DataArray, *, samples: str | None = None, at: At = 
     return _read(array.to_dataset(name=name), [name], samples, at)
 
 
-def _read_opened(path: Path, options: Mapping[str, Any], *, variable: Variable, samples: str | None, at: At) -> Signals:
+@contextmanager
+def opened(
+    path: Path, *, variable: Variable = None, group: str | None = None, samples: str | None = None, at: At = None
+) -> Iterator[Field]:
+    """Open a variable of a NetCDF file or a Zarr store, or several on one grid, to be read some at a time."""
+    kind = "Zarr" if path.name.lower().endswith((".zarr", ".zarr.zip")) else "NetCDF"
+    if not path.exists():
+        raise StorageError(f"{path}: no such file")
+    options = {**(_ZARR if kind == "Zarr" else {}), "group": group}
+    with _whole(path, kind), _source(path, kind) as source, _dataset(source, options) as dataset:
+        yield Field.of(dataset, _named(dataset, variable), samples, at)
+
+
+@contextmanager
+def _source(path: Path, kind: str) -> Iterator[Any]:
+    """Give what xarray opens."""
+    if kind == "Zarr":
+        with _store(path) as store:
+            yield store
+        return
+    _check_whole(path)
+    yield path
+
+
+def _dataset(source: Any, options: Mapping[str, Any]) -> xr.Dataset:
     import xarray as xr
 
-    given = {"filename_or_obj": path} | {name: value for name, value in options.items() if value is not None}
-    with xr.open_dataset(**given) as dataset:
+    return xr.open_dataset(source, **{name: value for name, value in options.items() if value is not None})
+
+
+def _read_opened(
+    path: Path, source: Any, options: Mapping[str, Any], *, variable: Variable, samples: str | None, at: At
+) -> Signals:
+    with _dataset(source, options) as dataset:
         names = _named(dataset, variable)
         declared = sum(int(dataset[name].size) * max(dataset[name].dtype.itemsize, 4) for name in names)
         check_fits(declared if at is None else 0, f"{path}: {', '.join(names)}")

@@ -119,7 +119,9 @@ class DenseConditional(ConditionalReconstructor):
         super().__init__(signals)
         cells = len(signals.grid.cells)
         inputs = cells * (signals.channels + 1)
-        self.network = DenseNet(inputs, outputs or cells * signals.channels, width=width_for(len(signals)), dropout=0.0)
+        self.network = DenseNet(
+            inputs, outputs or cells * signals.channels, width=width_for(signals.taught), dropout=0.0
+        )
 
     def forward(self, x: Tensor, masks: Tensor) -> Tensor:
         """Rebuild from the packed cells."""

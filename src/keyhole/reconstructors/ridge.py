@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from keyhole.grid import Grid
 from keyhole.reconstructors.base import flat
 from keyhole.reconstructors.linear import LinearReconstructor
 from keyhole.run import Run
 from keyhole.signals import Signals
 
-__all__ = ["NestedRidge", "Ridge", "nested_errors"]
+__all__ = ["NestedRidge", "Regression", "Ridge", "nested_errors"]
 
 # Strengths tried, relative to the mean squared singular value of the readings.
 _STRENGTHS = np.logspace(-8, 2, 41)
@@ -39,7 +42,7 @@ class Ridge(LinearReconstructor):
         self.channels, self.grid = train.channels, train.grid
         readings = flat(train.readings(sites))
         for targets in self.around_gaps(train, readings):
-            strength, self.offset, self.weights = _Regression(readings, targets).best(readings.shape[1])
+            strength, self.offset, self.weights = Regression(readings, partial(_alone, targets)).best(readings.shape[1])
         self.chosen = {"strength": strength}
         return self
 
@@ -52,32 +55,55 @@ class NestedRidge:
 
     def __init__(self, train: Signals, sites: NDArray[np.int64]) -> None:
         self.train = train
-        self._shared = _Regression(flat(train.readings(sites)), flat(train.packed()))
+        targets = flat(train.packed())
+        self._shared = Regression(flat(train.readings(sites)), partial(_alone, targets))
 
     def first(self, count: int) -> Ridge:
         """Give what `Ridge` would be, fitted to the first sites."""
-        made = Ridge()
-        made.channels, made.grid = self.train.channels, self.train.grid
-        strength, made.offset, made.weights = self._shared.best(count * self.train.channels)
-        made.chosen = {"strength": strength}
-        return made
+        return self._shared.ridge(count * self.train.channels, self.train.channels, self.train.grid)
 
 
-class _Regression:
+class Regression:
     """Ridge from the first readings to targets, for any number of them.
 
     With `R = Q T` (`Q` orthonormal, `T` triangular), the first `c` readings are `Q_c T_c`, leading blocks of both; so
     `T_c = W S V'` gives their decomposition `Q_c W S V'`, and `Q'Y`, which is what costs, serves every `c`.
+
+    Parameters
+    ----------
+    readings
+        ``(N, K * channels)``.
+    targets
+        Gives ``(n, cells)`` of the samples, some at a time, in their order; it is asked three times.
     """
 
-    def __init__(self, readings: NDArray[Any], targets: NDArray[Any]) -> None:
-        self.centre, self.middle = (part.mean(axis=0, dtype=np.float64) for part in (readings, targets))
+    def __init__(self, readings: NDArray[Any], targets: Callable[[], Iterable[NDArray[Any]]]) -> None:
+        self.centre = readings.mean(axis=0, dtype=np.float64)
+        self.middle = sum(part.sum(axis=0, dtype=np.float64) for part in targets()) / len(readings)
         self.basis, self.triangle = np.linalg.qr(readings - self.centre)
-        centred = (targets - self.middle).astype(np.float32)
-        self.scores = self.basis.T.astype(np.float32) @ centred
-        self.energy = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
-        self.cross = (centred @ self.scores.T).astype(np.float64)
+        basis, energies = self.basis.astype(np.float32), []
+        self.scores = np.zeros((basis.shape[1], len(self.middle)), np.float32)
+        for rows, part in self._centred(targets):
+            self.scores += basis[rows].T @ part
+            energies.append(np.einsum("ij,ij->i", part, part, dtype=np.float64))
+        self.energy = np.concatenate(energies)
+        self.cross = np.concatenate([part @ self.scores.T for _, part in self._centred(targets)]).astype(np.float64)
         self.inner = (self.scores @ self.scores.T).astype(np.float64)
+
+    def _centred(self, targets: Callable[[], Iterable[NDArray[Any]]]) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Give some samples at a time, less the mean, and where they stand among all."""
+        start = 0
+        for part in targets():
+            yield slice(start, start + len(part)), (part - self.middle).astype(np.float32)
+            start += len(part)
+
+    def ridge(self, count: int, channels: int, grid: Grid) -> Ridge:
+        """Give the best ridge from the first so many readings."""
+        made = Ridge()
+        made.channels, made.grid = channels, grid
+        strength, made.offset, made.weights = self.best(count)
+        made.chosen = {"strength": strength}
+        return made
 
     def best(self, count: int) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
         """Give strength, offset (targets,) and weights (count, targets) of the best ridge by leave-one-out."""
@@ -107,6 +133,10 @@ class _Regression:
             leverage = np.minimum((shrunk * left).sum(axis=1) + 1 / len(left), 1 - 1e-9)
             errors[position] = (np.maximum(residual, 0) / (1 - leverage) ** 2).sum()
         return errors
+
+
+def _alone(targets: NDArray[Any]) -> list[NDArray[Any]]:
+    return [targets]
 
 
 def nested_errors(

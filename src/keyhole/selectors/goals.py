@@ -148,7 +148,7 @@ def make_goal(signals: Signals, k: int, settings: LearnedSettings) -> Goal:
         return Adversarial(signals, l1_weight=settings.l1_weight, mask_channel=settings.mask_channel)
     kind = settings.decoder
     if kind == "auto":
-        kind = "dense" if len(signals) >= _ENOUGH_FOR_A_NETWORK else "gaussian"
+        kind = "dense" if signals.taught >= _ENOUGH_FOR_A_NETWORK else "gaussian"
     return Rebuild(make_decoder(kind, signals, k, mask_channel=settings.mask_channel), signals)
 
 

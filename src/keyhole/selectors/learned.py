@@ -47,17 +47,29 @@ class Joint(Task):
         super().__init__()
         self.law, self.budget, self.goal = law, budget, goal
         self.settings, self.k, self.rate = settings, k, rate
-        self.samples, self.first_count = len(signals), law.count()
-        self.register_buffer("signals", torch.from_numpy(_truth(signals)), persistent=False)
-        self.register_buffer("seen", torch.from_numpy(signals.seen()), persistent=False)
+        self.samples, self.first_count, self.source = signals.taught, law.count(), signals.source
+        if self.source is None:
+            self.register_buffer("signals", torch.from_numpy(_truth(signals)), persistent=False)
+            self.register_buffer("seen", torch.from_numpy(signals.seen()), persistent=False)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
         """See a batch through masks of the law."""
         sample = self.law.sample(self.processes.whole(min(self.settings.draws, len(batch))), generator)
         mine, masks = self.processes.mine(batch), self.processes.mine(self.budget.masks(self.law, sample))
-        x, seen = self.get_buffer("signals")[mine], self.get_buffer("seen")[mine]
+        x, seen = self._samples(mine)
         parts = self.goal(x, seen, masks, mine, generator)
         return parts | {"budget": self.budget.loss(self.law, sample)}, partial(self._after, sample)
+
+    def order(self, generator: torch.Generator) -> Tensor:
+        """Draw an order, by chunks of the file where samples are not in memory."""
+        return super().order(generator) if self.source is None else self.source.order(generator)
+
+    def _samples(self, batch: Tensor) -> tuple[Tensor, Tensor]:
+        """Give signals, and what sensors would see of them."""
+        if self.source is None:
+            return self.get_buffer("signals")[batch], self.get_buffer("seen")[batch]
+        fetched = torch.from_numpy(self.source.fetch(batch.cpu().numpy())).to(batch.device)
+        return fetched, fetched
 
     def _after(self, sample: MaskSample) -> None:
         self.budget.update(self.law, sample)
@@ -161,7 +173,7 @@ class Learned(Selector):
             law.warm_start(start.sites)
         with seeded(run.seed_of("decoder")):
             goal = make_goal(signals, k, settings)
-        chosen = settings.train or _train_settings(len(signals))
+        chosen = settings.train or _train_settings(signals.taught)
         return Joint(law, self._budget(k, goal.unit), goal, signals, settings, k, chosen.rate), chosen
 
     def _law(self, signals: Signals, generator: torch.Generator) -> Law:

@@ -1,0 +1,90 @@
+"""Principal components of samples that come some at a time, and a few samples that stand for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from keyhole.errors import SettingsError
+from keyhole.run import Event, Run
+from keyhole.signals import Signals
+from keyhole.stored.sizes import size_words
+from keyhole.stored.store import Part
+
+__all__ = ["leading_components", "sketch"]
+
+_SPARE = 20  # directions beyond those asked for, whose convergence is slow
+_MOST_TURNS, _ENOUGH = 8, 1e-5  # times that samples are gone through; share of variance that moves at which it ends
+_RANK_TOLERANCE = 1e-10
+_COPIES = 5  # of the components that are held at a time
+
+
+def leading_components(part: Part, most: int, run: Run) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    """Variances ``(r,)``, largest first, and basis ``(channels * cells, r)`` of scaled samples, by subspace iteration.
+
+    A basis `B` of random directions is turned to `X'X B` and made orthonormal, until the variances along it stay what
+    they are (Halko, Martinsson & Tropp, 2011). Each turn goes through the samples once; a mean is not taken off, for
+    scaled samples have none.
+    """
+    size = part.store.about.channels * len(part.store.about.grid.cells)
+    width = min(most + _SPARE, len(part), size)
+    _check_room(part, size, width, most)
+    start = run.generator("directions").standard_normal((size, width), np.float32)
+    towards, variances = torch.from_numpy(start), np.zeros(width)
+    for count in range(_MOST_TURNS):
+        basis = torch.linalg.qr(towards)[0]
+        towards = torch.zeros_like(basis)
+        for block in part.packed():
+            rows = torch.from_numpy(block)
+            towards.addmm_(rows.T, rows @ basis)
+        before = variances
+        variances, turn = _along(basis, towards, len(part))
+        run.tell(Event("principal components", count + 1, _MOST_TURNS, {"largest": float(variances[0])}))
+        if np.abs(variances - before).sum() < _ENOUGH * variances.sum():
+            break
+    keep = min(most, int((variances > _RANK_TOLERANCE * variances[0]).sum()))
+    return variances[:keep], (basis @ torch.from_numpy(turn[:, :keep].astype(np.float32))).numpy()
+
+
+def sketch(part: Part, components: tuple[NDArray[np.float64], NDArray[np.float32]]) -> Signals:
+    """Give a few samples of mean zero whose covariance is that of all, as far as these components go.
+
+    `sqrt(n) W diag(sqrt(variances)) B'` with `n - 1` components and orthonormal columns `W` that sum to zero. What is
+    made of covariances alone comes out as from all samples, which are behind it as ``source``.
+    """
+    variances, basis = components
+    about, n = part.store.about, len(variances) + 1
+    rows = (np.sqrt(n) * _balanced(n) * np.sqrt(variances)).astype(np.float32) @ basis.T
+    values = np.zeros((n, about.channels, about.grid.size), np.float32)
+    values[:, :, about.grid.cells] = rows.reshape(n, about.channels, -1)
+    root = None if part.scaling is None else part.scaling.root
+    return replace(about, values=values.reshape(n, *about.values.shape[1:]), time=None, root=root, source=part)
+
+
+def _along(basis: Tensor, product: Tensor, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Variances along the best directions within a basis, largest first, and how these turn it."""
+    inner = (basis.T @ product).numpy().astype(np.float64) / n
+    variances, turn = np.linalg.eigh((inner + inner.T) / 2)
+    return variances[::-1].copy(), turn[:, ::-1].copy()
+
+
+def _balanced(n: int) -> NDArray[np.float64]:
+    """``(n, n - 1)`` with orthonormal columns that sum to zero (Helmert's)."""
+    rows = np.tril(np.ones((n - 1, n - 1)))
+    lengths = np.arange(1, n)
+    matrix = np.concatenate([rows, np.zeros((n - 1, 1))], axis=1)
+    matrix[np.arange(n - 1), lengths] = -lengths
+    return np.asarray((matrix / np.sqrt(lengths * (lengths + 1))[:, np.newaxis]).T)
+
+
+def _check_room(part: Part, size: int, width: int, most: int) -> None:
+    needed, memory = 4 * _COPIES * size * width, part.store.memory
+    if needed > memory:
+        raise SettingsError(
+            f"{most} components of {size} cells need {size_words(needed)} of memory, and {size_words(memory)} are "
+            "allowed; ask for fewer sites, allow more (--memory), or coarsen the grid"
+        )

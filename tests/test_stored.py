@@ -1,0 +1,154 @@
+"""Data larger than memory: the same sites and errors as in memory, within what is allowed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from typer.testing import CliRunner
+
+import keyhole as kh
+from keyhole.cli import app
+from keyhole.components import principal_components
+from keyhole.errors import DataError, SettingsError
+from keyhole.preparation import prepare
+from keyhole.run import Run
+from keyhole.stored import open_store, select_stored, size_of
+from keyhole.stored.components import leading_components, sketch
+
+SMALL = "2MiB"
+
+
+def field(samples: int = 240, seed: int = 0, channels: int = 1) -> xr.Dataset:
+    """Smooth fields with land and a seasonal cycle, on latitude and longitude."""
+    rng = np.random.default_rng(seed)
+    lat, lon = np.linspace(-60, 60, 13), np.linspace(0, 342, 20)
+    time = np.datetime64("2000-01", "M") + np.arange(samples)
+    far = np.square(lat[:, None, None, None] - lat[:, None]) / 900 + np.square(lon[:, None, None] - lon) / 8000
+    modes = np.linalg.cholesky(np.exp(-far.transpose(0, 1, 2, 3).reshape(260, 260) / 2) + 1e-6 * np.eye(260))
+    names = [f"v{i}" for i in range(channels)]
+    made = {}
+    for name in names:
+        values = (rng.standard_normal((samples, 260)) @ modes.T).reshape(samples, 13, 20)
+        values += 5 * np.cos(2 * np.pi * np.arange(samples) / 12)[:, None, None] + 280
+        values[:, :2, :5] = np.nan
+        made[name] = (("time", "lat", "lon"), values.astype(np.float32))
+    axes = {"time": time.astype("datetime64[ns]"), "lat": lat, "lon": lon}
+    return xr.Dataset(made, axes)
+
+
+@pytest.fixture(params=["zarr", "netcdf"])
+def path(request, tmp_path):
+    made = field()
+    if request.param == "zarr":
+        target = tmp_path / "field.zarr"
+        made.to_zarr(target, consolidated=False, encoding={"v0": {"chunks": (16, 13, 20)}})
+    else:
+        target = tmp_path / "field.nc"
+        made.to_netcdf(target, encoding={"v0": {"chunksizes": (16, 13, 20)}})
+    return target
+
+
+@pytest.mark.parametrize("method", ["greedy", "qr"])
+def test_sites_and_errors_are_those_of_memory(path, method):
+    whole = kh.select(kh.read(path).anomalies(), 6, method=method, reconstructor="ridge")
+    with open_store(path, SMALL) as store:
+        assert store.step < len(store)
+        plan = select_stored(store.anomalies(), 6, method=method)
+    np.testing.assert_array_equal(plan.indices, whole.indices)
+    assert plan.made["data"]["fingerprint"] == whole.made["data"]["fingerprint"]
+    for part in ("validation", "test"):
+        for name in ("rmse", "fvu", "rmse_area"):
+            assert plan.metrics[part][name] == pytest.approx(whole.metrics[part][name], rel=1e-4)
+    assert plan.metrics["test"]["coverage_90"] == pytest.approx(whole.metrics["test"]["coverage_90"], abs=0.02)
+
+
+def test_auto_takes_the_better_of_two_on_validation(path):
+    with open_store(path, SMALL) as store:
+        plan = select_stored(store, 5)
+        alone = {method: select_stored(store, 5, method=method) for method in ("greedy", "qr")}
+    best = min(alone, key=lambda method: alone[method].metrics["validation"]["fvu_area"])
+    np.testing.assert_array_equal(plan.indices, alone[best].indices)
+
+
+def test_a_law_learns_from_chunks_and_is_the_same_once_more(path):
+    settings = {"train": {"steps": 40, "batch": 32}, "decoder": "dense"}
+    with open_store(path, SMALL) as store:
+        plans = [select_stored(store, 4, method="vln", settings=settings) for _ in range(2)]
+    assert len(set(plans[0].indices.tolist())) == 4
+    np.testing.assert_array_equal(plans[0].indices, plans[1].indices)
+
+
+def test_orders_hold_every_sample_once_and_few_chunks_at_a_time(path):
+    with open_store(path, "1MiB") as store:
+        part = store.part(np.arange(0, 200))
+        order = part.order(torch.Generator().manual_seed(1))
+        np.testing.assert_array_equal(np.sort(order.numpy()), np.arange(200))
+        np.testing.assert_array_equal(part.fetch(np.array([130, 3])), store.read(0, 240).values[[130, 3]])
+        together = int(0.25 * store.memory / store.sample_bytes)
+        first = order[: min(together, 16)].numpy() // 16
+        assert len(set(first.tolist())) <= max(1, together // 16)
+
+
+def test_components_are_those_of_all_samples(path):
+    parts = prepare(kh.read(path), None, 0)
+    expected = principal_components(parts.development, 8)
+    with open_store(path, SMALL) as store:
+        part = store.part(parts.split.development, parts.scaling)
+        found = leading_components(part, 8, Run())
+        stand_in = sketch(part, found)
+    np.testing.assert_allclose(found[0], expected.variances, rtol=1e-3)
+    again = principal_components(stand_in, 8)
+    np.testing.assert_allclose(again.variances, found[0], rtol=1e-4)
+    inner = again.basis.reshape(-1, 8).T @ expected.basis.reshape(-1, 8)
+    np.testing.assert_allclose(np.abs(np.diag(inner))[:4], 1, atol=1e-2)
+    assert stand_in.taught == len(parts.development)
+
+
+def test_several_variables_are_channels(tmp_path):
+    chunks = {name: {"chunks": (24, 13, 20)} for name in ("v0", "v1")}
+    field(channels=2).to_zarr(tmp_path / "two.zarr", consolidated=False, encoding=chunks)
+    whole = kh.select(kh.read(tmp_path / "two.zarr", variable=["v0", "v1"]), 4, method="greedy", reconstructor="ridge")
+    with open_store(tmp_path / "two.zarr", SMALL, variable=["v0", "v1"]) as store:
+        plan = select_stored(store, 4, method="greedy")
+    np.testing.assert_array_equal(plan.indices, whole.indices)
+
+
+def test_gaps_are_refused_and_said(tmp_path):
+    made = field()
+    made["v0"][3, 6, 6] = np.nan
+    made.to_zarr(tmp_path / "gaps.zarr", consolidated=False)
+    with pytest.raises(DataError, match="1 of 250 cells"), open_store(tmp_path / "gaps.zarr", SMALL):
+        pass
+
+
+def test_too_little_memory_is_said_before_anything_is_read(path):
+    with pytest.raises(DataError, match="lie together"), open_store(path, "64KiB"):
+        pass
+    with open_store(path, "600KiB") as store, pytest.raises(SettingsError, match=r"need .* KiB of memory"):
+        select_stored(store, 5, method="greedy")
+
+
+@pytest.mark.parametrize("method", ["exchange", "swaps", "cae", "cgan"])
+def test_what_needs_memory_is_refused(path, method):
+    with open_store(path, SMALL) as store, pytest.raises(SettingsError, match="needs the data in memory"):
+        select_stored(store, 5, method=method)
+
+
+@pytest.mark.parametrize("text", ["", "2 bananas", "-1GiB", "0", "GiB"])
+def test_a_size_must_be_one(text):
+    with pytest.raises(SettingsError, match="a size is needed"):
+        size_of(text)
+
+
+def test_the_command_line_writes_plan_and_report(path, tmp_path):
+    out, report = tmp_path / "p.keyhole", tmp_path / "r.html"
+    given = ["select", str(path), "-k", "5", "--memory", SMALL, "--anomalies", "month", "--method", "greedy"]
+    done = CliRunner().invoke(app, [*given, "--out", str(out), "--report", str(report)])
+    assert done.exit_code == 0, done.output
+    assert kh.load(out).k == 5
+    assert "<html" in report.read_text()[:200].lower()
+    refused = CliRunner().invoke(app, [*given, "--failures", "1"])
+    assert refused.exit_code == 2
+    assert "--memory" in refused.output
