@@ -11,7 +11,7 @@ import xarray as xr
 
 import keyhole as kh
 from keyhole import DataError
-from keyhole.readers.memory import check_fits
+from keyhole.memory import check_fits
 from samples import monthly_field, quick, smooth
 
 

@@ -12,9 +12,10 @@ import keyhole as kh
 from keyhole.cli import app
 from keyhole.components import principal_components
 from keyhole.errors import DataError, SettingsError
+from keyhole.memory import size_of
 from keyhole.preparation import prepare
 from keyhole.run import Run
-from keyhole.stored import open_store, select_stored, size_of
+from keyhole.stored import open_store, select_stored
 from keyhole.stored.components import leading_components, sketch
 
 SMALL = "2MiB"
@@ -152,3 +153,13 @@ def test_the_command_line_writes_plan_and_report(path, tmp_path):
     refused = CliRunner().invoke(app, [*given, "--failures", "1"])
     assert refused.exit_code == 2
     assert "--memory" in refused.output
+
+
+def test_a_chunk_that_cannot_be_read_is_named(path, monkeypatch):
+    with open_store(path, SMALL) as store:
+        broken = next(file for file in sorted(path.rglob("c/*/*/*")) if file.is_file()) if path.is_dir() else None
+        if broken is None:
+            pytest.skip("NetCDF's library reads by itself")
+        broken.write_bytes(b"nothing of the kind")
+        with pytest.raises(DataError, match=r"v0: samples .* cannot be read"):
+            select_stored(store, 5, method="greedy")

@@ -6,6 +6,7 @@ __all__ = [
     "BudgetError",
     "DataError",
     "KeyholeError",
+    "MemoryShortError",
     "PlanError",
     "SettingsError",
     "StorageError",
@@ -39,3 +40,7 @@ class StorageError(KeyholeError, OSError):
 
 class TrainingError(KeyholeError, RuntimeError):
     """Training cannot go on: the loss is not finite, or a checkpoint belongs to another run."""
+
+
+class MemoryShortError(KeyholeError, MemoryError):
+    """There is not enough memory; the message says what was needed, what is free, and which setting to lower."""

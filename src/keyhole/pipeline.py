@@ -20,6 +20,7 @@ from keyhole.checkpoint import clear_states
 from keyhole.checks import check_budget, check_failures, check_reconstructor, check_run, check_stages, deadline_after
 from keyhole.constraints import Constraints
 from keyhole.errors import KeyholeError, SettingsError, StorageError
+from keyhole.memory import told_when_short
 from keyhole.plan import Plan
 from keyhole.predictors import Predictor, fit_predictor
 from keyhole.predictors import nested_errors as nested_target_errors
@@ -54,6 +55,7 @@ __all__ = [
 SELECTION_SHARE = 1 / 3
 
 
+@told_when_short("select", "go through a NetCDF or Zarr field some samples at a time (--memory), or coarsen the grid")
 def select(
     signals: Any,
     k: int | None = None,

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from keyhole.checkpoint import TrainState
 from keyhole.errors import SettingsError, TrainingError
 from keyhole.interrupts import Interrupted, deferred
+from keyhole.memory import told_when_short
 from keyhole.processes import Processes, processes
 from keyhole.run import Event, Run
 from keyhole.settings import TrainSettings
@@ -95,6 +96,11 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
     Interrupted
         A signal arrived; the step was ended and the state saved where ``run.folder`` says.
     """
+    with told_when_short(name, 'lower the batch (--set train={"batch": 16}), take fewer draws, or coarsen the grid'):
+        return _trained(task, settings, name, identity, run)
+
+
+def _trained(task: Task, settings: TrainSettings, name: str, identity: str, run: Run) -> list[dict[str, float]]:
     task.processes = processes()
     fabric = _fabric(run.device, precision := precision_of(task, run), task.processes)
     task.to(fabric.device)

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from keyhole.errors import DataError, StorageError
 from keyhole.grid import Grid
+from keyhole.memory import check_fits
 from keyhole.origin import Origin
 from keyhole.readers.choice import one_of
-from keyhole.readers.memory import check_fits
 from keyhole.signals import Signals
 
 __all__ = ["load_npy", "read_array", "read_npy", "read_npz"]

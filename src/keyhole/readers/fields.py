@@ -6,7 +6,7 @@ import importlib.util
 import math
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from keyhole.errors import DataError, StorageError
 from keyhole.grid import Grid
+from keyhole.memory import check_fits
 from keyhole.origin import Origin
 from keyhole.readers.calendars import from_calendar
 from keyhole.readers.choice import one_of
-from keyhole.readers.memory import check_fits
 from keyhole.signals import Signals
 
 if TYPE_CHECKING:
@@ -99,8 +99,12 @@ def opened(
     if not path.exists():
         raise StorageError(f"{path}: no such file")
     options = {**(_ZARR if kind == "Zarr" else {}), "group": group}
-    with _whole(path, kind), _source(path, kind) as source, _dataset(source, options) as dataset:
-        yield Field.of(dataset, _named(dataset, variable), samples, at)
+    with ExitStack() as stack:
+        with _whole(path, kind):
+            source = stack.enter_context(_source(path, kind))
+            dataset = stack.enter_context(_dataset(source, options))
+            field = Field.of(dataset, _named(dataset, variable), samples, at)
+        yield field
 
 
 @contextmanager
@@ -186,7 +190,13 @@ class Field:
 
     def values(self, rows: slice) -> NDArray[Any]:
         """Read some samples, ``(n, channels, *grid)``."""
-        return np.stack([array[rows].values for array in self.arrays], axis=1)
+        try:
+            return np.stack([array[rows].values for array in self.arrays], axis=1)
+        except _BROKEN as error:
+            if isinstance(error, MemoryError):
+                raise
+            which = "samples" if rows.start is None else f"samples {rows.start} to {rows.stop}"
+            raise DataError(f"{self.origin.name}: {which} cannot be read ({error})") from error
 
 
 def _origin(arrays: Sequence[xr.DataArray], sample: str, dims: tuple[str, ...], calendar: str) -> Origin:

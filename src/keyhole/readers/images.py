@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.errors import DataError, SettingsError, StorageError
+from keyhole.memory import check_fits
 from keyhole.readers.arrays import read_array
-from keyhole.readers.memory import check_fits
 from keyhole.signals import Signals
 
 __all__ = ["Colour", "read_images"]

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from keyhole.errors import DataError
+from keyhole.memory import check_fits
 from keyhole.readers.arrays import read_array
 from keyhole.readers.choice import one_of
-from keyhole.readers.memory import check_fits
 from keyhole.signals import Signals
 
 __all__ = ["read_mat"]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from keyhole.errors import DataError, SettingsError, StorageError
 from keyhole.grid import Grid
+from keyhole.memory import check_fits
 from keyhole.origin import Origin
-from keyhole.readers.memory import check_fits
 from keyhole.signals import Signals
 from keyhole.target import Target, TargetKind, looks_like_classes
 

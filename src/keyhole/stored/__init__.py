@@ -2,7 +2,6 @@
 
 from keyhole.stored.opening import open_store
 from keyhole.stored.pipeline import samples_of, select_stored
-from keyhole.stored.sizes import size_of, size_words
 from keyhole.stored.store import Part, Store
 
-__all__ = ["Part", "Store", "open_store", "samples_of", "select_stored", "size_of", "size_words"]
+__all__ = ["Part", "Store", "open_store", "samples_of", "select_stored"]

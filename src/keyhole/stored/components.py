@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from keyhole.errors import SettingsError
+from keyhole.memory import size_words
 from keyhole.run import Event, Run
 from keyhole.signals import Signals
-from keyhole.stored.sizes import size_words
 from keyhole.stored.store import Part
 
 __all__ = ["leading_components", "sketch"]

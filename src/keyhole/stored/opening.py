@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from keyhole.errors import DataError
+from keyhole.memory import size_of
 from keyhole.readers.fields import Field, opened
 from keyhole.signals import Signals
-from keyhole.stored.sizes import size_of
 from keyhole.stored.store import Store
 from keyhole.values import check_time, floating
 

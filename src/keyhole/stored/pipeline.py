@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from keyhole import split as splits
 from keyhole.checks import check_budget, check_run, deadline_after
 from keyhole.errors import DataError, SettingsError
+from keyhole.memory import told_when_short
 from keyhole.metrics import Tally
 from keyhole.pipeline import kept_to, make_selector, own_states, record
 from keyhole.plan import Plan
@@ -61,6 +62,7 @@ class _Scaled:
         return self.store.part(self.split.development, self.scaling)
 
 
+@told_when_short("select", "allow more (--memory), ask for fewer sites, or coarsen the grid")
 def select_stored(
     store: Store,
     k: int | None = None,

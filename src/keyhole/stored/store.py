@@ -14,12 +14,12 @@ from torch import Tensor
 
 from keyhole.constraints import Constraints
 from keyhole.errors import DataError, SettingsError
+from keyhole.memory import size_words
 from keyhole.readers.fields import Field
 from keyhole.reconstructors.base import flat
 from keyhole.scaling import Scaling
 from keyhole.signals import Signals
 from keyhole.split import Indices
-from keyhole.stored.sizes import size_words
 from keyhole.values import Cycle, floating
 
 __all__ = ["Part", "Store"]
