@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+import keyhole as kh
 from keyhole.checkpoint import StateError
 from keyhole.errors import StorageError, TrainingError
 from keyhole.interrupts import Interrupted
@@ -305,3 +306,13 @@ def test_half_precision_is_taken_where_it_pays_and_does_no_harm(monkeypatch, ask
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": made_for_it})
     assert precision_of(Toy(), Run(precision=asked)) == taken
+
+
+def test_what_is_trained_is_compiled_where_that_is_asked_for(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(torch, "compile", lambda task: compiled.append(type(task)) or task)
+    for asked in (False, True):
+        values = np.random.default_rng(0).standard_normal((40, 4, 5))
+        settings = {"train": {"steps": 3, "batch": 8}}
+        kh.select(values, 3, method="vln", reconstructor="ridge", settings=settings, compiled=asked)
+        assert len(compiled) == int(asked)

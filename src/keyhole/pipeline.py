@@ -77,6 +77,7 @@ def select(
     seed: int = 0,
     device: str = "auto",
     precision: str = "auto",
+    compiled: bool = False,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     save_every: float = 15.0,
@@ -134,6 +135,9 @@ def select(
     device, precision
         ``"auto"``, ``"cpu"`` or ``"cuda"``; ``"32-true"``, ``"bf16-mixed"``, or ``"auto"``: the latter for networks
         that rebuild, on a device that has instructions for it.
+    compiled
+        Whether networks are compiled (``torch.compile``) before they are trained: a minute at first, worth it for long
+        runs on a GPU.
     checkpoint, resume, save_every
         A folder to keep unfinished training in, whether to go on from what it holds (what it holds is cleared
         otherwise), and how often to save, in seconds. A run that fails for what it was given leaves nothing there:
@@ -154,6 +158,7 @@ def select(
         seed=seed,
         device=device,
         precision=precision,
+        compiled=compiled,
         deadline=deadline_after(time_limit),
         folder=None if checkpoint is None else Path(checkpoint),
         resume=resume,

@@ -46,6 +46,8 @@ class Run:
     device, precision
         As lightning-fabric takes them: ``"auto"``, ``"cpu"``, ``"cuda"``; ``"32-true"``, ``"bf16-mixed"``, or
         ``"auto"``: the latter for networks that rebuild, on a device made for it, else the former.
+    compiled
+        Whether networks are compiled (``torch.compile``) before they are trained.
     deadline
         Clock time (``time.monotonic()``) after which learning stops; None for no limit.
     folder
@@ -63,6 +65,7 @@ class Run:
     seed: int = 0
     device: str = "auto"
     precision: str = "auto"
+    compiled: bool = False
     deadline: float | None = None
     folder: Path | None = None
     resume: bool = False

@@ -108,8 +108,10 @@ def _trained(task: Task, settings: TrainSettings, name: str, identity: str, run:
         task.groups(), lr=settings.rate, weight_decay=settings.weight_decay, betas=(0.9, 0.99), foreach=True
     )
     with seeded(run.seed_of(name)), deferred() as pending:
-        state = TrainState.begin(task, optimiser, run, name=name, identity=f"{identity} {precision}")
-        module, stepper = fabric.setup(task, optimiser)
+        state = TrainState.begin(
+            task, optimiser, run, name=name, identity=f"{identity} {precision}{' compiled' * run.compiled}"
+        )
+        module, stepper = fabric.setup(torch.compile(task) if run.compiled else task, optimiser)
         loop = _Loop(task, module, stepper, fabric, settings, state, run, name)
         loop.go(pending)
     state.restore_best(task)

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ class Store:
     """The lines of one benchmark, ``<folder>/<bench>.jsonl``.
 
     Lines are appended whole and flushed to the disk, so that what was measured outlives a crash; a torn last line is
-    left out when read and closed by the next append.
+    left out when read and cut off by the next append.
     """
 
     def __init__(self, folder: Path, bench: str) -> None:
@@ -85,8 +85,7 @@ class Store:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = "".join(json.dumps(_plain(record), allow_nan=False) + "\n" for record in records)
         with self.path.open("ab+") as file:
-            if file.tell() and not _ends_a_line(file):
-                text = "\n" + text
+            _mend(file)
             file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
@@ -153,9 +152,16 @@ def record(
     }
 
 
-def _ends_a_line(file: Any) -> bool:
-    file.seek(-1, os.SEEK_END)
-    return bool(file.read(1) == b"\n")
+def _mend(file: IO[bytes]) -> None:
+    """Cut a torn last line off a file of lines; a whole one that only lacks its end gets it."""
+    file.seek(0)
+    *whole, last = file.read().split(b"\n")
+    try:
+        json.loads(last or b"null")
+    except ValueError:
+        file.truncate(sum(len(one) + 1 for one in whole))
+    else:
+        file.write(b"\n" if last else b"")
 
 
 def _peak_mib() -> int:

@@ -84,6 +84,7 @@ def select(
     seed: Seed = 0,
     device: Device = "auto",
     precision: Precision = "auto",
+    compiled: Annotated[bool, typer.Option("--compile", help="Compile networks before they are trained.")] = False,
     report: Annotated[Path | None, typer.Option(help="HTML page to write.")] = None,
     resume: Annotated[
         bool | None,
@@ -102,8 +103,8 @@ def select(
         raise StorageError(f"{folder}: holds an unfinished run; --resume goes on with it, --anew replaces it")
     options: dict[str, Any] = {
         "method": method, "reconstructor": reconstructor, "settings": _settings(setting or []),
-        "time_limit": time_limit, "seed": seed, "device": device, "precision": precision, "checkpoint": folder,
-        "resume": bool(resume), "save_every": save_every, "bands": bands,
+        "time_limit": time_limit, "seed": seed, "device": device, "precision": precision, "compiled": compiled,
+        "checkpoint": folder, "resume": bool(resume), "save_every": save_every, "bands": bands,
     }  # fmt: skip
     with contextlib.ExitStack() as stack:
         if memory is None:

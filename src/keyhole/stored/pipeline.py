@@ -76,6 +76,7 @@ def select_stored(
     seed: int = 0,
     device: str = "auto",
     precision: str = "auto",
+    compiled: bool = False,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     save_every: float = 15.0,
@@ -100,8 +101,8 @@ def select_stored(
     check_run(device, precision, save_every)
     folder = None if checkpoint is None else Path(checkpoint)
     run = Run(
-        seed=seed, device=device, precision=precision, deadline=deadline_after(time_limit), folder=folder,
-        resume=resume, save_seconds=save_every,
+        seed=seed, device=device, precision=precision, compiled=compiled, deadline=deadline_after(time_limit),
+        folder=folder, resume=resume, save_seconds=save_every,
     )  # fmt: skip
     selector = _selector(method, settings or {})
     if reconstructor not in ("auto", "ridge"):

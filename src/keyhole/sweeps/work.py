@@ -46,7 +46,7 @@ def work(asked: StudyFile, url: str, prepared: Prepared, tell: Callable[[str], N
     """
     import optuna
 
-    study = _study(asked, url)
+    study, storage = _study(asked, url)
 
     def objective(trial: Any) -> tuple[float, int, float]:
         if _counted(study, before=trial.number) >= asked.trials:
@@ -58,6 +58,7 @@ def work(asked: StudyFile, url: str, prepared: Prepared, tell: Callable[[str], N
         return found.error, found.k, found.seconds
 
     while _counted(study, ended=True) < asked.trials:
+        _sign_for_the_silent(study, storage)
         optuna.storages.fail_stale_trials(study)
         if _counted(study) < asked.trials:
             study.optimize(objective, n_trials=1)
@@ -69,12 +70,13 @@ def finished(asked: StudyFile, url: str) -> list[Trial]:
     """Give the trials that ended, in the order in which they began."""
     import optuna
 
-    ended = _study(asked, url).get_trials(states=(optuna.trial.TrialState.COMPLETE,))
+    study, _ = _study(asked, url)
+    ended = study.get_trials(states=(optuna.trial.TrialState.COMPLETE,))
     return [Trial(**one.user_attrs["trial"]) for one in ended]
 
 
 def _study(asked: StudyFile, url: str) -> Any:
-    """Open the study, or make it; two workers that make it at once are in each other's way for a moment."""
+    """Open the study and its store, or make both; two workers that do so at once are in each other's way for a moment."""
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
     for attempt in range(1, _ATTEMPTS + 1):
@@ -89,7 +91,7 @@ def _study(asked: StudyFile, url: str) -> Any:
     return None
 
 
-def _open(asked: StudyFile, url: str) -> Any:
+def _open(asked: StudyFile, url: str) -> tuple[Any, Any]:
     import optuna
 
     optuna.logging.set_verbosity(logging.WARNING)
@@ -98,10 +100,24 @@ def _open(asked: StudyFile, url: str) -> Any:
         url, heartbeat_interval=asked.heartbeat, grace_period=_MISSED * asked.heartbeat,
         heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(_RETRIES),
     )  # fmt: skip
-    return optuna.create_study(
+    study = optuna.create_study(
         study_name=asked.name, storage=storage, load_if_exists=True, directions=["minimize"] * 3,
         sampler=optuna.samplers.TPESampler(constant_liar=True, n_startup_trials=_RANDOM),
     )  # fmt: skip
+    return study, storage
+
+
+def _sign_for_the_silent(study: Any, storage: Any) -> None:
+    """Sign once for trials whose worker never did: killed before its first sign of life, it would not be given up."""
+    from optuna.trial import TrialState
+    from sqlalchemy import text
+
+    running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    with storage.engine.connect() as connection:
+        signed = set(connection.execute(text("SELECT trial_id FROM trial_heartbeats")).scalars())
+    for one in running:
+        if one._trial_id not in signed:
+            storage.record_heartbeat(one._trial_id)
 
 
 def _counted(study: Any, *, before: int | None = None, ended: bool = False) -> int:
