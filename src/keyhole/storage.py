@@ -94,23 +94,30 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 def _checked_bytes(path: Path) -> memoryview:
     try:
-        blob = memoryview(Path(path).read_bytes())
+        with Path(path).open("rb") as file:
+            _check_prefix(path, file.read(_PREFIX.size), os.fstat(file.fileno()).st_size)
+            file.seek(0)
+            blob = memoryview(file.read())
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(blob) == 0:
+    if hashlib.sha256(blob[:-_DIGEST]).digest() != blob[-_DIGEST:]:
+        raise PlanError(f"{path}: the file is damaged or cut short; its SHA-256 does not match its content")
+    return blob
+
+
+def _check_prefix(path: Path, prefix: bytes, size: int) -> None:
+    """Refuse a file of ``size`` bytes that is none of ours by its first ones, before the others are read."""
+    if size == 0:
         raise PlanError(f"{path}: the file is empty")
-    if len(blob) < _PREFIX.size + _DIGEST or blob[:8] != MAGIC:
+    if size < _PREFIX.size + _DIGEST or prefix[:8] != MAGIC:
         raise PlanError(f"{path}: not a Keyhole file, or cut short before its first bytes were whole")
-    _, version, length = _PREFIX.unpack_from(blob)
+    _, version, length = _PREFIX.unpack(prefix)
     if version > VERSION:
         raise PlanError(
             f"{path}: written in format {version}, and this Keyhole reads up to {VERSION}; install a newer Keyhole"
         )
-    if version < 1 or length > len(blob) - _PREFIX.size - _DIGEST:
+    if version < 1 or length > size - _PREFIX.size - _DIGEST:
         raise PlanError(f"{path}: the file is damaged or cut short; its header does not fit in it")
-    if hashlib.sha256(blob[:-_DIGEST]).digest() != blob[-_DIGEST:]:
-        raise PlanError(f"{path}: the file is damaged or cut short; its SHA-256 does not match its content")
-    return blob
 
 
 def _umask() -> int:

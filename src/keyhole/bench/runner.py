@@ -99,25 +99,24 @@ def run_jobs(
     for job in jobs:
         if _is_done(job, store, to_draw):
             continue
-        records = _records(job, store, device, say)
+        kept = store.path.parent / ".unfinished" / job.cases[0].case_id
+        records = _records(job, store, device, say, kept)
         store.append(records)
+        shutil.rmtree(kept, ignore_errors=True)
         for one in records:
             say(_line(one))
         added += len(records)
     return added
 
 
-def _records(job: Job, store: Store, device: str, say: Callable[[str], None]) -> list[dict[str, Any]]:
+def _records(job: Job, store: Store, device: str, say: Callable[[str], None], kept: Path) -> list[dict[str, Any]]:
     """Run a job from where it was; from its beginning where what is kept of it is refused."""
-    kept = store.path.parent / ".unfinished" / job.cases[0].case_id
     try:
-        records = _attempt(job, store, device, kept)
+        return _attempt(job, store, device, kept)
     except StateError as refusal:
         say(f"an unfinished case is started anew: {refusal}")
         shutil.rmtree(kept)
-        records = _attempt(job, store, device, kept)
-    shutil.rmtree(kept, ignore_errors=True)
-    return records
+        return _attempt(job, store, device, kept)
 
 
 def _attempt(job: Job, store: Store, device: str, kept: Path) -> list[dict[str, Any]]:

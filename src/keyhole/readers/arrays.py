@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import os
 import zipfile
-import zlib
 from pathlib import Path
-from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -21,12 +21,18 @@ from keyhole.signals import Signals
 
 __all__ = ["load_npy", "read_array", "read_npy", "read_npz"]
 
+_MOST_AXES = 63  # numpy holds one more, which is that of the channels
+_MOST_HEADER = 1 << 14  # bytes of the header of a .npy array; numpy takes fewer
+_MOST_BYTES = 1 << 80  # that are told apart: a length that is made up may be more than a float holds
+
 
 def read_array(source: ArrayLike, *, channels: int | None = None, name: str = "signals") -> Signals:
     """Take an array ``(N, *grid)``; ``channels`` names the axis that holds channels, if one does."""
     array = _plain(source, name)
     if array.ndim < 2:
         raise DataError(f"{name}: an array of shape {array.shape}; (samples, *grid) is needed, at least two axes")
+    if array.ndim > _MOST_AXES:
+        raise DataError(f"{name}: an array of {array.ndim} axes; there may be {_MOST_AXES}")
     if channels is None:
         values = array[:, np.newaxis]
     else:
@@ -46,7 +52,7 @@ def read_npy(path: Path, *, channels: int | None = None) -> Signals:
 def load_npy(path: Path) -> NDArray[Any]:
     """Load the array of a .npy file."""
     with _open(path) as file:
-        return _read_member(file, str(path))
+        return _read_member(file, os.fstat(file.fileno()).st_size, str(path))
 
 
 def read_npz(path: Path, *, variable: str | None = None, channels: int | None = None) -> Signals:
@@ -56,9 +62,12 @@ def read_npz(path: Path, *, variable: str | None = None, channels: int | None = 
             with zipfile.ZipFile(file) as archive:
                 names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
                 member = one_of(names, variable, names, "array")
+                size = archive.getinfo(f"{member}.npy").file_size
                 with archive.open(f"{member}.npy") as stream:
-                    array = _read_member(stream, f"{path}: {member}")
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+                    array = _read_member(stream, size, f"{path}: {member}")
+        except DataError:
+            raise
+        except Exception as error:  # whatever zipfile, and what unpacks for it, raise on files that are made up
             raise DataError(f"{path}: not a whole .npz file ({error})") from error
     return read_array(array, channels=channels, name=member)
 
@@ -70,24 +79,33 @@ def _open(path: Path) -> IO[bytes]:
         raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def _read_member(file: IO[bytes], what: str) -> NDArray[Any]:
-    """Read one .npy stream, after its declared size was compared with memory; objects are refused."""
+def _read_member(file: IO[bytes], size: int, what: str) -> NDArray[Any]:
+    """Read one .npy stream of up to ``size`` bytes, after what it declares was compared with that and with memory."""
     try:
-        version = npy.read_magic(file)
-        reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = reader(file)
-    except (ValueError, TypeError, TokenError, OSError) as error:
+        shape, fortran, dtype = _header(file)
+    except Exception as error:  # numpy, and Python's own parser under it, raise much on headers that are made up
         raise DataError(f"{what}: not a whole .npy array ({error})") from error
     if dtype.kind not in "biuf":
         raise DataError(f"{what}: holds {'Python objects' if dtype.hasobject else dtype}; real numbers are needed")
     if any(n < 0 for n in shape):
         raise DataError(f"{what}: not a whole .npy array (its header declares the shape {shape})")
-    declared = int(np.prod(shape, dtype=object)) * dtype.itemsize
+    declared = min(int(np.prod(shape, dtype=object)) * dtype.itemsize, _MOST_BYTES)
     check_fits(declared, what)
-    content = bytearray(declared)
-    if _fill(file, content) != declared:
+    content = bytearray(declared if declared <= size else 0)
+    if declared > size or _fill(file, content) != declared:
         raise DataError(f"{what}: cut short, its header declares {declared} bytes")
-    return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
+    try:
+        return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{what}: not a whole .npy array ({error})") from error
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read shape, order and type; of a header that says it is long only the front, where numpy would read it all."""
+    first = npy.read_magic(file) == (1, 0)
+    said = file.read(2 if first else 4)
+    head = io.BytesIO(said + file.read(min(int.from_bytes(said, "little"), _MOST_HEADER)))
+    return npy.read_array_header_1_0(head) if first else npy.read_array_header_2_0(head)
 
 
 def _plain(source: ArrayLike, name: str) -> NDArray[Any]:

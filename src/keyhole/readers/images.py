@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.errors import DataError, SettingsError, StorageError
+from keyhole.errors import DataError, KeyholeError, SettingsError, StorageError
 from keyhole.memory import check_fits
 from keyhole.readers.arrays import read_array
 from keyhole.signals import Signals
@@ -81,12 +81,12 @@ def _opened(path: Path) -> Iterator[tuple[list[str], Load]]:
         with zipfile.ZipFile(path) as archive:
             sizes = {one.filename: one.file_size for one in archive.infolist() if _is_image(one.filename)}
             yield sorted(sizes), lambda name: io.BytesIO(_unzipped(archive, name, sizes[name]))
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise DataError(f"{path}: not a whole zip ({error})") from error
+    except KeyholeError:
+        raise
     except OSError as error:
-        if isinstance(error, StorageError):
-            raise
         raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except Exception as error:  # whatever zipfile, and what unpacks for it, raise on files that are made up
+        raise DataError(f"{path}: not a whole zip ({error})") from error
 
 
 def _is_image(name: str) -> bool:
@@ -102,7 +102,7 @@ def _unzipped(archive: zipfile.ZipFile, name: str, declared: int) -> bytes:
 
 def _image(load: Load, name: str, path: Path) -> Any:
     """Open one image; one that would unpack to a bomb is refused."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -112,7 +112,9 @@ def _image(load: Load, name: str, path: Path) -> Any:
             return image
         except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
             raise DataError(f"{path}: {name}: too large to be an image of a set ({error})") from error
-        except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
+        except DataError:
+            raise
+        except Exception as error:  # whatever Pillow and zipfile raise on files that are damaged or made up
             raise DataError(f"{path}: {name}: not an image that can be read ({error})") from error
 
 

@@ -20,6 +20,7 @@ __all__ = ["NestedRidge", "Regression", "Ridge", "nested_errors"]
 
 # Strengths tried, relative to the mean squared singular value of the readings.
 _STRENGTHS = np.logspace(-8, 2, 41)
+_BLOCK = 4_000_000  # numbers that are worked on at a time
 
 
 class Ridge(LinearReconstructor):
@@ -81,20 +82,26 @@ class Regression:
         self.centre = readings.mean(axis=0, dtype=np.float64)
         self.middle = sum(part.sum(axis=0, dtype=np.float64) for part in targets()) / len(readings)
         self.basis, self.triangle = np.linalg.qr(readings - self.centre)
-        basis, energies = self.basis.astype(np.float32), []
+        basis = self.basis.astype(np.float32)
         self.scores = np.zeros((basis.shape[1], len(self.middle)), np.float32)
-        for rows, part in self._centred(targets):
-            self.scores += basis[rows].T @ part
-            energies.append(np.einsum("ij,ij->i", part, part, dtype=np.float64))
-        self.energy = np.concatenate(energies)
-        self.cross = np.concatenate([part @ self.scores.T for _, part in self._centred(targets)]).astype(np.float64)
+        self.energy, self.cross = np.zeros(len(basis)), np.zeros(basis.shape)
+        for rows, cells, part in self._centred(targets):
+            self.scores[:, cells] += basis[rows].T @ part
+            self.energy[rows] += np.einsum("ij,ij->i", part, part, dtype=np.float64)
+        for rows, cells, part in self._centred(targets):
+            self.cross[rows] += part @ self.scores[:, cells].T
         self.inner = (self.scores @ self.scores.T).astype(np.float64)
 
-    def _centred(self, targets: Callable[[], Iterable[NDArray[Any]]]) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        """Give some samples at a time, less the mean, and where they stand among all."""
-        start = 0
+    def _centred(
+        self, targets: Callable[[], Iterable[NDArray[Any]]]
+    ) -> Iterator[tuple[slice, slice, NDArray[np.float32]]]:
+        """Give some samples and cells at a time, less the mean, and where they stand among all."""
+        start, middle = 0, self.middle.astype(np.float32)
         for part in targets():
-            yield slice(start, start + len(part)), (part - self.middle).astype(np.float32)
+            rows, step = slice(start, start + len(part)), max(1, _BLOCK // max(1, len(part)))
+            for first in range(0, part.shape[1], step):
+                cells = slice(first, first + step)
+                yield rows, cells, np.subtract(part[:, cells], middle[cells], dtype=np.float32)
             start += len(part)
 
     def ridge(self, count: int, channels: int, grid: Grid) -> Ridge:

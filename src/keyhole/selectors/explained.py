@@ -56,7 +56,7 @@ class Explained:
         """Read one more site."""
         factor = self._factor(site)
         both = np.concatenate([factor, factor @ self.matrix]).astype(self.rows.dtype)
-        moved = np.stack([channel @ both.T for channel in self.rows]).astype(np.float64)
+        moved = np.matmul(self.rows, both.T).astype(np.float64)
         here, there = moved[:, :, : len(factor)], moved[:, :, len(factor) :]
         self.matrix -= factor.T @ factor
         if np.trace(self.matrix) < _REFRESHED * self._trace:
@@ -71,7 +71,7 @@ class Explained:
         """Make the numbers of each site from `M`."""
         self._trace = float(np.trace(self.matrix))
         matrix = self.matrix.astype(self.rows.dtype)
-        projected = np.stack([channel @ matrix for channel in self.rows])
+        projected = np.matmul(self.rows, matrix)
         self._own, self._square = _products(projected, self.rows), _products(projected, projected)
         self.floor = rounding(self.rows) * float(np.einsum("ccs->s", self._own).max())
 

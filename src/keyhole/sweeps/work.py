@@ -76,7 +76,7 @@ def finished(asked: StudyFile, url: str) -> list[Trial]:
 
 
 def _study(asked: StudyFile, url: str) -> Any:
-    """Open the study and its store, or make both; two workers that do so at once are in each other's way for a moment."""
+    """Open the study and its store, or make them; two workers that do so are in each other's way for a moment."""
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
     for attempt in range(1, _ATTEMPTS + 1):
