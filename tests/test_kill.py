@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
+import optuna
 import pytest
+from typer.testing import CliRunner
 
 import keyhole as kh
+from keyhole.bench.records import Case, Store
+from keyhole.bench.runner import Job, Outcome, run_jobs
+from keyhole.cli import app
+from keyhole.run import Run
+from keyhole.sweeps import finished, read_study
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "kill_and_resume.py"
 LONG = ["select", "digits", "-k", "6", "--method", "learned", "--reconstructor", "ridge", "--save-every", "0.05"]
 LONG += ["--set", 'train={"steps": 600, "batch": 128, "average": 0}']
+
+STUDY = 'source = "digits"\nk = [3]\nmethods = ["qr"]\nreconstructors = ["ridge"]\ntrials = 1\nheartbeat = 1\n'
 
 
 def start(out: Path, *more: str) -> subprocess.Popen[bytes]:
@@ -29,12 +40,11 @@ def finish(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
     return process.returncode, errors
 
 
-def test_killed_runs_end_with_the_weights_of_one_left_alone(monkeypatch):
-    """The short form of scripts/kill_and_resume.py."""
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--kills", "2"])
-    with pytest.raises(SystemExit) as stop:
-        runpy.run_path(str(SCRIPT), run_name="__main__")
-    assert stop.value.code in (0, False)
+@pytest.mark.parametrize(("what", "kills"), [("training", 2), ("sweep", 1), ("bench", 1)])
+def test_what_was_killed_comes_to_what_one_left_alone_does(what, kills, capsys):
+    """The short form of scripts/kill_and_resume.py, which exits where it does not."""
+    runpy.run_path(str(SCRIPT))["compare"](what, kills, seed=0)
+    assert f"{what}: {kills} kills" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -42,7 +52,7 @@ def test_a_signal_keeps_the_state_and_says_so(tmp_path, number, code):
     """The step ends, the state is saved, the exit code tells, and --resume goes on to the plan."""
     out = tmp_path / "plan.keyhole"
     process = start(out)
-    runpy.run_path(str(SCRIPT))["wait_for_state"](process, out)
+    runpy.run_path(str(SCRIPT))["wait_for_traces"](process, tmp_path, "*.state")
     os.kill(process.pid, number)
     found, errors = finish(process)
     assert found == code
@@ -52,3 +62,45 @@ def test_a_signal_keeps_the_state_and_says_so(tmp_path, number, code):
     assert finish(start(out, "--resume"))[0] == 0
     assert kh.load(out).k == 6
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_trial_whose_worker_never_signed_is_given_up(tmp_path):
+    """Its worker was killed between asking for it and the first sign of life."""
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    asked = read_study(path)
+    optuna.create_study(study_name=asked.name, storage=asked.url(path), directions=["minimize"] * 3).ask()
+    done = CliRunner().invoke(app, ["sweep", str(path)])
+    assert done.exit_code == 0, done.output
+    assert [one.number for one in finished(asked, asked.url(path))] == [1]
+
+
+def test_a_torn_line_is_cut_off(tmp_path):
+    """What a kill left half-written goes when the next line comes; a line that lacks nothing but its end stays."""
+    store = Store(tmp_path, "quality")
+    for number, torn in enumerate(("", '{"case_id": "to', '{"case_id": "whole"}')):
+        with store.path.open("a") as file:
+            file.write(torn)
+        store.append([{"case_id": str(number)}])
+    lines = [json.loads(line)["case_id"] for line in store.path.read_text().splitlines()]
+    assert lines == ["0", "1", "whole", "2"]
+
+
+def test_what_was_trained_stays_until_its_line_is_there(tmp_path, monkeypatch):
+    """A bench that is killed as it writes a line does not train again."""
+    case = Case("quality", "digits", "small", "vln", "ridge", 3, 0)
+    found = []
+
+    def work(run: Run) -> list[Outcome]:
+        found.append(run.folder.exists())
+        run.folder.mkdir(parents=True, exist_ok=True)
+        return [Outcome({"mse": 0.5}, 3)]
+
+    store, jobs = Store(tmp_path, "quality"), [Job([case], {}, "auto", work)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "append", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run_jobs(jobs, store, device="cpu", say=print)
+    assert run_jobs(jobs, store, device="cpu", say=print) == 1
+    assert found == [False, True]
+    assert not list(tmp_path.glob(".unfinished/*"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,6 +23,7 @@ from keyhole.selectors.learned import Learned
 from keyhole.settings import TrainSettings
 from samples import smooth
 
+SCRIPT = Path(__file__).parents[1] / "scripts" / "kill_and_resume.py"
 SETTINGS = ("--method", "vln", "--set", "decoder=dense", "--set", "draws=4", "--reconstructor", "ridge")
 TRAIN = {"steps": 12, "batch": 16, "average": 0.0, "validations": 2}
 STEPS = ("--set", f"train={json.dumps(TRAIN)}")
@@ -46,12 +49,20 @@ def test_averaged_gradients_are_those_of_one_process(count):
         torch.testing.assert_close(torch.stack(several).mean(dim=0), one, rtol=1e-5, atol=1e-6)
 
 
-def together(folder: Path, *arguments: str, count: int = 2) -> subprocess.CompletedProcess[str]:
-    """Run a command in several processes of one thread each."""
+def start(folder: Path, *arguments: str, count: int = 2) -> subprocess.Popen[str]:
+    """Start a command in several processes of one thread each."""
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", "-m", "keyhole"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
-    return subprocess.run([*run, *arguments], capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*run, *arguments], **pipes, text=True, cwd=folder, env=environment)
+
+
+def together(folder: Path, *arguments: str, count: int = 2) -> subprocess.CompletedProcess[str]:
+    """Run a command in several processes to its end."""
+    process = start(folder, *arguments, count=count)
+    out, errors = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
 
 
 def test_two_processes_choose_what_one_does(tmp_path):
@@ -67,6 +78,38 @@ def test_two_processes_choose_what_one_does(tmp_path):
     figures = [[row["concentration"] for row in plan.history if "concentration" in row] for plan in (two, alone)]
     np.testing.assert_allclose(*figures, rtol=1e-4)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npy", "two.keyhole"]
+
+
+def worker(process: subprocess.Popen[str], rank: int) -> int:
+    """Number of the process that torchrun started as one of several."""
+    threads = Path(f"/proc/{process.pid}/task").iterdir()
+    children = [child for thread in threads for child in (thread / "children").read_text().split()]
+    mine = f"RANK={rank}".encode()
+    return next(int(one) for one in children if mine in Path(f"/proc/{one}/environ").read_bytes().split(b"\0"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up as Linux tells them")
+def test_either_of_two_is_killed_and_both_go_on(tmp_path):
+    """The job ends with it, and not well; resumed after both kills, it ends as one left alone."""
+    np.save(tmp_path / "data.npy", smooth(60, 4, 5).astype(np.float32))
+    steps = ("--set", f"train={json.dumps(TRAIN | {'steps': 400})}")
+    command = ("select", "data.npy", "-k", "3", *SETTINGS, *steps, "--save-every", "0.05", "--resume", "--out")
+    for rank in (0, 1):
+        process = start(tmp_path, *command, "killed.keyhole")
+        runpy.run_path(str(SCRIPT))["wait_for_traces"](process, tmp_path, "*.state")
+        os.kill(worker(process, rank), signal.SIGKILL)
+        process.communicate(timeout=200)
+        assert process.returncode != 0
+        assert len(list(tmp_path.rglob("*.state"))) == 1
+        assert not (tmp_path / "killed.keyhole").exists()
+    for name in ("killed.keyhole", "alone.keyhole"):
+        done = together(tmp_path, *command, name)
+        assert done.returncode == 0, done.stderr
+    killed, alone = (kh.load(tmp_path / name) for name in ("killed.keyhole", "alone.keyhole"))
+    assert killed.indices.tolist() == alone.indices.tolist()
+    assert killed.history == alone.history
+    weights = [plan.reconstructor.state()[1] for plan in (killed, alone)]
+    np.testing.assert_equal(*weights)
 
 
 def test_a_time_limit_is_refused(monkeypatch):
