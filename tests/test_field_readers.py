@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import tracemalloc
+import zipfile
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -25,6 +29,11 @@ def test_a_field_keeps_coordinates_time_land_and_attributes():
     assert signals.observable.sum() == 18
     assert signals.origin.units == "degC"
     assert signals.origin.attributes["valid_range"] == [-5.0, 40.0]
+
+
+def test_a_field_called_like_one_of_its_axes_is_refused():
+    with pytest.raises(DataError, match="lat: called like one of its own coordinates; rename it"):
+        kh.read(monthly_field().rename("lat"))
 
 
 def test_samples_run_along_time_wherever_it_is():
@@ -229,6 +238,78 @@ def test_a_store_that_declares_more_than_memory_is_refused(tmp_path):
                        dimension_names=("time", "y", "x"))  # fmt: skip
     with pytest.raises(DataError, match="memory are free"):
         kh.read(tmp_path / "huge.zarr")
+
+
+def test_a_store_of_400_gb_is_refused_before_memory_is_taken(tmp_path):
+    import zarr
+
+    store = zarr.open_group(tmp_path / "huge.zarr", mode="w")
+    store.create_array("t", shape=(1000, 10_000, 10_000), chunks=(1, 100, 100), dtype="f4",
+                       dimension_names=("time", "y", "x"))  # fmt: skip
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"t declares 372\.5 GiB.*memory are free"):
+        kh.read(tmp_path / "huge.zarr")
+    assert tracemalloc.get_traced_memory()[1] < 100e6
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i1"])
+def test_a_store_whose_axis_declares_more_than_memory_is_refused(tmp_path, dtype):
+    """Axes are loaded when a store is opened, before its fields are looked at."""
+    import zarr
+
+    store = zarr.open_group(tmp_path / "huge.zarr", mode="w")
+    for name, shape, dims in (("t", (2, 10**11), ("time", "x")), ("x", (10**11,), ("x",))):
+        store.create_array(name, shape=shape, chunks=(1000,) * len(shape), dtype=dtype, dimension_names=dims)
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"huge\.zarr: x declares .*memory are free"):
+        kh.read(tmp_path / "huge.zarr")
+    assert tracemalloc.get_traced_memory()[1] < 100e6
+    tracemalloc.stop()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_zipped_store_writes_nothing_wherever_its_members_say_they_are(tmp_path, monkeypatch):
+    """Names that lead elsewhere, and an entry that says it is a link, are no part of the store."""
+    import zarr
+
+    folder = tmp_path / "deep" / "inside"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    with zarr.storage.ZipStore("a.zarr.zip", mode="w") as store:
+        monthly_field().to_dataset(name="sst").to_zarr(store, consolidated=False)
+    link = zipfile.ZipInfo("link")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile("a.zarr.zip", "a") as archive:
+        for name in ("../evil", "/etc/evil", "sst/../../evil"):
+            archive.writestr(f"{name}/zarr.json", "{}")
+        archive.writestr(link, "/etc/passwd")
+    before = sorted(tmp_path.rglob("*"))
+    try:
+        signals = kh.read("a.zarr.zip")
+    except DataError as error:
+        assert "a.zarr.zip" in str(error)  # noqa: PT017
+    else:
+        np.testing.assert_array_equal(signals.values[:, 0], monthly_field().values)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not Path("/etc/evil").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_damaged_zipped_store_gives_signals_or_a_data_error(tmp_path, rng):
+    import zarr
+
+    path = tmp_path / "a.zarr.zip"
+    with zarr.storage.ZipStore(path, mode="w") as store:
+        monthly_field().to_dataset(name="sst").to_zarr(store, consolidated=False)
+    whole = path.read_bytes()
+    central = whole.index(b"PK\x01\x02")  # where the names and places of all members stand
+    for place in [*rng.integers(0, central, 40), *rng.integers(central, len(whole), 40)]:
+        content = bytearray(whole)
+        content[place] ^= 0xFF
+        path.write_bytes(content)
+        with contextlib.suppress(DataError):
+            kh.read(path)
 
 
 def test_grib_says_what_is_missing(tmp_path):

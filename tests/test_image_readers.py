@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import struct
+import warnings
 import zipfile
+import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.io
 from PIL import Image
 
 import keyhole as kh
 from keyhole.errors import DataError, SettingsError
+from keyhole.readers import images
 from samples import smooth
 
 
@@ -27,13 +34,13 @@ def folder(path, count=5, **options):
     return path
 
 
-def zipped(path, images):
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, image in images.items():
+def zipped(path, pictures, way=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", way) as archive:
+        for name, image in pictures.items():
             content = io.BytesIO()
             image.save(content, "PNG")
             archive.writestr(name, content.getvalue())
-    return path
+    return Path(path)
 
 
 def test_grey_images_of_a_folder_and_a_zip(tmp_path):
@@ -101,14 +108,58 @@ def test_a_bomb_is_an_error_before_it_unpacks(tmp_path, monkeypatch):
         kh.read(path)
 
 
+@pytest.mark.parametrize("names", [["../evil0.png", "/etc/evil1.png"], ["a/../../evil0.png", "..\\evil1.png"]])
+def test_a_zip_writes_nothing_wherever_its_members_say_they_are(tmp_path, monkeypatch, names):
+    inner = tmp_path / "deep" / "inside"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    zipped("tricks.zip", {name: picture(seed) for seed, name in enumerate(names)})
+    before = sorted(tmp_path.rglob("*"))
+    assert kh.read("tricks.zip").values.shape == (2, 1, 6, 8)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not any(Path("/etc").glob("evil*"))
+
+
+def test_a_link_in_a_zip_is_not_followed(tmp_path):
+    """An entry that says it is a link holds the path that it leads to, and no image."""
+    path = zipped(tmp_path / "links.zip", {f"{seed}.png": picture(seed) for seed in range(3)})
+    picture(9).save(tmp_path / "secret.png")
+    link = zipfile.ZipInfo("link.png")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(link, str(tmp_path / "secret.png"))
+    with pytest.raises(DataError, match=r"links\.zip: link\.png: not an image"):
+        kh.read(path)
+
+
+def test_a_member_of_a_zip_that_unpacks_to_much_is_refused_before_it_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "_MOST_BYTES", 1 << 20)
+    path = zipped(tmp_path / "bomb.zip", {f"{seed}.png": picture(seed) for seed in range(3)})
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb.png", bytes(2 << 20))
+    with pytest.raises(DataError, match=r"bomb\.zip: bomb\.png declares 2 MiB; images have less"):
+        kh.read(path)
+
+
+@pytest.mark.parametrize("way", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_zip_gives_signals_or_a_data_error(tmp_path, way, rng):
+    path = zipped(tmp_path / "damaged.zip", {f"{seed}.png": picture(seed) for seed in range(3)}, way)
+    whole = path.read_bytes()
+    for place, change in zip(rng.integers(0, len(whole), 100), rng.integers(1, 256, 100), strict=True):
+        content = bytearray(whole)
+        content[place] ^= int(change)
+        path.write_bytes(content)
+        with warnings.catch_warnings(), contextlib.suppress(DataError):
+            warnings.simplefilter("ignore")
+            kh.read(path)
+
+
 def test_matlab_files(tmp_path):
     """The only array, or the one named; what else is there is listed."""
-    from scipy.io import savemat
-
     values = smooth(10, 3, 4)
-    savemat(tmp_path / "one.mat", {"X": values, "note": "text"})
+    scipy.io.savemat(tmp_path / "one.mat", {"X": values, "note": "text"})
     np.testing.assert_allclose(kh.read(tmp_path / "one.mat").values[:, 0], values)
-    savemat(tmp_path / "two.mat", {"X": values, "Y": values[:, :2].astype("int16")})
+    scipy.io.savemat(tmp_path / "two.mat", {"X": values, "Y": values[:, :2].astype("int16")})
     assert kh.read(tmp_path / "two.mat", variable="Y").grid.shape == (2, 4)
     with pytest.raises(DataError, match=r"two\.mat: holds 2 arrays \(X, Y\)"):
         kh.read(tmp_path / "two.mat")
@@ -119,6 +170,60 @@ def test_matlab_files(tmp_path):
         (tmp_path / "bad.mat").write_bytes(broken)
         with pytest.raises(DataError, match=r"bad\.mat"):
             kh.read(tmp_path / "bad.mat")
+
+
+def element(kind: int, content: bytes) -> bytes:
+    """A part of a MATLAB file."""
+    return struct.pack("<II", kind, len(content)) + content + bytes(-len(content) % 8)
+
+
+def matlab(*, kind=9, content=None, size=None, dims=(6, 4), flags=6, compressed=False) -> bytes:
+    """A MATLAB file of one array, X, whose numbers say that they are of a kind and of a size in bytes."""
+    content = smooth(*dims).tobytes() if content is None else content
+    head = (
+        element(6, struct.pack("<II", flags, 0)) + element(5, struct.pack(f"<{len(dims)}i", *dims)) + element(1, b"X")
+    )
+    numbers = struct.pack("<II", kind, len(content) if size is None else size) + content
+    whole = element(14, head + numbers)
+    whole = struct.pack("<II", 15, len(zlib.compress(whole))) + zlib.compress(whole) if compressed else whole
+    return b"MATLAB 5.0".ljust(124) + b"\x00\x01IM" + whole
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_matlab_file_is_read_compressed_and_not(tmp_path, compressed):
+    (tmp_path / "a.mat").write_bytes(matlab(compressed=compressed))
+    assert kh.read(tmp_path / "a.mat").values.shape == (6, 1, 4)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("kind", [0, 8, 10, 11, 14, 15, 16, 17, 19, 20, 63_240, 2**31])
+def test_numbers_of_no_kind_in_a_matlab_file_are_refused(tmp_path, kind, compressed):
+    """SciPy looks such a kind up beyond the end of a table, which may end Python; found by scripts/fuzz.py."""
+    (tmp_path / "a.mat").write_bytes(matlab(kind=kind, compressed=compressed))
+    with pytest.raises(DataError, match=r"a\.mat: "):
+        kh.read(tmp_path / "a.mat")
+
+
+def test_a_matlab_file_that_unpacks_to_much_is_refused_before_it_does(tmp_path, monkeypatch):
+    """24 numbers, it says, and 8 MB of them; nothing is loaded."""
+    (tmp_path / "a.mat").write_bytes(matlab(content=bytes(8_000_000), compressed=True))
+    monkeypatch.setattr(scipy.io, "loadmat", None)
+    with pytest.raises(DataError, match=r"a\.mat: .*24 numbers in 8000000 bytes"):
+        kh.read(tmp_path / "a.mat")
+
+
+def test_what_is_no_array_of_real_numbers_in_a_matlab_file_is_refused(tmp_path):
+    """By its name too: structures within structures could end Python."""
+    held = {"s": {"x": smooth(4, 3)}, "t": "text", "c": np.array([[1, "a"]], object), "i": smooth(4, 3) * 1j}
+    scipy.io.savemat(tmp_path / "a.mat", {"X": smooth(4, 3), **held})
+    for name in held:
+        with pytest.raises(DataError, match=r"a\.mat: .*real numbers are needed"):
+            kh.read(tmp_path / "a.mat", variable=name)
+
+
+def test_a_matlab_file_of_version_4_is_read(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", {"X": smooth(4, 3)}, format="4")
+    np.testing.assert_array_equal(kh.read(tmp_path / "a.mat").values[:, 0], smooth(4, 3))
 
 
 def test_parquet_files(tmp_path):

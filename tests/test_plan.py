@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -237,6 +238,26 @@ def test_any_changed_byte_is_refused(content, saved, data):
 def test_any_truncated_file_is_refused(content, saved, data):
     with pytest.raises(PlanError, match=r"plan.keyhole: "):
         kh.load(saved(content[: data.draw(st.integers(0, len(content) - 1))]))
+
+
+def test_a_thousand_files_with_one_changed_byte_are_refused(content, saved, rng):
+    places, changes = rng.integers(0, len(content), 1000), rng.integers(1, 256, 1000)
+    for place, change in zip(places.tolist(), changes.tolist(), strict=True):
+        changed = bytearray(content)
+        changed[place] ^= change
+        with pytest.raises(PlanError, match=r"plan.keyhole: "):
+            kh.load(saved(bytes(changed)))
+
+
+def test_a_file_cut_at_the_edge_of_a_part_is_refused(content, saved):
+    """Prefix, header, the table of the arrays, arrays and SHA-256; at each edge, and a byte before and behind it."""
+    header = 20 + struct.unpack_from("<Q", content, 12)[0]
+    table = header + 8 + struct.unpack_from("<Q", content, header)[0]
+    edges = [0, 8, 12, 20, header, header + 8, table, len(content) - 32, len(content)]
+    for edge in edges:
+        for end in {max(edge - 1, 0), edge, edge + 1} & set(range(len(content))):
+            with pytest.raises(PlanError, match=r"plan.keyhole: "):
+                kh.load(saved(content[:end]))
 
 
 @given(more=st.binary(min_size=1, max_size=40))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
+import tracemalloc
 import warnings
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +65,50 @@ def test_an_array_of_any_type_and_layout_is_read_as_it_is(data, shape, dtype, la
     assert signals.values.dtype.isnative
     assert signals.grid.shape == expected.shape[2:]
     assert signals.channels == expected.shape[1]
+
+
+KINDS = hnp.scalar_dtypes() | st.sampled_from(["f16", ">f16", "U3", "O", "V4", "f4,i2"]).map(np.dtype)
+
+
+@given(
+    data=st.data(),
+    shape=hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4),
+    kind=KINDS,
+    layout=st.sampled_from(["plain", "fortran", "strided", "reversed", "frozen"]),
+    channels=st.none() | st.integers(-6, 6),
+    missing=st.sampled_from(["error", "model"]),
+)
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+def test_any_array_gives_finite_signals_or_a_data_error(data, shape, kind, layout, channels, missing):
+    """Of any type and order of bytes, empty, with NaN and infinity: whatever is wrong is said."""
+    array = np.zeros(shape, kind) if kind.kind in "OV" else data.draw(hnp.arrays(kind, shape))
+    try:
+        signals = kh.read(laid_out(array, layout) if shape else array, channels=channels, missing=missing)
+    except DataError as error:
+        assert str(error)  # noqa: PT017
+    else:
+        assert len(signals) == shape[0] >= 2
+        assert not np.isinf(signals.values).any()
+        known = np.isfinite(signals.values) | (False if signals.gaps is None else signals.gaps)
+        np.testing.assert_array_equal(known.all(axis=(0, 1)), signals.grid.inside)
+
+
+@given(
+    data=st.data(),
+    shape=st.lists(st.integers(2, 4), min_size=2, max_size=3).map(tuple),
+    kind=st.sampled_from(["<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]),
+    trouble=st.sampled_from([np.nan, np.inf, -np.inf]),
+)
+def test_what_is_not_finite_is_named(data, shape, kind, trouble):
+    array = np.arange(np.prod(shape)).reshape(shape).astype(kind)
+    array.flat[data.draw(st.integers(0, array.size - 1))] = trouble
+    with pytest.raises(DataError, match="1 infinite values" if np.isinf(trouble) else r"1 of \d+ cells are missing"):
+        kh.read(array)
+
+
+def test_an_array_of_as_many_axes_as_numpy_holds_is_refused():
+    with pytest.raises(DataError, match="64 axes"):
+        kh.read(np.zeros((2, *[1] * 63)))
 
 
 def test_signals_are_passed_through():
@@ -153,6 +201,10 @@ def npy_header(text: str) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(line)) + line
 
 
+def npy(shape: str) -> bytes:
+    return npy_header(f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}")
+
+
 HUGE = npy_header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000, 125000000000)}")  # 10^15 bytes
 BROKEN_NPY = {
     "empty": (b"", "not a whole .npy array"),
@@ -166,6 +218,12 @@ BROKEN_NPY = {
     "negative shape": (npy_header("{'descr': '<f8', 'fortran_order': False, 'shape': (-2, 2)}"), "not a whole .npy"),
     "empty texts": (npy_header("{'descr': '<U0', 'fortran_order': False, 'shape': (2, 2)}"), "real numbers"),
     "more than memory": (HUGE, "declares 931322.6 GiB.*take a part of it, or coarsen it first"),
+    "no bytes, but more than numpy counts": (npy(f"(0, {10**30})"), "not a whole .npy array"),
+    "more than a float holds": (npy(f"(1, {10**400})"), "memory are free"),
+    "more axes than numpy holds": (npy(f"(2, {'1, ' * 70})") + bytes(16), "not a whole .npy array"),
+    "as many axes as numpy holds": (npy(f"(2, {'1, ' * 63})") + bytes(16), "64 axes"),
+    "a truth for a length": (npy("(True, 2)") + bytes(16), "not a whole .npy array"),
+    "header nested too deep": (npy_header("-" * 9000 + "1"), "not a whole .npy array"),
     "cut short": (npy_header("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2)}") + bytes(31), "cut short"),
 }
 
@@ -184,6 +242,82 @@ def test_a_broken_array_in_npz_is_refused_by_name(tmp_path, content, says):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.npy", content)
     with pytest.raises(DataError, match=f"{path}.*{says}"):
+        kh.read(path)
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """Fail if more than 100 MB are taken."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()
+
+
+LONG_HEADER = b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1)  # of 4 GiB
+BOMBS = {
+    "many GB declared and not there": (npy("(1000, 250000)"), "cut short"),
+    "400 GB declared": (npy("(1000, 50000000)"), "memory are free"),
+    "a header of 4 GiB": (LONG_HEADER, "not a whole .npy array"),
+}
+
+
+@pytest.mark.parametrize(("front", "says"), BOMBS.values(), ids=BOMBS)
+def test_a_npz_that_would_unpack_to_much_is_refused_before_it_does(tmp_path, front, says):
+    """128 MB of zeros, which take next to nothing in an archive."""
+    path = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.npy", "w") as member:
+        member.write(front)
+        for _ in range(128):
+            member.write(bytes(1_000_000))
+    assert path.stat().st_size < 200_000
+    with little_memory(), pytest.raises(DataError, match=f"{path}.*{says}"):
+        kh.read(path)
+
+
+@pytest.mark.parametrize(("front", "says"), BOMBS.values(), ids=BOMBS)
+def test_a_npy_that_declares_much_is_refused_before_memory_is_taken(tmp_path, front, says):
+    path = tmp_path / "bomb.npy"
+    path.write_bytes(front)
+    os.truncate(path, 8 << 30 if front == LONG_HEADER else 1_000_000)
+    with little_memory(), pytest.raises(DataError, match=f"{path}.*{says}"):
+        kh.read(path)
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "..\\evil", "a/../../evil"])
+def test_a_npz_writes_nothing_wherever_its_members_say_they_are(tmp_path, monkeypatch, name):
+    folder, content = tmp_path / "deep" / "inside", io.BytesIO()
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    np.save(content, smooth(5, 3))
+    with zipfile.ZipFile("tricks.npz", "w") as archive:
+        archive.writestr(f"{name}.npy", content.getvalue())
+    before = sorted(tmp_path.rglob("*"))
+    np.testing.assert_array_equal(kh.read("tricks.npz").values[:, 0], smooth(5, 3))
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not Path("/etc/evil.npy").exists()
+
+
+def test_a_link_in_a_npz_is_not_followed(tmp_path):
+    """An entry that says it is a link holds the path that it leads to, and no array."""
+    np.save(tmp_path / "secret.npy", smooth(5, 3))
+    link = zipfile.ZipInfo("a.npy")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "link.npz", "w") as archive:
+        archive.writestr(link, str(tmp_path / "secret.npy"))
+    with pytest.raises(DataError, match=r"link\.npz: a: not a whole \.npy array"):
+        kh.read(tmp_path / "link.npz")
+
+
+def test_a_npz_with_a_name_that_is_no_text_is_refused(tmp_path):
+    """Found by scripts/fuzz.py."""
+    path, content = tmp_path / "a.npz", bytearray(WHOLE[".npz"])
+    content[7] |= 0x08  # says that the name is UTF-8
+    content[30] = 0xFF
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"{path}: not a whole .npz file"):
         kh.read(path)
 
 
@@ -222,6 +356,11 @@ def whole_files() -> dict[str, bytes]:
         with io.BytesIO() as file:
             write(file, array)
             files[suffix] = file.getvalue()
+    for suffix, way in (("-bz2.npz", zipfile.ZIP_BZIP2), ("-lzma.npz", zipfile.ZIP_LZMA)):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", way) as archive:
+            archive.writestr("a.npy", files[".npy"])
+        files[suffix] = file.getvalue()
     files[".nc"] = bytes(monthly_field(24).to_netcdf(engine="h5netcdf"))
     files["-classic.nc"] = bytes(monthly_field(24).to_netcdf(engine="scipy"))
     return files
@@ -230,7 +369,7 @@ def whole_files() -> dict[str, bytes]:
 WHOLE = whole_files()
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".npz", "-small.npz"])
+@pytest.mark.parametrize("suffix", [".npy", ".npz", "-small.npz", "-bz2.npz", "-lzma.npz"])
 @given(data=st.data())
 def test_damaged_numpy_files_give_signals_or_a_data_error(tmp_path_factory, suffix, data):
     """A checksum is not always there, so a changed byte may pass; it must not raise anything else."""

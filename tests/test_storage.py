@@ -10,6 +10,9 @@ import struct
 import subprocess
 import sys
 import textwrap
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +38,17 @@ def sealed(path: Path, *, magic=MAGIC, version=VERSION, header=b'{"kind": "plan"
     content = struct.pack("<8sIQ", magic, version, len(header) if length is None else length) + header + body
     path.write_bytes(content + hashlib.sha256(content).digest())
     return path
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """Fail if more than 100 MB are taken."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()
 
 
 def folder_of(path: Path) -> list[str]:
@@ -95,6 +109,36 @@ REFUSED = {
 def test_a_sealed_file_of_the_wrong_sort_is_refused(path, wrong, says):
     with pytest.raises(PlanError, match=f"{path}.*{says}"):
         read_container(sealed(path, **wrong), "plan")
+
+
+FRONTS = {
+    "foreign": (b"PK\x03\x04", "not a Keyhole file"),
+    "future": (struct.pack("<8sIQ", MAGIC, VERSION + 1, 10), "install a newer Keyhole"),
+    "version 0": (struct.pack("<8sIQ", MAGIC, 0, 10), "damaged or cut short"),
+    "header too long": (struct.pack("<8sIQ", MAGIC, VERSION, 9 << 30), "header does not fit"),
+    "header one byte too long": (struct.pack("<8sIQ", MAGIC, VERSION, (8 << 30) - 20 - 32 + 1), "header does not fit"),
+}
+
+
+@pytest.mark.parametrize(("front", "says"), FRONTS.values(), ids=FRONTS)
+def test_a_huge_file_is_refused_by_its_first_bytes(path, front, says):
+    """8 GiB, of which the disk holds next to nothing."""
+    path.write_bytes(front)
+    os.truncate(path, 8 << 30)
+    with little_memory(), pytest.raises(PlanError, match=f"{path}.*{says}"):
+        read_container(path, "plan")
+
+
+@pytest.mark.parametrize("length", [1 << 30, 10**15, 2**64 - 1])
+def test_a_header_that_declares_too_much_takes_no_memory(path, length):
+    with little_memory(), pytest.raises(PlanError, match="header does not fit"):
+        read_container(sealed(path, length=length), "plan")
+
+
+def test_arrays_that_declare_too_much_take_no_memory(path):
+    says = b'{"a":{"dtype":"F64","shape":[1000000,1000000],"data_offsets":[0,8000000000000]}}'
+    with little_memory(), pytest.raises(PlanError, match="not a whole Keyhole file"):
+        read_container(sealed(path, body=struct.pack("<Q", len(says)) + says + bytes(8)), "plan")
 
 
 def test_an_empty_file_is_refused(path):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import lzma
 import math
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -30,7 +33,10 @@ __all__ = ["Field", "opened", "read_dataarray", "read_dataset", "read_grib", "re
 # What xarray and the libraries under it raise on files that are damaged or made up.
 _ZARR = {"engine": "zarr", "consolidated": False}
 _BOUNDS = ("_bnds", "_bounds")
-_BROKEN = (OSError, ValueError, RuntimeError, MemoryError, LookupError, TypeError, AttributeError, ArithmeticError)
+_BROKEN = (
+    OSError, ValueError, RuntimeError, MemoryError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError,
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error,
+)  # fmt: skip
 
 
 Variable = str | Sequence[str] | None
@@ -52,6 +58,7 @@ def read_zarr(
 ) -> Signals:
     """Read a variable of a Zarr store, a folder or a zip, or several on one grid; see `read_dataset`."""
     with _whole(path, "Zarr"), _store(path) as store:
+        _check_axes(path, store, group)
         options = {**_ZARR, "group": group}
         return _read_opened(path, store, options, variable=variable, samples=samples, at=at)
 
@@ -87,6 +94,8 @@ def read_dataset(
 def read_dataarray(array: xr.DataArray, *, samples: str | None = None, at: At = None) -> Signals:
     """Take a DataArray; samples run along ``samples``, by default ``time`` or else the first dimension."""
     name = str(array.name or "field")
+    if name in array.coords:
+        raise DataError(f"{name}: called like one of its own coordinates; rename it")
     return _read(array.to_dataset(name=name), [name], samples, at)
 
 
@@ -101,17 +110,18 @@ def opened(
     options = {**(_ZARR if kind == "Zarr" else {}), "group": group}
     with ExitStack() as stack:
         with _whole(path, kind):
-            source = stack.enter_context(_source(path, kind))
+            source = stack.enter_context(_source(path, kind, group))
             dataset = stack.enter_context(_dataset(source, options))
             field = Field.of(dataset, _named(dataset, variable), samples, at)
         yield field
 
 
 @contextmanager
-def _source(path: Path, kind: str) -> Iterator[Any]:
+def _source(path: Path, kind: str, group: str | None) -> Iterator[Any]:
     """Give what xarray opens."""
     if kind == "Zarr":
         with _store(path) as store:
+            _check_axes(path, store, group)
             yield store
         return
     _check_whole(path)
@@ -280,6 +290,15 @@ def _store(path: Path) -> Iterator[Any]:
         yield store
     finally:
         store.close()
+
+
+def _check_axes(path: Path, store: Any, group: str | None) -> None:
+    """Compare the declared sizes of a store's axes with memory before xarray opens it, as it loads them at once."""
+    import zarr
+
+    for name, array in zarr.open_group(store, path=group or "", mode="r", use_consolidated=False).arrays():
+        if array.ndim == 1:
+            check_fits(int(array.nbytes), f"{path}: {name}")
 
 
 def _check_whole(path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.errors import DataError, KeyholeError, SettingsError, StorageError
+from keyhole.errors import DataError, SettingsError, StorageError
 from keyhole.memory import check_fits
 from keyhole.readers.arrays import read_array
 from keyhole.signals import Signals
@@ -77,15 +77,17 @@ def _opened(path: Path) -> Iterator[tuple[list[str], Load]]:
         names = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES)
         yield names, lambda name: path / name
         return
+    with _archive(path) as archive:
+        sizes = {one.filename: one.file_size for one in archive.infolist() if _is_image(one.filename)}
+        yield sorted(sizes), lambda name: io.BytesIO(_unzipped(archive, name, sizes[name]))
+
+
+def _archive(path: Path) -> zipfile.ZipFile:
     try:
-        with zipfile.ZipFile(path) as archive:
-            sizes = {one.filename: one.file_size for one in archive.infolist() if _is_image(one.filename)}
-            yield sorted(sizes), lambda name: io.BytesIO(_unzipped(archive, name, sizes[name]))
-    except KeyholeError:
-        raise
+        return zipfile.ZipFile(path)
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except Exception as error:  # whatever zipfile, and what unpacks for it, raise on files that are made up
+    except Exception as error:  # whatever zipfile raises on files that are damaged or made up
         raise DataError(f"{path}: not a whole zip ({error})") from error
 
 
