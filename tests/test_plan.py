@@ -326,6 +326,27 @@ def test_a_plan_with_an_unknown_reconstructor_is_refused(array_plan, tmp_path):
         kh.load(path)
 
 
+@pytest.mark.parametrize("settings", [5, "text", [1], None], ids=repr)
+def test_a_plan_whose_reconstructor_has_no_settings_is_refused(array_plan, tmp_path, settings):
+    path = tmp_path / "plan.keyhole"
+    array_plan.save(path)
+    header, arrays = read_container(path, "plan")
+    header["reconstructor"]["settings"] = settings
+    write_container(path, header, arrays)
+    with pytest.raises(PlanError, match="not a plan that this Keyhole understands"):
+        kh.load(path)
+
+
+def test_a_network_without_end_is_refused_before_it_is_built(tmp_path, rng):
+    path = tmp_path / "plan.keyhole"
+    kh.select(rng.normal(size=(30, 4)), 2, method="qr", reconstructor="dense", time_limit=1).save(path)
+    header, arrays = read_container(path, "plan")
+    header["reconstructor"]["settings"]["blocks"] = 10**30
+    write_container(path, header, arrays)
+    with pytest.raises(PlanError, match="blocks"):
+        kh.load(path)
+
+
 def test_no_module_can_run_what_a_file_holds():
     """No pickle, no torch.load, no eval: a file is data."""
     source = Path(kh.__file__).parent

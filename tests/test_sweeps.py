@@ -113,6 +113,8 @@ def test_nothing_beats_a_front(points):
         ("source = 'sst'\nk = [3]\n[settings.vln]\nlaw_rate = { low = 1.0 }", "low and high"),
         ("source = 'sst'\nk = [3]\n[settings.vln]\nlaw_rate = { low = 2.0, high = 1.0 }", "below"),
         ("k = [", "not TOML"),
+        ("k = " + 5000 * "1", "not TOML"),
+        ("k = " + 3000 * "[", "not TOML"),
     ],
 )
 def test_a_study_that_is_wrong_is_refused_by_name(tmp_path, text, words):

@@ -60,30 +60,30 @@ class NetworkSettings(Settings):
 class DenseSettings(NetworkSettings):
     """Dense network on the readings: a linear layer, residual blocks, a linear layer."""
 
-    width: int | None = Field(None, ge=1)  # None: by the number of samples, see `width_for`
-    blocks: int = Field(2, ge=0)
+    width: int | None = Field(None, ge=1, le=16_384)  # None: by the number of samples, see `width_for`
+    blocks: int = Field(2, ge=0, le=64)
     dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class DetailSettings(DenseSettings):
     """Dense network, then convolutions over the grid."""
 
-    filters: int | None = Field(None, ge=1)  # of each convolution; None: by the size of the grid
-    layers: int = Field(3, ge=0)  # residual blocks of two convolutions
+    filters: int | None = Field(None, ge=1, le=1024)  # of each convolution; None: by the size of the grid
+    layers: int = Field(3, ge=0, le=64)  # residual blocks of two convolutions
 
 
 class ResNetSettings(NetworkSettings):
     """Generator of pix2pix on the observed grid; the paper's sizes."""
 
-    filters: int = Field(16, ge=1)
-    blocks: int = Field(2, ge=0)
+    filters: int = Field(16, ge=1, le=1024)
+    blocks: int = Field(2, ge=0, le=64)
     mask_channel: bool = True  # else an unobserved cell and an observed zero look the same
 
 
 class DCGANSettings(NetworkSettings):
     """Decoder of DCGAN from the readings to the grid."""
 
-    filters: int = Field(32, ge=1)  # of the last but one layer; each before it has twice as many
+    filters: int = Field(32, ge=1, le=1024)  # of the last but one layer; each before it has twice as many
 
 
 class GreedySettings(Settings):
@@ -122,7 +122,7 @@ class CAESettings(Settings):
     """Concrete autoencoder (Abid, Balin & Zou, 2019): rows and decoder, trained together."""
 
     decoder: Literal["dense", "dcgan"] = "dense"
-    width: int = Field(320, ge=1)  # of both hidden layers of the dense decoder; theirs
+    width: int = Field(320, ge=1, le=16_384)  # of both hidden layers of the dense decoder; theirs
     dropout: float = Field(0.1, ge=0, lt=1)  # in the dense decoder; theirs
     temperature: tuple[Temperature, Temperature] = (10.0, 0.01)  # annealed geometrically; theirs
     row_rate: float = Field(0.1, gt=0)  # of the rows; theirs is the decoder's 1e-3, which settles none in 2000 steps

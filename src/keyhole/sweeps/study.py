@@ -78,7 +78,7 @@ def read_study(path: Path) -> StudyFile:
         words = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, of its encoding, or of numbers and nests without end
         raise SettingsError(f"{path}: not TOML ({error})") from error
     try:
         return parse(StudyFile, words)
