@@ -15,7 +15,7 @@ from keyhole.errors import DataError, SettingsError
 from keyhole.memory import size_of
 from keyhole.preparation import prepare
 from keyhole.run import Run
-from keyhole.stored import open_store, select_stored
+from keyhole.stored import components, open_store, select_stored
 from keyhole.stored.components import leading_components, sketch
 
 SMALL = "2MiB"
@@ -92,11 +92,15 @@ def test_orders_hold_every_sample_once_and_few_chunks_at_a_time(path):
         assert len(set(first.tolist())) <= max(1, together // 16)
 
 
-def test_components_are_those_of_all_samples(path):
+@pytest.mark.parametrize("in_gram", [0, 1000])
+def test_components_are_those_of_all_samples(path, monkeypatch, in_gram):
+    """By subspace iteration, and by inner products of samples."""
+    monkeypatch.setattr(components, "_MOST_IN_GRAM", in_gram)
     parts = prepare(kh.read(path), None, 0)
     expected = principal_components(parts.development, 8)
-    with open_store(path, SMALL) as store:
+    with open_store(path, "300KiB" if in_gram else SMALL) as store:
         part = store.part(parts.split.development, parts.scaling)
+        assert len(part.groups(0.25)) > 1 or not in_gram
         found = leading_components(part, 8, Run())
         stand_in = sketch(part, found)
     np.testing.assert_allclose(found[0], expected.variances, rtol=1e-3)

@@ -20,19 +20,66 @@ __all__ = ["leading_components", "sketch"]
 _SPARE = 20  # directions beyond those asked for, whose convergence is slow
 _MOST_TURNS, _ENOUGH = 8, 1e-5  # times that samples are gone through; share of variance that moves at which it ends
 _RANK_TOLERANCE = 1e-10
+_HELD_SHARE = 1 / 4  # of the memory for samples that are held while the others go by
+_MOST_IN_GRAM = 10_000  # samples whose inner products are decomposed
+_CELLS = 8192  # whose products are added up in single precision
 _COPIES = 5  # of the components that are held at a time
 
 
 def leading_components(part: Part, most: int, run: Run) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-    """Variances ``(r,)``, largest first, and basis ``(channels * cells, r)`` of scaled samples, by subspace iteration.
+    """Variances ``(r,)``, largest first, and basis ``(channels * cells, r)`` of scaled samples, which have no mean.
 
-    A basis `B` of random directions is turned to `X'X B` and made orthonormal, until the variances along it stay what
-    they are (Halko, Martinsson & Tropp, 2011). Each turn goes through the samples once; a mean is not taken off, for
-    scaled samples have none.
+    By the Gram matrix of the samples, as in memory, where it takes no more passes through them than are worth it, else
+    by subspace iteration.
     """
     size = part.store.about.channels * len(part.store.about.grid.cells)
     width = min(most + _SPARE, len(part), size)
     _check_room(part, size, width, most)
+    groups = part.groups(_HELD_SHARE)
+    if len(part) <= min(size, _MOST_IN_GRAM) and len(groups) <= _MOST_TURNS:
+        return _by_samples(part, groups, most, run)
+    return _by_turns(part, size, width, most, run)
+
+
+def _by_samples(part: Part, groups: list[Part], most: int, run: Run) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    """By the Gram matrix `G` of the samples: with `G / N = U diag(l) U'` the basis is `X' U / sqrt(N l)`.
+
+    Some samples are held while those after them go by.
+    """
+    n, start = len(part), 0
+    gram = np.zeros((n, n))
+    for count, held in enumerate(groups):
+        rows, place = np.concatenate(list(held.packed())), start
+        for block in part.after(start).packed():
+            gram[start : start + len(rows), place : place + len(block)] = _inner(rows, block)
+            place += len(block)
+        start += len(rows)
+        run.tell(Event("principal components", count + 1, len(groups), {}))
+    variances, left = np.linalg.eigh(np.triu(gram) / n, UPLO="U")
+    keep = min(most, int((variances > _RANK_TOLERANCE * variances[-1]).sum()))
+    variances, left = variances[::-1][:keep], left[:, ::-1][:, :keep]
+    weights = torch.from_numpy((left / np.sqrt(variances * n)).astype(np.float32))
+    basis, place = torch.zeros(rows.shape[1], keep), 0
+    for block in part.packed():
+        basis.addmm_(torch.from_numpy(block).T, weights[place : place + len(block)])
+        place += len(block)
+    return variances, basis.numpy()
+
+
+def _inner(ones: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Inner products of rows, some cells at a time, added up in double precision."""
+    steps = (slice(start, start + _CELLS) for start in range(0, ones.shape[1], _CELLS))
+    return np.asarray(sum((ones[:, cells] @ others[:, cells].T).astype(np.float64) for cells in steps))
+
+
+def _by_turns(
+    part: Part, size: int, width: int, most: int, run: Run
+) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    """By subspace iteration (Halko, Martinsson & Tropp, 2011).
+
+    A basis `B` of random directions is turned to `X'X B` and made orthonormal, until the variances along it stay what
+    they are. Each turn goes through the samples once.
+    """
     start = run.generator("directions").standard_normal((size, width), np.float32)
     towards, variances = torch.from_numpy(start), np.zeros(width)
     for count in range(_MOST_TURNS):

@@ -146,6 +146,16 @@ class Part:
         few = replace(self, rows=self.rows[np.linspace(0, len(self) - 1, most).astype(np.int64)])
         return self._joined(list(few.blocks()))
 
+    def after(self, place: int) -> Part:
+        """Give the samples from a place on."""
+        return replace(self, rows=self.rows[place:], _cache=OrderedDict())
+
+    def groups(self, share: float) -> list[Part]:
+        """Cut the samples in groups that a share of the memory holds at once."""
+        step = max(1, int(share * self.store.memory / self.store.sample_bytes))
+        cuts = range(0, len(self), step)
+        return [replace(self, rows=self.rows[cut : cut + step], _cache=OrderedDict()) for cut in cuts]
+
     def order(self, generator: torch.Generator) -> Tensor:
         """Draw an order to learn from them in: chunks of the file at random, and at random among a few of them."""
         chunks = [torch.from_numpy(places) for places in self._chunks()]
