@@ -75,7 +75,7 @@ class Regression:
     readings
         ``(N, K * channels)``.
     targets
-        Gives ``(n, cells)`` of the samples, some at a time, in their order; it is asked three times.
+        Gives ``(n, cells)`` of the samples, some at a time, in their order; it is asked three times, or twice if all come at once.
     """
 
     def __init__(self, readings: NDArray[Any], targets: Callable[[], Iterable[NDArray[Any]]]) -> None:
@@ -85,10 +85,14 @@ class Regression:
         basis = self.basis.astype(np.float32)
         self.scores = np.zeros((basis.shape[1], len(self.middle)), np.float32)
         self.energy, self.cross = np.zeros(len(basis)), np.zeros(basis.shape)
+        together = False
         for rows, cells, part in self._centred(targets):
             self.scores[:, cells] += basis[rows].T @ part
             self.energy[rows] += np.einsum("ij,ij->i", part, part, dtype=np.float64)
-        for rows, cells, part in self._centred(targets):
+            together = rows == slice(0, len(basis))
+            if together:  # all samples at once: these cells are done
+                self.cross += part @ self.scores[:, cells].T
+        for rows, cells, part in () if together else self._centred(targets):
             self.cross[rows] += part @ self.scores[:, cells].T
         self.inner = (self.scores @ self.scores.T).astype(np.float64)
 
