@@ -75,7 +75,8 @@ class Regression:
     readings
         ``(N, K * channels)``.
     targets
-        Gives ``(n, cells)`` of the samples, some at a time, in their order; it is asked three times, or twice if all come at once.
+        Gives ``(n, cells)`` of the samples, some at a time, in their order; it is asked three times, or twice where all
+        come at once.
     """
 
     def __init__(self, readings: NDArray[Any], targets: Callable[[], Iterable[NDArray[Any]]]) -> None:

@@ -46,4 +46,8 @@ def _row(lines: Lines, name: str) -> list[str]:
     words = PEERS[name].words
     if name.startswith("keyhole"):
         words = f"**{words}**"
-    return [words, told, f"{np.mean(lines.metric('fvu')):.3f}", f"{np.median(seconds):.2g}"]
+    return [words, told, f"{np.mean(lines.metric('fvu')):.3f}", _seconds(float(np.median(seconds)))]
+
+
+def _seconds(count: float) -> str:
+    return f"{count:.2g}" if count < 100 else f"{count:.0f}"
