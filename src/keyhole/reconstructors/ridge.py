@@ -20,6 +20,7 @@ __all__ = ["NestedRidge", "Regression", "Ridge", "nested_errors"]
 
 # Strengths tried, relative to the mean squared singular value of the readings.
 _STRENGTHS = np.logspace(-8, 2, 41)
+_COARSE = 4  # every so many of them are tried, then those beside the best
 _BLOCK = 4_000_000  # numbers that are worked on at a time
 
 
@@ -122,7 +123,11 @@ class Regression:
         rank = min(count, len(self.triangle))
         turn, sizes, right = np.linalg.svd(self.triangle[:rank, :count], full_matrices=False)
         strengths = _STRENGTHS * max(float(np.square(sizes).mean()), 1e-30)
-        strength = float(strengths[int(np.argmin(self._leave_one_out(turn, sizes, strengths)))])
+        errors = np.full(len(strengths), np.inf)
+        errors[::_COARSE] = self._leave_one_out(turn, sizes, strengths[::_COARSE])
+        near = _beside(int(errors.argmin()), len(errors))
+        errors[near] = self._leave_one_out(turn, sizes, strengths[near])
+        strength = float(strengths[int(errors.argmin())])
         weights = ((right.T * (sizes / (sizes**2 + strength))) @ turn.T).astype(np.float32) @ self.scores[:rank]
         offset = self.middle - self.centre[:count] @ weights
         return strength, offset.astype(np.float32), weights
@@ -145,6 +150,12 @@ class Regression:
             leverage = np.minimum((shrunk * left).sum(axis=1) + 1 / len(left), 1 - 1e-9)
             errors[position] = (np.maximum(residual, 0) / (1 - leverage) ** 2).sum()
         return errors
+
+
+def _beside(place: int, count: int) -> NDArray[np.int64]:
+    """Places between the coarse one and the next ones on both sides."""
+    near = place + np.delete(np.arange(1 - _COARSE, _COARSE), _COARSE - 1)
+    return near[(near >= 0) & (near < count)]
 
 
 def _alone(targets: NDArray[Any]) -> list[NDArray[Any]]:
