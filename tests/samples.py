@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 import keyhole as kh
 from keyhole import Plan
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """Fail if more than 100 MB are taken."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()
 
 
 def smooth(samples: int, *grid: int, seed: int = 0) -> np.ndarray:

@@ -10,9 +10,6 @@ import struct
 import subprocess
 import sys
 import textwrap
-import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +20,7 @@ from safetensors.numpy import save
 
 from keyhole import PlanError, StorageError
 from keyhole.storage import MAGIC, VERSION, read_container, replacing, write_container
+from samples import little_memory
 
 ARRAYS = {"a": np.arange(6.0).reshape(2, 3), "b": np.array([True, False])}
 
@@ -38,17 +36,6 @@ def sealed(path: Path, *, magic=MAGIC, version=VERSION, header=b'{"kind": "plan"
     content = struct.pack("<8sIQ", magic, version, len(header) if length is None else length) + header + body
     path.write_bytes(content + hashlib.sha256(content).digest())
     return path
-
-
-@contextmanager
-def little_memory() -> Iterator[None]:
-    """Fail if more than 100 MB are taken."""
-    tracemalloc.start()
-    try:
-        yield
-        assert tracemalloc.get_traced_memory()[1] < 100e6
-    finally:
-        tracemalloc.stop()
 
 
 def folder_of(path: Path) -> list[str]:

@@ -48,6 +48,7 @@ __all__ = [
     "make_plan",
     "own_states",
     "record",
+    "run_of",
     "select",
 ]
 
@@ -153,17 +154,10 @@ def select(
     (1, 36, 72)
     """
     started = clock.monotonic()
-    check_run(device, precision, save_every)
-    run = Run(
-        seed=seed,
-        device=device,
-        precision=precision,
-        compiled=compiled,
-        deadline=deadline_after(time_limit),
-        folder=None if checkpoint is None else Path(checkpoint),
-        resume=resume,
-        save_seconds=save_every,
-    )
+    run = run_of(
+        seed=seed, device=device, precision=precision, compiled=compiled, time_limit=time_limit, checkpoint=checkpoint,
+        resume=resume, save_every=save_every,
+    )  # fmt: skip
     selector = make_selector(method, settings or {})
     source = read(signals, target=target, target_kind=target_kind, missing=missing)
     source = source if constraints is None else source.constrained(constraints)
@@ -179,6 +173,18 @@ def select(
         told = fit_target(predictor, prepared, selection.sites, run)
     plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=told)
     return replace(plan, made={**plan.made, "seconds": round(clock.monotonic() - started, 2)})
+
+
+def run_of(
+    *, seed: int, device: str, precision: str, compiled: bool, time_limit: float | None, checkpoint: str | Path | None,
+    resume: bool, save_every: float,
+) -> Run:  # fmt: skip
+    """Give the circumstances that were asked for, with a time limit that starts now."""
+    check_run(device, precision, save_every)
+    return Run(
+        seed=seed, device=device, precision=precision, compiled=compiled, deadline=deadline_after(time_limit),
+        folder=None if checkpoint is None else Path(checkpoint), resume=resume, save_seconds=save_every,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager

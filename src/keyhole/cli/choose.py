@@ -94,6 +94,7 @@ def select(
     as_json: Json = False,
 ) -> None:
     """Choose K sites of a field, of images, of an array or of a table, and save the plan."""
+    from keyhole import pipeline, stored
     from keyhole.checkpoint import clear_states
 
     asked = constraints_of(where, kept, price)
@@ -109,11 +110,11 @@ def select(
     with contextlib.ExitStack() as stack:
         if memory is None:
             data: Any = counting.of(reading.signals(source, target)).constrained(asked)
-            work = partial(_select, data, price.k, predictor=target.predictor, failures=failures, **options)
+            work = partial(pipeline.select, data, price.k, predictor=target.predictor, failures=failures, **options)
         else:
             _check_plain(target, counting, failures)
             data = counting.of(stack.enter_context(reading.store(source, memory))).constrained(asked)
-            work = partial(_select_stored, data, price.k, **options)
+            work = partial(stored.select_stored, data, price.k, **options)
         with stoppable(say):
             plan = work()
         if not is_first():
@@ -179,18 +180,6 @@ def _make_folder(folder: Path) -> None:
     from keyhole.files import make_folder
 
     make_folder(folder)
-
-
-def _select(*given: Any, **options: Any) -> Plan:
-    from keyhole.pipeline import select as select_in_memory
-
-    return select_in_memory(*given, **options)
-
-
-def _select_stored(*given: Any, **options: Any) -> Plan:
-    from keyhole.stored import select_stored
-
-    return select_stored(*given, **options)
 
 
 def _check_plain(target: Target, counting: Counting, failures: int) -> None:

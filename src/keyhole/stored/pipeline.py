@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole import split as splits
-from keyhole.checks import check_budget, check_run, deadline_after
+from keyhole.checks import check_budget
 from keyhole.errors import DataError, SettingsError
 from keyhole.memory import told_when_short
 from keyhole.metrics import Tally
-from keyhole.pipeline import kept_to, make_selector, own_states, record
+from keyhole.pipeline import kept_to, make_selector, own_states, record, run_of
 from keyhole.plan import Plan
 from keyhole.preparation import default_split
 from keyhole.progress import progress
 from keyhole.reconstructors import Ridge, nested_errors
 from keyhole.reconstructors.base import flat
+from keyhole.reconstructors.choice import squared_error
 from keyhole.reconstructors.ridge import Regression
 from keyhole.run import Event, Run
 from keyhole.scaling import Scaling
@@ -98,11 +99,9 @@ def select_stored(
     gains and the bands come from as many as fit.
     """
     started = clock.monotonic()
-    check_run(device, precision, save_every)
-    folder = None if checkpoint is None else Path(checkpoint)
-    run = Run(
-        seed=seed, device=device, precision=precision, compiled=compiled, deadline=deadline_after(time_limit),
-        folder=folder, resume=resume, save_seconds=save_every,
+    run = run_of(
+        seed=seed, device=device, precision=precision, compiled=compiled, time_limit=time_limit, checkpoint=checkpoint,
+        resume=resume, save_every=save_every,
     )  # fmt: skip
     selector = _selector(method, settings or {})
     if reconstructor not in ("auto", "ridge"):
@@ -173,9 +172,7 @@ def _left(scaled: _Scaled, sites: NDArray[np.int64]) -> float:
     """Fraction of variance that ridge from ``sites`` leaves on validation."""
     ridge, error, energy = _ridge(scaled.train, sites), 0.0, 0.0
     for block in scaled.validation.blocks():
-        rebuilt = ridge.rebuild(block.readings(sites), block.context)
-        packed = rebuilt.reshape(len(block), block.channels, -1)[:, :, block.grid.cells]
-        error += float(np.square(block.packed() - packed, dtype=np.float64).sum())
+        error += squared_error(ridge, sites, block)
         energy += float(np.square(block.packed(), dtype=np.float64).sum())
     return error / max(energy, np.finfo(float).tiny)
 
@@ -208,11 +205,8 @@ def _plan(scaled: _Scaled, selection: Selection, method: str, selector: Selector
     plan = replace(plan, scaling=scaled.scaling, reconstructor=_ridge(scaled.development, sites))
     if spread is not None:
         plan = replace(plan, bands=calibrate(plan, spread, store.part(scaled.split.calibration).some(_BANDS_SHARE)))
-    return replace(plan, metrics={"validation": validation, "test": _score(plan, _test(scaled), scaled.scaling)})
-
-
-def _test(scaled: _Scaled) -> Part:
-    return scaled.store.part(scaled.split.test)
+    test = _score(plan, store.part(scaled.split.test), scaled.scaling)
+    return replace(plan, metrics={"validation": validation, "test": test})
 
 
 def _score(plan: Plan, part: Part, baseline: Scaling) -> dict[str, float]:
