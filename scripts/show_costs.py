@@ -1,0 +1,53 @@
+"""Where the time goes: the profiles that docs/performance.md tells of.
+
+``python scripts/show_costs.py vln`` needs MNIST under KEYHOLE_DATA (torch.profiler); ``linear`` is greedy, QR and ridge
+on 500 samples x 200000 sites (cProfile).
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+from collections.abc import Callable
+
+from torch.profiler import ProfilerActivity, profile
+
+from keyhole.bench import races
+from keyhole.readers import read
+from keyhole.reconstructors import Ridge
+from keyhole.run import Run
+from keyhole.selectors.classical import QR, Greedy
+
+ROWS = 12
+
+
+def vln() -> None:
+    """A training of VLN with the dense decoder on MNIST."""
+    duel = races.vln_step()
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        duel.ours()
+    print(found.key_averages().table(sort_by="self_cpu_time_total", row_limit=ROWS, max_name_column_width=40))
+
+
+def linear() -> None:
+    """Greedy, QR, and ridge on QR's sites."""
+    signals = read(races.field_of(500, 200_000, 0))
+    sites = QR().select(signals, 100, validation=None, run=Run()).sites
+    told("greedy", lambda: Greedy(components=100).select(signals, 100, validation=None, run=Run()))
+    told("qr", lambda: QR().select(signals, 100, validation=None, run=Run()))
+    told("ridge", lambda: Ridge().fit(signals, sites, validation=signals, run=Run()))
+
+
+def told(name: str, work: Callable[[], object]) -> None:
+    """Profile one thing and print what took most."""
+    found = cProfile.Profile()
+    found.runcall(work)
+    print(name)
+    pstats.Stats(found).strip_dirs().sort_stats("tottime").print_stats(ROWS)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["vln", "linear"])
+    {"vln": vln, "linear": linear}[parser.parse_args().what]()
