@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import keyhole as kh
 from keyhole.errors import SettingsError
+from keyhole.laws import share
 from keyhole.pipeline import fit_reconstructor
 from keyhole.preparation import prepare
 from keyhole.reconstructors import RECONSTRUCTORS, Residual
@@ -170,6 +171,21 @@ def test_conditional_reconstructors_see_only_what_the_mask_lets_through(name):
     other[2:, :, 1, 1] += 5
     with torch.no_grad():
         torch.testing.assert_close(decoder(x, masks), decoder(other, masks), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [6, 5, 2])
+def test_a_dense_decoder_is_its_network_on_what_is_seen_and_the_mask(batch):
+    """Though the first layer takes each mask once, and not once for every signal that shares it."""
+    data = parts()
+    torch.manual_seed(0)
+    decoder = make_decoder("dense", data.train, k=3)
+    for parameter in decoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    masks = torch.rand(3, *data.signals.grid.shape)
+    x = torch.from_numpy(data.train.values[:batch])
+    seen = decoder.pack(share(masks, batch), 1)
+    inputs = torch.cat([decoder.pack(x, 2).flatten(1) * seen, seen], dim=1)
+    torch.testing.assert_close(decoder(x, masks), decoder.network(inputs), atol=1e-4, rtol=1e-4)
 
 
 def test_an_ensemble_is_the_mean_of_networks_that_differ():

@@ -116,11 +116,13 @@ class Law(nn.Module, ABC):
 
     def pack(self, values: Tensor) -> Tensor:
         """Go from the grid to its observable sites: `(..., *grid)` to `(..., sites)`."""
-        return values.flatten(values.dim() - len(self.grid))[..., self.index]
+        return values.flatten(values.dim() - len(self.grid)).index_select(-1, self.index)
 
     def scatter(self, packed: Tensor) -> Tensor:
         """Go from observable sites to the grid, zero elsewhere: `(..., sites)` to `(..., *grid)`."""
         lead = packed.shape[:-1]
+        if self.sites == math.prod(self.grid):
+            return packed.reshape(*lead, *self.grid)
         cells = packed.new_zeros(*lead, math.prod(self.grid))
         return cells.index_copy(-1, self.index, packed).reshape(*lead, *self.grid)
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from keyhole.components import principal_components
 from keyhole.laws import share
@@ -31,7 +32,8 @@ class ConditionalReconstructor(nn.Module, ABC):
 
     def pack(self, values: Tensor, lead: int) -> Tensor:
         """Keep the inside cells of ``(*lead axes, *grid)``."""
-        return values.flatten(lead)[..., self.cells]
+        flat = values.flatten(lead)
+        return flat if len(self.cells) == flat.shape[-1] else flat.index_select(-1, self.cells)
 
     @abstractmethod
     def forward(self, x: Tensor, masks: Tensor) -> Tensor:
@@ -108,6 +110,8 @@ class Gaussian(ConditionalReconstructor):
 class DenseConditional(ConditionalReconstructor):
     """Dense network on what the mask lets through and the mask itself.
 
+    What the first layer makes of a mask is made once for all signals that share it.
+
     Parameters
     ----------
     outputs
@@ -125,9 +129,13 @@ class DenseConditional(ConditionalReconstructor):
 
     def forward(self, x: Tensor, masks: Tensor) -> Tensor:
         """Rebuild from the packed cells."""
-        seen = share(self.pack(masks, 1), len(x))
-        observed = self.pack(x, 2) * seen.unsqueeze(1)
-        return self.network(torch.cat([observed.flatten(1), seen], dim=1))  # type: ignore[no-any-return]
+        seen, packed = self.pack(masks, 1), self.pack(x, 2)
+        observed = (packed * share(seen, len(x)).unsqueeze(1)).flatten(1)
+        first = self.network.first
+        of_observed, of_mask = first.weight.tensor_split([observed.shape[1]], dim=1)
+        told_by_mask = functional.linear(seen, of_mask, first.bias)
+        hidden = functional.linear(observed, of_observed) + share(told_by_mask, len(x))
+        return self.network.beyond_first(hidden)
 
 
 class ResNetConditional(ConditionalReconstructor):

@@ -40,7 +40,11 @@ class DenseNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs)`` to ``(N, outputs)``."""
-        hidden = functional.silu(self.first(x))
+        return self.beyond_first(self.first(x))
+
+    def beyond_first(self, hidden: Tensor) -> Tensor:
+        """Go on from what the first layer gives, ``(N, width)``."""
+        hidden = functional.silu(hidden)
         for block in self.blocks:
             hidden = hidden + block(hidden)
         return self.last(self.norm(hidden))  # type: ignore[no-any-return]

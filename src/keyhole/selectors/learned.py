@@ -40,6 +40,7 @@ class Joint(Task):
     """
 
     takes_whole: ClassVar[bool] = True
+    seen: Tensor | None
 
     def __init__(
         self, law: Law, budget: Budget, goal: Goal, signals: Signals, settings: LearnedSettings, k: int, rate: float
@@ -49,8 +50,9 @@ class Joint(Task):
         self.settings, self.k, self.rate = settings, k, rate
         self.samples, self.first_count, self.source = signals.taught, law.count(), signals.source
         if self.source is None:
-            self.register_buffer("signals", torch.from_numpy(_truth(signals)), persistent=False)
-            self.register_buffer("seen", torch.from_numpy(signals.seen()), persistent=False)
+            truth, seen = _truth(signals), signals.seen()
+            self.register_buffer("signals", torch.from_numpy(truth), persistent=False)
+            self.register_buffer("seen", None if seen is truth else torch.from_numpy(seen), persistent=False)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
         """See a batch through masks of the law."""
@@ -66,10 +68,11 @@ class Joint(Task):
 
     def _samples(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         """Give signals, and what sensors would see of them."""
-        if self.source is None:
-            return self.get_buffer("signals")[batch], self.get_buffer("seen")[batch]
-        fetched = torch.from_numpy(self.source.fetch(batch.cpu().numpy())).to(batch.device)
-        return fetched, fetched
+        if self.source is not None:
+            x = torch.from_numpy(self.source.fetch(batch.cpu().numpy())).to(batch.device)
+            return x, x
+        x = self.get_buffer("signals").index_select(0, batch)
+        return x, x if self.seen is None else self.seen.index_select(0, batch)
 
     def _after(self, sample: MaskSample) -> None:
         self.budget.update(self.law, sample)
