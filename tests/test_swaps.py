@@ -99,6 +99,15 @@ def test_the_kernel_score_is_that_of_the_kernel_reconstructor(even):
     assert score(sites) == pytest.approx(np.square(left).sum() / np.square(data.judged).sum(), rel=1e-3)
 
 
+def test_a_cell_that_never_changes_among_those_that_teach_is_harmless():
+    """Not centred among them, as where it is another mean that is taken off; its spread is zero but for rounding."""
+    parts = crossed(150)
+    data = Halves.of(parts.train, parts.validation, 2, Run())
+    data.seen[0][:, 0, 5] = np.float32(-1 / 3)
+    score = KernelScore(data, Shape(2.0, 2.0, 0.1, even=True))
+    assert score([0, 2, 5]) == pytest.approx(score([0, 2]), rel=0.1)
+
+
 @pytest.mark.parametrize("even", [False, True])
 def test_the_gains_of_the_kernel_are_slopes_of_its_error(even):
     """Against a difference: the cell's values, times a small number, are one more reading."""

@@ -110,9 +110,14 @@ def kernel(first: NDArray[np.float64], second: NDArray[np.float64], shape: Shape
 
 
 def spread_of(inputs: NDArray[np.float64], even: bool) -> NDArray[np.float64]:
-    """What to divide readings by: each one's own spread, or one number for all."""
-    own = inputs.std(axis=0)
-    return np.where(own > 0, own, 1.0) if even else np.ones(inputs.shape[1])
+    """What to divide readings by: each one's own spread, or one number for all.
+
+    A spread below what single precision tells apart is one of rounding: such a reading stays as it is.
+    """
+    if not even:
+        return np.ones(inputs.shape[1])
+    own, size = inputs.std(axis=0), np.abs(inputs).max(axis=0, initial=0.0)
+    return np.where(own > np.finfo(np.float32).eps * size, own, 1.0)
 
 
 def _choose(inputs: NDArray[np.float64], targets: NDArray[Any], rng: np.random.Generator) -> Shape:
