@@ -23,7 +23,7 @@ from keyhole.training import Task, seeded, train
 
 __all__ = ["Dense", "NetworkReconstructor", "ResNetReconstructor", "Taught", "train_settings_for"]
 
-_CHUNK = 4096
+_CHUNK = 256  # samples that a network rebuilds at a time; with more, convolutions wait for memory
 _FACTS = ("channels", "context")  # that a file holds beside the settings
 _MOST_JUDGED = 4096  # samples at each look of a training; a tenth of a percent is told by fewer
 
