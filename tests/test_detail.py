@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 import keyhole as kh
 from keyhole.grid import Grid
 from keyhole.preparation import prepare
 from keyhole.reconstructors import RECONSTRUCTORS, Residual
-from keyhole.reconstructors.detail import DetailNet
-from keyhole.reconstructors.networks import PatchNet
+from keyhole.reconstructors.choice import _detail_after
+from keyhole.reconstructors.detail import Detail, DetailNet
+from keyhole.reconstructors.networks import DenseNet, PatchNet
 from keyhole.run import Run
 
 
@@ -57,17 +59,44 @@ def test_distance_is_over_the_sphere_for_latitude_and_longitude():
     assert distance[1, 0] < distance[1, 4]
 
 
-def test_it_learns_local_detail_on_top_of_a_linear_part():
-    """Folds in a smooth field: the network leaves clearly less than ridge."""
+def folds():
+    """Folds in a smooth field, and some sites."""
     rng = np.random.default_rng(0)
     waves = rng.normal(size=(3, 8, 8)).cumsum(axis=1).cumsum(axis=2) / 8
     folded = np.abs(np.einsum("nc,chw->nhw", rng.normal(size=(600, 3)), waves))
-    data = prepare(kh.read(folded[:, None], channels=1), None, seed=0)
-    sites = np.array([9, 14, 27, 36, 49, 54])
+    return prepare(kh.read(folded[:, None], channels=1), None, seed=0), np.array([9, 14, 27, 36, 49, 54])
+
+
+def test_it_learns_local_detail_on_top_of_a_linear_part():
+    """The network leaves clearly less than ridge."""
+    data, sites = folds()
     settings = {"train": {"steps": 300, "batch": 64, "average": 0.9}, "width": 32, "filters": 8}
     fitted = Residual("detail", **settings).fit(data.train, sites, validation=data.validation, run=Run())
     assert fitted.improvement < 0.8
     assert RECONSTRUCTORS["detail"].name == "detail"
+
+
+def test_it_goes_on_from_a_dense_network():
+    """It is that network at its first look, of its width, and gets better at half the rate."""
+    data, sites = folds()
+    quick = {"train": {"steps": 200, "batch": 64, "average": 0.9}}
+    parts = {"sites": sites, "validation": data.validation, "run": Run()}
+    dense = Residual("dense", width=48, blocks=1, **quick).fit(data.train, **parts)
+    detail = Residual("detail")
+    detail.network = Detail(filters=8).starting_with(dense.network.network)
+    assert detail.network.pace(600, limited=False).rate == dense.network.pace(600, limited=False).rate / 2
+    detail.fit(data.train, **parts)
+    errors = [[row["validation"] for row in one.history] for one in (dense, detail)]
+    assert errors[1][0] == pytest.approx(min(errors[0]), rel=1e-4)
+    assert min(errors[1]) < errors[1][0]
+
+
+@pytest.mark.parametrize(("validation", "starts"), [(0.9, True), (1.05, True), (1.3, False)])
+def test_a_network_that_knows_its_samples_by_heart_is_no_start(validation, starts):
+    dense = Residual("dense")
+    dense.network.network = DenseNet(6, 64, width=48)
+    dense.network.rows = [{"step": 0.0, "validation": 2.0}, {"step": 9.0, "loss": 1.0, "validation": validation}]
+    assert bool(_detail_after(dense).network.start) is starts
 
 
 def test_convolutions_see_what_was_estimated_before():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from keyhole.grid import Grid
 from keyhole.reconstructors.networks import DenseNet, PatchNet, check_two_dimensional, width_for
 from keyhole.reconstructors.neural import NetworkReconstructor
-from keyhole.settings import DetailSettings, parse
+from keyhole.settings import DetailSettings, TrainSettings, parse
 
 __all__ = ["Detail", "DetailNet"]
 
@@ -83,7 +83,22 @@ class Detail(NetworkReconstructor):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
-        self.settings = parse(DetailSettings, settings)
+        self.settings, self.start = parse(DetailSettings, settings), dict[str, Tensor]()
+
+    def starting_with(self, dense: DenseNet) -> Self:
+        """Let the dense part start with the weights of one that was fitted to the same sites and targets.
+
+        A step of the dense network is so much cheaper that it is better to have learned what it can before the
+        convolutions begin; from there on half the rate is enough.
+        """
+        shape = {"width": dense.first.out_features, "blocks": len(dense.blocks)}
+        self.settings, self.start = self.settings.model_copy(update=shape), dense.state_dict()
+        return self
+
+    def pace(self, samples: int, *, limited: bool) -> TrainSettings:
+        """Go on more slowly from a start."""
+        pace = super().pace(samples, limited=limited)
+        return pace.model_copy(update={"rate": pace.rate / 2}) if self.start else pace
 
     def inputs(self, readings: Tensor, context: Tensor, estimate: Tensor) -> Tensor:
         """Put the estimate behind readings and context."""
@@ -93,8 +108,11 @@ class Detail(NetworkReconstructor):
         """Make a network for the grid, its dense part as wide as the number of samples allows."""
         width = self.settings.width or width_for(samples)
         self.settings = self.settings.model_copy(update={"width": width})
-        return DetailNet(
+        network = DetailNet(
             self.width, self.channels, self.grid, self.sites,
             width=width, blocks=self.settings.blocks, dropout=self.settings.dropout, filters=self.settings.filters,
             layers=self.settings.layers,
         )  # fmt: skip
+        if self.start:
+            network.dense.load_state_dict(self.start)
+        return network

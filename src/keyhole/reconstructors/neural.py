@@ -120,6 +120,10 @@ class NetworkReconstructor(Reconstructor):
         """Figures of each validation during training."""
         return self.rows
 
+    def pace(self, samples: int, *, limited: bool) -> TrainSettings:
+        """How to train where nothing is said of it; ``limited`` where time is."""
+        return train_settings_for(samples, self.largest_batch, limited=limited)
+
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals | None, run: Run) -> Self:
         """Train on ``train``, keep the weights that are best on ``validation``; without it, the last ones."""
         judged = None if validation is None else Taught(validation, flat(validation.truth()))
@@ -140,11 +144,10 @@ class NetworkReconstructor(Reconstructor):
             self.network = self.build(len(train_part))
         judge = None if judged is None else self._lessons(judged.fewer(_MOST_JUDGED))
         task = _Regression(_Packed(self, self.network), lessons or self._lessons(taught), judge)
-        settings = self.settings.train or train_settings_for(
-            len(train_part), self.largest_batch, limited=run.deadline is not None
-        )
+        settings = self.settings.train or self.pace(len(train_part), limited=run.deadline is not None)
         arrays = [array for part in (taught, judged) if part is not None for array in part.arrays()]
-        identity = f"{digest(*arrays, sites)} {self.settings.model_dump()} {settings} {run.seed}"
+        weights = [weight.numpy() for weight in self.network.state_dict().values()]
+        identity = f"{digest(*arrays, sites, *weights)} {self.settings.model_dump()} {settings} {run.seed}"
         self.rows = train(task, settings, name=stage, identity=identity, run=run)
         self.network = self.network.cpu().eval()
         return self
