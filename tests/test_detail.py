@@ -14,6 +14,7 @@ from keyhole.reconstructors.choice import _detail_after
 from keyhole.reconstructors.detail import Detail, DetailNet
 from keyhole.reconstructors.networks import DenseNet, PatchNet
 from keyhole.run import Run
+from keyhole.settings import TrainSettings
 
 
 def network(grid, sites, channels=1, context=0):
@@ -91,11 +92,15 @@ def test_it_goes_on_from_a_dense_network():
     assert min(errors[1]) < errors[1][0]
 
 
-@pytest.mark.parametrize(("validation", "starts"), [(0.9, True), (1.05, True), (1.3, False)])
-def test_a_network_that_knows_its_samples_by_heart_is_no_start(validation, starts):
+@pytest.mark.parametrize(
+    ("steps", "errors", "starts"),
+    [(90, [3.0, 2.0, 1.0], True), (100, [3.0, 2.0, 1.0], False), (90, [3.0, 1.0, 2.0, 2.0], False)],
+)
+def test_it_goes_on_from_a_network_that_the_clock_stopped(steps, errors, starts):
+    """Not from one whose steps or patience had run out."""
     dense = Residual("dense")
-    dense.network.network = DenseNet(6, 64, width=48)
-    dense.network.rows = [{"step": 0.0, "validation": 2.0}, {"step": 9.0, "loss": 1.0, "validation": validation}]
+    dense.network.network, dense.network.asked = DenseNet(6, 64, width=48), TrainSettings(steps=100, patience=2)
+    dense.network.rows = [{"step": float(steps), "validation": error} for error in errors]
     assert bool(_detail_after(dense).network.start) is starts
 
 

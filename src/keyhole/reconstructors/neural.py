@@ -94,6 +94,7 @@ class NetworkReconstructor(Reconstructor):
         self.channels, self.grid, self.sites = 1, Grid.plain((0,)), np.zeros(0, np.int64)
         self.context = 0
         self.rows: list[dict[str, float]] = []
+        self.asked = TrainSettings()
 
     @abstractmethod
     def build(self, samples: int) -> nn.Module:
@@ -120,6 +121,13 @@ class NetworkReconstructor(Reconstructor):
         """Figures of each validation during training."""
         return self.rows
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the clock ended the training, before its steps or its patience did."""
+        errors = [row["validation"] for row in self.rows]
+        stale = len(errors) - 1 - int(np.argmin(errors))
+        return self.rows[-1]["step"] < self.asked.steps and stale < self.asked.patience
+
     def pace(self, samples: int, *, limited: bool) -> TrainSettings:
         """How to train where nothing is said of it; ``limited`` where time is."""
         return train_settings_for(samples, self.largest_batch, limited=limited)
@@ -144,11 +152,11 @@ class NetworkReconstructor(Reconstructor):
             self.network = self.build(len(train_part))
         judge = None if judged is None else self._lessons(judged.fewer(_MOST_JUDGED))
         task = _Regression(_Packed(self, self.network), lessons or self._lessons(taught), judge)
-        settings = self.settings.train or self.pace(len(train_part), limited=run.deadline is not None)
+        self.asked = self.settings.train or self.pace(len(train_part), limited=run.deadline is not None)
         arrays = [array for part in (taught, judged) if part is not None for array in part.arrays()]
         weights = [weight.numpy() for weight in self.network.state_dict().values()]
-        identity = f"{digest(*arrays, sites, *weights)} {self.settings.model_dump()} {settings} {run.seed}"
-        self.rows = train(task, settings, name=stage, identity=identity, run=run)
+        identity = f"{digest(*arrays, sites, *weights)} {self.settings.model_dump()} {self.asked} {run.seed}"
+        self.rows = train(task, self.asked, name=stage, identity=identity, run=run)
         self.network = self.network.cpu().eval()
         return self
 

@@ -62,12 +62,6 @@ class Residual(Reconstructor):
         errors = [row["validation"] for row in self.history]
         return min(errors) / errors[0] if errors[0] > 0 else 1.0
 
-    @property
-    def by_heart(self) -> float:
-        """Validation error at the end of training as a multiple of the loss there; above 1 where samples are known."""
-        last = self.history[-1]
-        return last["validation"] / last["loss"] if last.get("loss") else 1.0
-
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
         """Fit the linear part on ``train`` in closed form, then the network on what it leaves."""
         self.linear.fit(train, sites, validation=validation, run=run)
