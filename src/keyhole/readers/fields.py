@@ -57,8 +57,7 @@ def read_zarr(
     path: Path, *, variable: Variable = None, group: str | None = None, samples: str | None = None, at: At = None
 ) -> Signals:
     """Read a variable of a Zarr store, a folder or a zip, or several on one grid; see `read_dataset`."""
-    with _whole(path, "Zarr"), _store(path) as store:
-        _check_axes(path, store, group)
+    with _whole(path, "Zarr"), _source(path, "Zarr", group) as store:
         options = {**_ZARR, "group": group}
         return _read_opened(path, store, options, variable=variable, samples=samples, at=at)
 
