@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import keyhole as kh
+from keyhole.components import known_products
 from keyhole.reconstructors import NestedRidge, Ridge, nested_errors
 from keyhole.reconstructors.ridge import _STRENGTHS
 from keyhole.run import Run
+from keyhole.selectors.classical import QR
 
 
 def signals(n=30, cells=7, channels=1, seed=0):
@@ -96,3 +98,22 @@ def test_nested_fits_are_those_of_the_first_sites(channels, n):
         assert nested.first(count).strength == pytest.approx(alone.strength)
         np.testing.assert_allclose(nested.first(count).weights, alone.weights, atol=1e-4)
         np.testing.assert_allclose(nested.first(count).offset, alone.offset, atol=1e-4)
+
+
+def test_inner_products_that_a_selector_made_serve_ridge_too():
+    """With them, kept by QR for as long as the signals are there, ridge is what it is without."""
+    data, sites = signals(n=20, cells=300, channels=2), np.array([5, 0, 3])
+    alone = Ridge().fit(data, sites, validation=data, run=Run())
+    assert known_products(data) is None
+    QR().select(data, 3, validation=None, run=Run())
+    centred = data.packed().reshape(20, -1) - data.packed().reshape(20, -1).mean(axis=0)
+    np.testing.assert_allclose(known_products(data), centred @ centred.T, rtol=1e-4, atol=1e-2)
+    after = Ridge().fit(data, sites, validation=data, run=Run())
+    assert after.strength == alone.strength
+    np.testing.assert_allclose(after.weights, alone.weights, atol=1e-6)
+    for count in (1, 3):
+        np.testing.assert_allclose(
+            NestedRidge(data, sites).first(count).weights,
+            Ridge().fit(data, sites[:count], validation=data, run=Run()).weights,
+            atol=1e-5,
+        )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.signals import Signals
 
-__all__ = ["Components", "components_at_sites", "principal_components", "rounding"]
+__all__ = ["Components", "components_at_sites", "known_products", "principal_components", "rounding"]
 
 Floats = NDArray[np.floating[Any]]
 
@@ -20,6 +21,9 @@ _RANK_TOLERANCE = 1e-10
 _SINGLE = 1e-4
 _ROUNDING = {4: 1e-5, 8: 1e-10}
 _BLOCK = 4_000_000  # numbers that are worked on at a time
+_MOST_KEPT = 2000  # samples whose inner products are kept
+# Inner products of the samples of signals, for as long as these are there: several selectors and ridge need the same.
+_PRODUCTS: WeakKeyDictionary[Signals, NDArray[np.float64]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +48,7 @@ def principal_components(signals: Signals, most: int) -> Components:
     packed = signals.packed().reshape(len(signals), -1)
     mean = packed.mean(axis=0, dtype=np.float64)
     if len(packed) <= packed.shape[1]:
-        variances, basis = _by_samples(packed, mean, most)
+        variances, basis = _by_samples(signals, packed, mean, most)
     else:
         centred = np.subtract(packed, mean, dtype=np.float64)
         variances, basis = _leading(centred.T @ centred / len(packed), most)
@@ -52,16 +56,24 @@ def principal_components(signals: Signals, most: int) -> Components:
     return Components(variances, basis.reshape(*shape, len(variances)), mean.reshape(shape))
 
 
-def _by_samples(packed: Floats, mean: NDArray[np.float64], most: int) -> tuple[NDArray[np.float64], Floats]:
+def known_products(signals: Signals) -> NDArray[np.float64] | None:
+    """Give the inner products of the centred samples ``(N, N)`` if they were made before; None if not."""
+    return _PRODUCTS.get(signals)
+
+
+def _by_samples(
+    signals: Signals, packed: Floats, mean: NDArray[np.float64], most: int
+) -> tuple[NDArray[np.float64], Floats]:
     """Variances and basis ``(cells, r)`` by the Gram matrix of samples.
 
     In single precision, where data are and no component is so small that its rounding would show.
     """
-    variances, left = _leading(_gram(packed, mean, packed.dtype) / len(packed), most)
     precision: Any = packed.dtype
-    if packed.dtype == np.float32 and variances[-1] < _SINGLE * variances[0]:
+    gram = _PRODUCTS[signals] if signals in _PRODUCTS else _gram(signals, packed, mean, precision)
+    variances, left = _leading(gram / len(packed), most)
+    if precision == np.float32 and variances[-1] < _SINGLE * variances[0]:
         precision = np.float64
-        variances, left = _leading(_gram(packed, mean, precision) / len(packed), most)
+        variances, left = _leading(_gram(signals, packed, mean, precision) / len(packed), most)
     weights = (left / np.sqrt(variances * len(packed))).astype(precision)
     basis = np.empty((packed.shape[1], len(variances)), precision)
     for block, part in _blocks(packed, mean, precision):
@@ -69,10 +81,12 @@ def _by_samples(packed: Floats, mean: NDArray[np.float64], most: int) -> tuple[N
     return variances, basis
 
 
-def _gram(packed: Floats, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
+def _gram(signals: Signals, packed: Floats, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
     gram = np.zeros((len(packed), len(packed)))
     for _, part in _blocks(packed, mean, precision):
         gram += part @ part.T
+    if len(gram) <= _MOST_KEPT:
+        _PRODUCTS[signals] = gram
     return gram
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from keyhole.components import known_products
 from keyhole.grid import Grid
 from keyhole.reconstructors.base import flat
 from keyhole.reconstructors.linear import LinearReconstructor
@@ -44,8 +45,10 @@ class Ridge(LinearReconstructor):
         """Fit on ``train``; leave-one-out needs no validation."""
         self.channels, self.grid = train.channels, train.grid
         readings = flat(train.readings(sites))
+        products = known_products(train) if train.gaps is None else None
         for targets in self.around_gaps(train, readings):
-            strength, self.offset, self.weights = Regression(readings, partial(_alone, targets)).best(readings.shape[1])
+            regression = Regression(readings, partial(_alone, targets), products)
+            strength, self.offset, self.weights = regression.best(readings.shape[1])
         self.chosen = {"strength": strength}
         return self
 
@@ -59,7 +62,7 @@ class NestedRidge:
     def __init__(self, train: Signals, sites: NDArray[np.int64]) -> None:
         self.train = train
         targets = flat(train.packed())
-        self._shared = Regression(flat(train.readings(sites)), partial(_alone, targets))
+        self._shared = Regression(flat(train.readings(sites)), partial(_alone, targets), known_products(train))
 
     def first(self, count: int) -> Ridge:
         """Give what `Ridge` would be, fitted to the first sites."""
@@ -79,25 +82,42 @@ class Regression:
     targets
         Gives ``(n, cells)`` of the samples, some at a time, in their order; it is asked three times, or twice where all
         come at once.
+    products
+        Inner products of the centred targets ``(N, N)``, if they are known: what the errors need of the targets then
+        costs nothing.
     """
 
-    def __init__(self, readings: NDArray[Any], targets: Callable[[], Iterable[NDArray[Any]]]) -> None:
+    def __init__(
+        self, readings: NDArray[Any], targets: Callable[[], Iterable[NDArray[Any]]],
+        products: NDArray[np.float64] | None = None,
+    ) -> None:  # fmt: skip
         self.centre = readings.mean(axis=0, dtype=np.float64)
         self.middle = _column_sums(targets()) / len(readings)
         self.basis, self.triangle = np.linalg.qr(readings - self.centre)
         basis = self.basis.astype(np.float32)
         self.scores = np.zeros((basis.shape[1], len(self.middle)), np.float32)
-        self.energy, self.cross = np.zeros(len(basis)), np.zeros(basis.shape)
-        together = False
+        if products is None:
+            self.energy, self.cross = self._add_up(basis, targets)
+        else:
+            self.energy, self.cross = np.diag(products), products @ self.basis
+            for rows, cells, part in self._centred(targets):
+                self.scores[:, cells] += basis[rows].T @ part
+        self.inner = (self.scores @ self.scores.T).astype(np.float64)
+
+    def _add_up(
+        self, basis: NDArray[np.float32], targets: Callable[[], Iterable[NDArray[Any]]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Add up `Q'Y`; give `||y_i||^2`, and `Y Y'Q`, for which samples that do not come at once are read again."""
+        energy, cross, together = np.zeros(len(basis)), np.zeros(basis.shape), False
         for rows, cells, part in self._centred(targets):
             self.scores[:, cells] += basis[rows].T @ part
-            self.energy[rows] += np.einsum("ij,ij->i", part, part)
+            energy[rows] += np.einsum("ij,ij->i", part, part)
             together = rows == slice(0, len(basis))
             if together:  # all samples at once: these cells are done
-                self.cross += part @ self.scores[:, cells].T
+                cross += part @ self.scores[:, cells].T
         for rows, cells, part in () if together else self._centred(targets):
-            self.cross[rows] += part @ self.scores[:, cells].T
-        self.inner = (self.scores @ self.scores.T).astype(np.float64)
+            cross[rows] += part @ self.scores[:, cells].T
+        return energy, cross
 
     def _centred(
         self, targets: Callable[[], Iterable[NDArray[Any]]]
