@@ -151,7 +151,7 @@ def test_every_method_of_table_1_runs(tiny, tmp_path, method):
     assert len(set(first["notes"]["sites"])) == 5
     assert np.isfinite(first["metrics"]["mse"])
     assert refit["metrics"]["fvu"] < 1
-    assert {"commit", "dirty", "versions", "peak_mib", "cpu_seconds", "threads"} <= set(first)
+    assert {"commit", "dirty", "versions", "peak_mib", "cpu_seconds", "threads", "processor"} <= set(first)
 
 
 def test_plain_images_are_as_they_are(tiny):

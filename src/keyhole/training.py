@@ -21,7 +21,7 @@ from keyhole.processes import Processes, processes
 from keyhole.run import Event, Run
 from keyhole.settings import TrainSettings
 
-__all__ = ["After", "Task", "precision_of", "seeded", "train"]
+__all__ = ["After", "Task", "multiplies_halves", "precision_of", "seeded", "train"]
 
 After = Callable[[], None] | None
 
@@ -105,7 +105,7 @@ def _trained(task: Task, settings: TrainSettings, name: str, identity: str, run:
     fabric = _fabric(run.device, precision := precision_of(task, run), task.processes)
     task.to(fabric.device)
     optimiser = torch.optim.AdamW(
-        task.groups(), lr=settings.rate, weight_decay=settings.weight_decay, betas=(0.9, 0.99), foreach=True
+        task.groups(), lr=settings.rate, weight_decay=settings.weight_decay, betas=(0.9, 0.99), fused=True
     )
     with seeded(run.seed_of(name)), deferred() as pending:
         state = TrainState.begin(
@@ -122,10 +122,10 @@ def precision_of(task: Task, run: Run) -> str:
     """Give the precision asked for; for ``"auto"`` half, if the task bears it and the device is made for it."""
     if run.precision != "auto":
         return run.precision
-    return "bf16-mixed" if task.bears_half and _multiplies_halves(run.device) else "32-true"
+    return "bf16-mixed" if task.bears_half and multiplies_halves(run.device) else "32-true"
 
 
-def _multiplies_halves(device: str) -> bool:
+def multiplies_halves(device: str) -> bool:
     """Whether a device has instructions for bfloat16; where it has none, that is slower than single precision."""
     if device in ("auto", "cuda", "gpu") and torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))

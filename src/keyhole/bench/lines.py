@@ -54,12 +54,14 @@ class Lines:
         return [one["notes"][name] for one in self.records if name in one["notes"]]
 
     def provenance(self) -> str:
-        """Say when, with how many threads and from which commits the records come."""
+        """Say when, with how many threads of what processor, where that was noted, and from which commits they come."""
         commits = ", ".join(sorted({str(one["commit"])[:7] + (" + changes" if one["dirty"] else "") for one in self}))
         dates, threads = sorted(self.each("date")), ", ".join(map(str, sorted(self.each("threads"))))
         when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
         hours = sum(one["seconds"] for one in self) / 3600
-        return f"{len(self)} lines, {when}, {hours:.1f} hours of {threads} thread(s); commits {commits}."
+        kinds = sorted({str(one["processor"]) for one in self if "processor" in one})
+        on = f" ({', '.join(kinds)})" if kinds else ""
+        return f"{len(self)} lines, {when}, {hours:.1f} hours of {threads} thread(s){on}; commits {commits}."
 
 
 def _kind(line: Mapping[str, Any], swept: Sequence[str]) -> tuple[Any, ...]:

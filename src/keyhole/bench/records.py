@@ -146,10 +146,20 @@ def record(
         "comparable": comparable,
         **costs,
         "threads": torch.get_num_threads(),
+        "processor": _processor(),
         **code_in_use(),
         "versions": {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()},
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def _processor() -> str:
+    """Name the instructions that networks run on: within a time limit they decide what is learned."""
+    import torch
+
+    from keyhole.training import multiplies_halves
+
+    return torch.backends.cpu.get_cpu_capability() + (" with bf16" if multiplies_halves("cpu") else "")
 
 
 def _mend(file: IO[bytes]) -> None:
