@@ -84,7 +84,7 @@ def test_what_has_a_time_is_not_moved():
 
 
 @pytest.mark.parametrize("inner", ["dense", "resnet"])
-def test_lessons_are_what_the_linear_part_leaves(inner):
+def test_lessons_hold_what_the_linear_part_makes(inner):
     """With moves that do nothing they equal those that are looked up."""
     linear, train, _ = parts(np.stack([blobs(), blobs(seed=1)], axis=1), SITES)
     residual = Residual(inner)
@@ -92,7 +92,7 @@ def test_lessons_are_what_the_linear_part_leaves(inner):
     network.channels, network.grid, network.sites = train.channels, train.grid, SITES
     lessons = MovedLessons(Moves(torch.from_numpy(np.float32(train.zero))), linear, train, SITES, network.inputs)
     residual.linear = linear
-    fixed = network._lessons(residual._left(train, SITES))
+    fixed = network._lessons(residual._estimated(train, SITES))
     batch = torch.tensor([3, 0, 7])
     for moved, still in zip(lessons(batch, torch.Generator()), fixed(batch, torch.Generator()), strict=True):
         np.testing.assert_allclose(moved.numpy(), still.numpy(), atol=1e-4)
@@ -108,3 +108,17 @@ def test_moves_are_drawn_from_the_trainings_own_generator():
     ]
     rebuilt = [fit.rebuild(validation.readings(SITES)) for fit in fits]
     np.testing.assert_array_equal(*rebuilt)
+
+
+def test_moved_pictures_are_as_sharp_and_within_their_values():
+    """Edges of nudged discs keep at least nine tenths of their squared slopes, and nothing over- or undershoots."""
+    rng = np.random.default_rng(0)
+    across, down = rng.uniform(9, 19, (2, 200, 1, 1))
+    places = np.arange(28)
+    away = np.hypot(places - across, places[:, None] - down)
+    discs = torch.from_numpy((1 / (1 + np.exp(2 * (away - 6)))).astype(np.float32))[:, None]
+    moved = Moves(torch.zeros(1, 28, 28), nudged=True).always(discs)
+    assert moved.min() >= 0
+    assert moved.max() <= 1
+    slopes = [float(part.diff(dim=2).square().sum() + part.diff(dim=3).square().sum()) for part in (discs, moved)]
+    assert slopes[1] > 0.9 * slopes[0]

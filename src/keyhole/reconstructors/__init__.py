@@ -9,6 +9,7 @@ from keyhole.reconstructors.detail import Detail
 from keyhole.reconstructors.ensemble import Ensemble
 from keyhole.reconstructors.kernel import Kernel
 from keyhole.reconstructors.kriging import Kriging
+from keyhole.reconstructors.limits import Limits
 from keyhole.reconstructors.neural import Dense, ResNetReconstructor
 from keyhole.reconstructors.residual import Residual
 from keyhole.reconstructors.ridge import NestedRidge, Ridge, nested_errors
@@ -16,6 +17,7 @@ from keyhole.reconstructors.ridge import NestedRidge, Ridge, nested_errors
 __all__ = [
     "RECONSTRUCTORS",
     "Kriging",
+    "Limits",
     "NestedRidge",
     "Reconstructor",
     "Residual",

@@ -12,6 +12,7 @@ from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from keyhole.grid import Grid
+from keyhole.reconstructors.limits import Limits
 from keyhole.reconstructors.networks import DenseNet, PatchNet, check_two_dimensional, width_for
 from keyhole.reconstructors.neural import NetworkReconstructor
 from keyhole.settings import DetailSettings, TrainSettings, parse
@@ -24,15 +25,16 @@ class DetailNet(nn.Module):
 
     The convolutions get the dense estimate, with what was estimated before added to it, the nearest site's reading in
     every cell (a Voronoi map), how far that site is, where the cell is, and which cells are inside. Their head starts
-    at zero, so that the network starts as the dense one.
+    at zero, so that the network starts as the dense one. Limits hold for the dense estimate too, so that convolutions
+    see and add to what is possible.
     """
 
     def __init__(
         self, inputs: int, channels: int, grid: Grid, sites: NDArray[np.int64],
-        *, width: int, blocks: int, dropout: float, filters: int | None, layers: int,
+        *, width: int, blocks: int, dropout: float, filters: int | None, layers: int, limits: Limits | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.inputs, self.channels, self.sites = inputs, channels, len(sites)
+        self.inputs, self.channels, self.sites, self.limits = inputs, channels, len(sites), limits
         self.shape = check_two_dimensional(grid.shape, "detail")
         self.dense = DenseNet(inputs, channels * len(grid.cells), width=width, blocks=blocks, dropout=dropout)
         nearest, maps = _maps(grid, sites)
@@ -44,10 +46,14 @@ class DetailNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs)`` to ``(N, channels, *grid)``: readings site by site, context, estimate if there is one."""
         told, estimate = x[:, : self.inputs], x[:, self.inputs :]
-        coarse = self._on_grid(self.dense(told))
-        whole = coarse + self._on_grid(estimate) if estimate.shape[1] else coarse
+        coarse = self.dense(told)
+        whole = coarse + estimate if estimate.shape[1] else coarse
+        if self.limits is not None:
+            whole = self.limits(whole)
+            coarse = whole - estimate if estimate.shape[1] else whole
         maps = self.get_buffer("maps").expand(len(x), -1, -1, -1)
-        return coarse + self.convolutions(torch.cat([whole, self._voronoi(x), maps], dim=1))  # type: ignore[no-any-return]
+        seen = torch.cat([self._on_grid(whole), self._voronoi(x), maps], dim=1)
+        return self._on_grid(coarse) + self.convolutions(seen)  # type: ignore[no-any-return]
 
     def _on_grid(self, packed: Tensor) -> Tensor:
         """Put packed cells on the grid, zero outside."""
@@ -96,9 +102,9 @@ class Detail(NetworkReconstructor):
         return self
 
     def pace(self, samples: int, *, limited: bool) -> TrainSettings:
-        """Go on more slowly from a start."""
+        """Go on more slowly from a start, and to the end: while the rate is high it is worse than where it started."""
         pace = super().pace(samples, limited=limited)
-        return pace.model_copy(update={"rate": pace.rate / 2}) if self.start else pace
+        return pace.model_copy(update={"rate": pace.rate / 2, "patience": pace.validations}) if self.start else pace
 
     def inputs(self, readings: Tensor, context: Tensor, estimate: Tensor) -> Tensor:
         """Put the estimate behind readings and context."""
@@ -111,7 +117,7 @@ class Detail(NetworkReconstructor):
         network = DetailNet(
             self.width, self.channels, self.grid, self.sites,
             width=width, blocks=self.settings.blocks, dropout=self.settings.dropout, filters=self.settings.filters,
-            layers=self.settings.layers,
+            layers=self.settings.layers, limits=self.limits,
         )  # fmt: skip
         if self.start:
             network.dense.load_state_dict(self.start)

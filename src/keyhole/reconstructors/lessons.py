@@ -21,31 +21,37 @@ Inputs = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Lessons(nn.Module, ABC):
-    """Inputs of a network and packed targets, by sample."""
+    """Inputs of a network, what is estimated already, and targets, by sample; the latter two packed."""
 
     samples: int
 
     @abstractmethod
-    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Give inputs and targets of some samples."""
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Give inputs, estimates (without columns where there are none) and targets of some samples."""
 
 
 class FixedLessons(Lessons):
     """The same for a sample at all times."""
 
-    def __init__(self, inputs: Tensor, targets: Tensor) -> None:
+    def __init__(self, inputs: Tensor, estimate: Tensor, targets: Tensor) -> None:
         super().__init__()
         self.samples = len(inputs)
         self.register_buffer("inputs", inputs, persistent=False)
+        self.register_buffer("estimate", estimate, persistent=False)
         self.register_buffer("targets", targets, persistent=False)
 
-    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Look them up."""
-        return self.get_buffer("inputs")[batch], self.get_buffer("targets")[batch]
+        return self.part(batch)
+
+    def part(self, some: Tensor | slice) -> tuple[Tensor, Tensor, Tensor]:
+        """Look some up."""
+        inputs, estimate, targets = (self.get_buffer(name)[some] for name in ("inputs", "estimate", "targets"))
+        return inputs, estimate, targets
 
 
 class MovedLessons(Lessons):
-    """Pictures that are moved each time anew, with what a linear part leaves of them to be learned."""
+    """Pictures that are moved each time anew, with what a linear part makes of them as the estimate."""
 
     def __init__(
         self, moves: Moves, linear: LinearReconstructor, train: Signals, sites: NDArray[np.int64], inputs: Inputs
@@ -56,10 +62,10 @@ class MovedLessons(Lessons):
         for name, array in parts.items():
             self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)), persistent=False)
 
-    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Move the pictures, read them at the sites, and take off what the readings tell linearly; full precision."""
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Move the pictures, read them at the sites, and estimate them linearly; full precision."""
         with torch.autocast(batch.device.type, enabled=False):
             pictures = self.moves(self.get_buffer("pictures")[batch], generator)
             readings = pictures.flatten(2)[:, :, self.get_buffer("sites")].transpose(1, 2)
             linear = self.get_buffer("offset") + readings.flatten(1) @ self.get_buffer("weights")
-        return self.inputs(readings, readings.new_zeros(len(readings), 0), linear), pictures.flatten(1) - linear
+        return self.inputs(readings, readings.new_zeros(len(readings), 0), linear), linear, pictures.flatten(1)

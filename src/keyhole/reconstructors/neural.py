@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from keyhole.grid import Grid
 from keyhole.objectives import reconstruction
 from keyhole.reconstructors.base import Reconstructor, flat, known, unpack
 from keyhole.reconstructors.lessons import FixedLessons, Lessons
+from keyhole.reconstructors.limits import Limits
 from keyhole.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
 from keyhole.run import Run, digest
 from keyhole.settings import DenseSettings, NetworkSettings, ResNetSettings, TrainSettings, parse
@@ -25,19 +26,25 @@ __all__ = ["Dense", "NetworkReconstructor", "ResNetReconstructor", "Taught", "tr
 
 _CHUNK = 256  # samples that a network rebuilds at a time; with more, convolutions wait for memory
 _FACTS = ("channels", "context")  # that a file holds beside the settings
+_LIMITS = "limits."  # before the names of their arrays in a file
 _MOST_JUDGED = 4096  # samples at each look of a training; a tenth of a percent is told by fewer
 
 
 class Taught(NamedTuple):
-    """Signals to read, what is to be made of their readings, and what is estimated of them already; both packed."""
+    """Signals to read, what is to be made of their readings, and what is estimated of that already; both packed."""
 
     signals: Signals
     targets: NDArray[Any]
     estimate: NDArray[Any] | None = None
 
+    @classmethod
+    def of(cls, signals: Signals, estimate: NDArray[Any] | None = None) -> Taught:
+        """Let the signals be rebuilt themselves."""
+        return cls(signals, flat(signals.truth()), estimate)
+
     def arrays(self) -> list[NDArray[Any]]:
-        """All that defines it; the estimate follows from targets and signals."""
-        return [self.signals.values, _context(self.signals), self.targets]
+        """All that defines it."""
+        return [self.signals.values, _context(self.signals), self.targets, known(self.estimate, len(self.targets))]
 
     def fewer(self, most: int) -> Taught:
         """Give every second sample, or third, ..., so that there are at most so many."""
@@ -69,18 +76,17 @@ class _Regression(Task):
         self.gaps = any(bool(part.get_buffer("targets").isnan().any()) for part in parts)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
-        inputs, targets = self.taught(batch, generator)
-        return {"reconstruction": reconstruction(self.network(inputs), targets, gaps=self.gaps)}, None
+        inputs, estimate, targets = self.taught(batch, generator)
+        return {"reconstruction": reconstruction(self.network(inputs, estimate), targets, gaps=self.gaps)}, None
 
     def validate(self) -> float | None:
         if self.judged is None:
             return None
-        inputs, targets, total = self.judged.get_buffer("inputs"), self.judged.get_buffer("targets"), 0.0
-        for start in range(0, len(inputs), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            off = reconstruction(self.network(inputs[part]), targets[part], gaps=self.gaps)
-            total += float(off) * len(inputs[part])
-        return total / len(inputs)
+        total = 0.0
+        for start in range(0, self.judged.samples, _CHUNK):
+            inputs, estimate, targets = self.judged.part(slice(start, start + _CHUNK))
+            total += float(reconstruction(self.network(inputs, estimate), targets, gaps=self.gaps)) * len(inputs)
+        return total / self.judged.samples
 
 
 class NetworkReconstructor(Reconstructor):
@@ -92,7 +98,7 @@ class NetworkReconstructor(Reconstructor):
     def __init__(self) -> None:
         self.network: nn.Module = nn.Identity()
         self.channels, self.grid, self.sites = 1, Grid.plain((0,)), np.zeros(0, np.int64)
-        self.context = 0
+        self.context, self.limits = 0, cast(Limits | None, None)
         self.rows: list[dict[str, float]] = []
         self.asked = TrainSettings()
 
@@ -134,14 +140,14 @@ class NetworkReconstructor(Reconstructor):
 
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals | None, run: Run) -> Self:
         """Train on ``train``, keep the weights that are best on ``validation``; without it, the last ones."""
-        judged = None if validation is None else Taught(validation, flat(validation.truth()))
-        return self.fit_targets(Taught(train, flat(train.truth())), judged, sites, run, stage=f"refit {self.name}")
+        judged = None if validation is None else Taught.of(validation)
+        return self.fit_targets(Taught.of(train), judged, sites, run, stage=f"refit {self.name}")
 
     def fit_targets(
         self, taught: Taught, judged: Taught | None, sites: NDArray[np.int64], run: Run,
         *, stage: str, lessons: Lessons | None = None,
     ) -> Self:  # fmt: skip
-        """Train towards packed targets, which need not be the signals themselves.
+        """Train towards packed targets, which need not be the signals themselves; the network adds to the estimate.
 
         ``stage`` names the training; ``lessons`` are in place of the taught ones where these are to change.
         """
@@ -151,7 +157,7 @@ class NetworkReconstructor(Reconstructor):
         with seeded(run.seed_of(f"{self.name} weights")):
             self.network = self.build(len(train_part))
         judge = None if judged is None else self._lessons(judged.fewer(_MOST_JUDGED))
-        task = _Regression(_Packed(self, self.network), lessons or self._lessons(taught), judge)
+        task = _Regression(_Whole(self, self.network), lessons or self._lessons(taught), judge)
         self.asked = self.settings.train or self.pace(len(train_part), limited=run.deadline is not None)
         arrays = [array for part in (taught, judged) if part is not None for array in part.arrays()]
         weights = [weight.numpy() for weight in self.network.state_dict().values()]
@@ -163,26 +169,27 @@ class NetworkReconstructor(Reconstructor):
     def _lessons(self, taught: Taught) -> FixedLessons:
         readings, given = _tensor(taught.signals.readings(self.sites)), _tensor(_context(taught.signals))
         estimate = _tensor(known(taught.estimate, len(readings)))
-        return FixedLessons(self.inputs(readings, given, estimate), _tensor(taught.targets))
+        return FixedLessons(self.inputs(readings, given, estimate), estimate, _tensor(taught.targets))
 
     def rebuild(
         self, readings: NDArray[Any], context: NDArray[Any] | None = None, estimate: NDArray[Any] | None = None
     ) -> NDArray[np.float32]:
         """Rebuild in chunks, on the CPU; ``estimate`` is what the network was fitted to add to, packed, if anything."""
-        network = _Packed(self, self.network).eval()
+        whole = _Whole(self, self.network).eval()
         given = [_tensor(array) for array in (readings, known(context, len(readings)), known(estimate, len(readings)))]
         parts = []
         with torch.inference_mode():
             for start in range(0, len(readings), _CHUNK):
-                inputs = self.inputs(*(array[start : start + _CHUNK] for array in given))
-                parts.append(network(inputs).numpy())
+                some = [array[start : start + _CHUNK] for array in given]
+                parts.append(whole(self.inputs(*some), some[-1]).numpy())
         return unpack(np.concatenate(parts), self.channels, self.grid)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give settings and weights."""
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in self.network.state_dict().items()}
         facts = {name: getattr(self, name) for name in _FACTS}
-        return {**facts, **self.settings.model_dump()}, arrays
+        limits = {} if self.limits is None else self.limits.arrays()
+        return {**facts, **self.settings.model_dump()}, arrays | {f"{_LIMITS}{name}": a for name, a in limits.items()}
 
     @classmethod
     def restore(
@@ -193,22 +200,27 @@ class NetworkReconstructor(Reconstructor):
         made.grid, made.sites = grid, sites
         made.channels = settings["channels"]
         made.context = settings.get("context", 0)  # files older than context have none
+        ends = {name.removeprefix(_LIMITS): array for name, array in arrays.items() if name.startswith(_LIMITS)}
+        made.limits = Limits.of(**ends) if ends else None
         with seeded(0):
             made.network = made.build(1)
-        made.network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+        weights = {name: np.array(array) for name, array in arrays.items() if not name.startswith(_LIMITS)}
+        made.network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
         made.network.eval()
         return made
 
 
-class _Packed(nn.Module):
-    """A network that gives packed cells."""
+class _Whole(nn.Module):
+    """The estimate with what a network adds to it, within the limits; packed cells."""
 
     def __init__(self, owner: NetworkReconstructor, network: nn.Module) -> None:
         super().__init__()
-        self.network, self.pack = network, owner.pack
+        self.network, self.pack, self.limits = network, owner.pack, owner.limits
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.pack(self.network(x))
+    def forward(self, inputs: Tensor, estimate: Tensor) -> Tensor:
+        added = self.pack(self.network(inputs))
+        whole = added + estimate if estimate.shape[1] else added
+        return whole if self.limits is None else self.limits(whole)
 
 
 class Dense(NetworkReconstructor):

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.grid import Grid
-from keyhole.reconstructors.base import Reconstructor, flat, unpack
+from keyhole.reconstructors.base import Reconstructor, flat
 from keyhole.reconstructors.dcgan import DCGAN
 from keyhole.reconstructors.detail import Detail
 from keyhole.reconstructors.kriging import Kriging
 from keyhole.reconstructors.lessons import MovedLessons
+from keyhole.reconstructors.limits import Limits
 from keyhole.reconstructors.linear import LinearReconstructor
 from keyhole.reconstructors.moves import Moves
 from keyhole.reconstructors.neural import Dense, NetworkReconstructor, ResNetReconstructor, Taught
@@ -33,7 +34,8 @@ class Residual(Reconstructor):
     """`x = linear(r) + network(r)`: the network's last layer starts at zero, so the sum starts as the linear part.
 
     On validation it is never worse than the linear part fitted on the same samples, since that is the first candidate
-    for the best weights. Pictures are moved a little while it learns, where moved ones are as likely (`Moves`).
+    for the best weights. Pictures are moved a little while it learns, where moved ones are as likely (`Moves`). Where
+    many values stand at the least or the largest of all, no sum goes beyond it (`Limits`).
 
     Parameters
     ----------
@@ -68,20 +70,18 @@ class Residual(Reconstructor):
         stage = f"refit {self.name} {self.inner}" + (f" {self.member}" if self.member else "")
         moves = Moves.found(self.linear, train, validation, sites)
         lessons = None if moves is None else MovedLessons(moves, self.linear, train, sites, self.network.inputs)
-        taught, judged = (self._left(part, sites) for part in (train, validation))
+        taught, judged = (self._estimated(part, sites) for part in (train, validation))
+        self.network.limits = Limits.found(train)
         self.network.fit_targets(taught, judged, sites, run, stage=stage, lessons=lessons)
         return self
 
-    def _left(self, part: Signals, sites: NDArray[np.int64]) -> Taught:
-        """Give the signals with their packed cells less what the linear part gives."""
-        estimate = self.linear.rebuild_packed(part.readings(sites), part.context)
-        return Taught(part, flat(part.truth() - estimate), flat(estimate))
+    def _estimated(self, part: Signals, sites: NDArray[np.int64]) -> Taught:
+        """Give the signals with what the linear part makes of them."""
+        return Taught.of(part, flat(self.linear.rebuild_packed(part.readings(sites), part.context)))
 
     def rebuild(self, readings: NDArray[Any], context: NDArray[Any] | None = None) -> NDArray[np.float32]:
-        """Add both parts."""
-        estimate = self.linear.rebuild_packed(readings, context)
-        linear = unpack(flat(estimate), self.linear.channels, self.linear.grid)
-        return linear + self.network.rebuild(readings, context, flat(estimate))
+        """Let the network add to the linear part."""
+        return self.network.rebuild(readings, context, flat(self.linear.rebuild_packed(readings, context)))
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Give both parts' states."""
