@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ import keyhole as kh
 from keyhole.grid import Grid
 from keyhole.preparation import prepare
 from keyhole.reconstructors import RECONSTRUCTORS, Residual
-from keyhole.reconstructors.choice import _detail_after
+from keyhole.reconstructors.choice import _detail_after, fit_best
 from keyhole.reconstructors.detail import Detail, DetailNet
 from keyhole.reconstructors.networks import DenseNet, PatchNet
 from keyhole.run import Run
@@ -102,6 +104,26 @@ def test_it_goes_on_from_a_network_that_the_clock_stopped(steps, errors, starts)
     dense.network.network, dense.network.asked = DenseNet(6, 64, width=48), TrainSettings(steps=100, patience=2)
     dense.network.rows = [{"step": float(steps), "validation": error} for error in errors]
     assert bool(_detail_after(dense).network.start) is starts
+
+
+@pytest.mark.parametrize(("seconds", "tried"), [(0.0, True), (1e6, False)])
+def test_it_is_left_out_where_time_is_short(monkeypatch, seconds, tried):
+    """A pass that takes too long leaves all the time to dense networks, a quick one does not."""
+    monkeypatch.setattr(Detail, "seconds_a_pass", lambda *about: seconds)
+    quick = TrainSettings(steps=10**6, batch=32, average=0.9)
+    monkeypatch.setattr("keyhole.reconstructors.neural.train_settings_for", lambda *size, limited: quick)
+    data, sites = folds()
+    fitted = fit_best(data.train, sites, validation=data.validation, run=Run(deadline=time.monotonic() + 4))
+    assert any("detail" in row["by"] for row in fitted.tried) is tried
+
+
+def test_a_pass_is_timed_without_a_trace():
+    """It takes time, and the reconstructor is as it was."""
+    data, sites = folds()
+    made = Detail(filters=4)
+    assert made.seconds_a_pass(data.train, sites, Run()) > 0
+    assert made.settings.width is None
+    assert not list(made.network.parameters())
 
 
 def test_convolutions_see_what_was_estimated_before():

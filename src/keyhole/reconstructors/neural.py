@@ -20,7 +20,7 @@ from keyhole.reconstructors.networks import DenseNet, ResNet, check_two_dimensio
 from keyhole.run import Run, digest
 from keyhole.settings import DenseSettings, NetworkSettings, ResNetSettings, TrainSettings, parse
 from keyhole.signals import Signals
-from keyhole.training import Task, seeded, train
+from keyhole.training import Task, seconds_a_step, seeded, train
 
 __all__ = ["Dense", "NetworkReconstructor", "ResNetReconstructor", "Taught", "train_settings_for"]
 
@@ -152,8 +152,7 @@ class NetworkReconstructor(Reconstructor):
         ``stage`` names the training; ``lessons`` are in place of the taught ones where these are to change.
         """
         train_part = taught.signals
-        self.channels, self.grid, self.sites = train_part.channels, train_part.grid, sites
-        self.context = known(train_part.context, len(train_part)).shape[1]
+        self._suit(train_part, sites)
         with seeded(run.seed_of(f"{self.name} weights")):
             self.network = self.build(len(train_part))
         judge = None if judged is None else self._lessons(judged.fewer(_MOST_JUDGED))
@@ -165,6 +164,22 @@ class NetworkReconstructor(Reconstructor):
         self.rows = train(task, self.asked, name=stage, identity=identity, run=run)
         self.network = self.network.cpu().eval()
         return self
+
+    def seconds_a_pass(self, train: Signals, sites: NDArray[np.int64], run: Run) -> float:
+        """Tell how long it would take to learn from every sample once, by a few steps of a network that is not kept."""
+        other = type(self)(**self.settings.model_dump())
+        other._suit(train, sites)
+        batch = other.pace(len(train), limited=True).batch
+        first = Taught.of(train.take(np.arange(batch)))
+        lessons = other._lessons(first._replace(estimate=np.zeros_like(first.targets)))
+        with seeded(0):
+            task = _Regression(_Whole(other, other.build(len(train))), lessons, None)
+        return seconds_a_step(task, batch, run) * len(train) / batch
+
+    def _suit(self, train: Signals, sites: NDArray[np.int64]) -> None:
+        """Be for the grid, channels, context and sites at hand."""
+        self.channels, self.grid, self.sites = train.channels, train.grid, sites
+        self.context = known(train.context, len(train)).shape[1]
 
     def _lessons(self, taught: Taught) -> FixedLessons:
         readings, given = _tensor(taught.signals.readings(self.sites)), _tensor(_context(taught.signals))
