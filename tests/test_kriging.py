@@ -154,6 +154,26 @@ def test_gains_are_what_the_definition_says(channels, length):
             assert one.explained() == pytest.approx(expected_left, rel=1e-3)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_rounding_does_not_add_up_over_many_changes(seed):
+    """With little noise, after hundreds of replacements at random, gains are still what the definition says."""
+    rng = np.random.default_rng(seed)
+    data = smooth(15, cells=12)
+    covariance = Covariance.of(data, np.inf, 1e-3, rng)
+    remainder = Remainder(covariance)
+    for pick in range(6):
+        remainder.add(pick)
+    for _ in range(300):
+        free = [j for j in range(12) if j not in remainder.picks]
+        remainder.replace(int(rng.integers(6)), int(rng.choice(free)))
+    kept = remainder.picks[1:]
+    expected = np.array([posterior(covariance, kept) - posterior(covariance, [*kept, j]) for j in range(12)])
+    free = [j for j in range(12) if j not in kept]
+    np.testing.assert_allclose(
+        remainder.gains_without(0)[free], expected[free], rtol=0.1, atol=2e-3 * expected[free].max()
+    )
+
+
 def test_no_exchange_of_one_site_helps_any_more():
     """What comes out cannot be bettered by one site, and is near the best of all sets."""
     data = smooth(40, cells=10)

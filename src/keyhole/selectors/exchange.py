@@ -88,7 +88,8 @@ class _Choice:
         while since < len(self.remainder.picks) and run.seconds_left() > 0:
             site, gains = self.remainder.picks[0], self.gains_without(0)
             best = int(gains.argmax())
-            better = gains[best] > (1 + _WORTH) * gains[site]
+            more = gains[best] - gains[site] if gains[best] > gains[site] else 0.0
+            better = more > _WORTH * abs(gains[best])
             self.replace(0, best if better else site)
             swaps, since = (swaps + 1, 0) if better or self._paid_for_more() else (swaps, since + 1)
             run.tell(Event("exchange sites", since, len(self.remainder.picks), {"swaps": float(swaps)}))

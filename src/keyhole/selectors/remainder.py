@@ -17,6 +17,7 @@ __all__ = ["Covariance", "Remainder"]
 
 _MOST_NUMBERS = 10_000_000  # of the largest array; fewer cells stand for all where there would be more
 _FEWEST_TARGETS = 256
+_DRIFT = 0.05  # share of a site's noise that rounding may add up to, before all is made anew
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,7 @@ class Covariance:
         """Of each candidate's readings with each other, ``(m, channels, channels)``, without noise."""
         return np.asarray(np.einsum("nmc,nmd->mcd", self.readings, self.readings))
 
+    @cached_property
     def cross(self) -> NDArray[np.float32]:
         """Of all targets with all candidates, ``(t, m, channels)``."""
         plain = np.tensordot(self.targets, self.readings, axes=(0, 0))
@@ -111,12 +113,15 @@ class Remainder:
     The trace of `P` over the targets is the squared error that the best linear estimate leaves. Reading site j as well
     takes `tr((P_jj + a I)^-1 P_jt P_tj)` from it. Dropping site i gives back `G b^-1 G'`, with `B = (C_SS + a I)^-1`,
     `G = C_xS B_Si` and `b = B_ii`: so the gain of every candidate after a drop costs one product with `P`.
+
+    Each change adds rounding, which little noise blows up. For sites that are read `P_SS = a - a B a` tells how much
+    there is by now, and `P` is made anew when it is too much.
     """
 
     def __init__(self, covariance: Covariance) -> None:
         self.covariance = covariance
         self.picks: list[int] = []
-        self._left, self._own = covariance.cross(), covariance.own()
+        self._left, self._own = covariance.cross.copy(), covariance.own()
         self._square = _squares(self._left)
         self._to_targets: list[NDArray[np.float32]] = []
         self._to_candidates: list[NDArray[np.float32]] = []
@@ -151,6 +156,7 @@ class Remainder:
         factor = np.linalg.inv(self._own[pick] + self._noise[pick])
         self._move(self._left[:, pick].copy(), -factor, self._left_of(column))
         self._note(pick, self.covariance.with_targets(pick), column)
+        self._mend()
 
     def gains_without(self, place: int) -> NDArray[np.float64]:
         """What reading each candidate would take from the error once the site at ``place`` in the picks is dropped."""
@@ -167,6 +173,7 @@ class Remainder:
         """Read the site at ``place`` in the picks no more."""
         self._move(*self._given_back(place))
         self._forget(place)
+        self._mend()
 
     def replace(self, place: int, pick: int) -> None:
         """Drop the site at ``place`` in the picks, and read another one, or the same again: it becomes the last."""
@@ -199,6 +206,21 @@ class Remainder:
         change = np.einsum("te,ef,mcf->tmc", targets, factor, candidates, optimize=True)
         self._left += change.astype(np.float32)
         self._own += np.einsum("mce,ef,mdf->mcd", candidates, factor, candidates, optimize=True).astype(np.float32)
+        self._square = _squares(self._left)
+
+    def _mend(self) -> None:
+        """Make all anew from what the sites read, where rounding has added up."""
+        if not self.picks:
+            return
+        noise, inverse, places = self._noise[self.picks], self._inverse(), np.arange(len(self.picks))
+        exact = noise - noise @ inverse[places, :, places] @ noise
+        if bool((np.abs(self._own[self.picks] - exact) <= _DRIFT * noise.max(axis=(1, 2), keepdims=True)).all()):
+            return
+        targets, candidates = np.stack(self._to_targets), np.stack(self._to_candidates)
+        weights = np.einsum("stc,scue->tue", targets, inverse, optimize=True)
+        left = self.covariance.cross - np.einsum("tue,umde->tmd", weights, candidates, optimize=True)
+        own = np.einsum("smdc,scue,umfe->mdf", candidates, inverse, candidates, optimize=True)
+        self._left, self._own = left.astype(np.float32), (self.covariance.own() - own).astype(np.float32)
         self._square = _squares(self._left)
 
     def _inverse(self) -> NDArray[np.float64]:
