@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -98,7 +98,8 @@ class NetworkReconstructor(Reconstructor):
     def __init__(self) -> None:
         self.network: nn.Module = nn.Identity()
         self.channels, self.grid, self.sites = 1, Grid.plain((0,)), np.zeros(0, np.int64)
-        self.context, self.limits = 0, cast(Limits | None, None)
+        self.context = 0
+        self.limits: Limits | None = None
         self.rows: list[dict[str, float]] = []
         self.asked = TrainSettings()
 
