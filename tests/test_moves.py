@@ -11,7 +11,7 @@ from keyhole.grid import Grid
 from keyhole.preparation import prepare
 from keyhole.reconstructors import Residual
 from keyhole.reconstructors.lessons import MovedLessons
-from keyhole.reconstructors.moves import Moves
+from keyhole.reconstructors.moves import Moves, _places
 from keyhole.reconstructors.ridge import Ridge
 from keyhole.run import Run
 from keyhole.signals import Signals
@@ -45,6 +45,13 @@ def test_a_mirror_is_numpys():
         moved = Moves(zero, mirrored=mirrored).always(pictures)
         expected = np.flip((pictures + zero).numpy(), axis) - zero.numpy()
         np.testing.assert_allclose(moved.numpy(), expected, atol=1e-5)
+
+
+def test_places_are_those_of_torch():
+    """For any map and shape."""
+    maps = torch.randn(4, 2, 3)
+    expected = torch.nn.functional.affine_grid(maps, [4, 1, 5, 7], align_corners=False)
+    np.testing.assert_allclose(_places(maps, 5, 7).numpy(), expected.numpy(), atol=1e-5)
 
 
 def test_without_any_kind_pictures_stay():
