@@ -33,8 +33,8 @@ _WORTH_A_NETWORK = 0.98
 _MOST_MEMBERS = 5
 _MANY = 2000  # samples from which convolutions may learn where a dense network does not
 # Passes through the samples below which a network of the grid learns less than a dense one in the same time. MNIST, 20
-# sites, one core without instructions for bfloat16, 900 s: 2 passes left 0.289, 40 of a dense one 0.284 in 714 s; with
-# such instructions, on two cores, the first left 5 % less than the second.
+# sites, one core without instructions for bfloat16, 900 s: 2 passes left 0.289, 40 of a dense one 0.284 in 714 s. Where
+# between 2 and the some twenty of a processor with them the turn is was not measured.
 _FEWEST_PASSES = 6
 _LEAST_SHARE = 0.4  # of the first one's time that one more network should have
 
