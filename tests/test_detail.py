@@ -86,7 +86,7 @@ def test_it_goes_on_from_a_dense_network():
     parts = {"sites": sites, "validation": data.validation, "run": Run()}
     dense = Residual("dense", width=48, blocks=1, **quick).fit(data.train, **parts)
     detail = Residual("detail")
-    detail.network = Detail(filters=8).starting_with(dense.network.network)
+    detail.network = Detail(filters=8).starting_with(dense.network)
     assert detail.network.pace(600, limited=False).rate == dense.network.pace(600, limited=False).rate / 2
     detail.fit(data.train, **parts)
     errors = [[row["validation"] for row in one.history] for one in (dense, detail)]
@@ -101,8 +101,9 @@ def test_it_goes_on_from_a_dense_network():
 def test_it_goes_on_from_a_network_that_the_clock_stopped(steps, errors, starts):
     """Not from one whose steps or patience had run out."""
     dense = Residual("dense")
-    dense.network.network, dense.network.asked = DenseNet(6, 64, width=48), TrainSettings(steps=100, patience=2)
+    dense.network.asked = TrainSettings(steps=100, patience=2)
     dense.network.rows = [{"step": float(steps), "validation": error} for error in errors]
+    dense.network.network = DenseNet(6, 64, width=48)
     assert bool(_detail_after(dense).network.start) is starts
 
 

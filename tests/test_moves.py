@@ -129,3 +129,13 @@ def test_moved_pictures_are_as_sharp_and_within_their_values():
     assert moved.max() <= 1
     slopes = [float(part.diff(dim=2).square().sum() + part.diff(dim=3).square().sum()) for part in (discs, moved)]
     assert slopes[1] > 0.9 * slopes[0]
+
+
+def test_what_is_not_understood_is_not_moved():
+    """Where the linear part rebuilds next to nothing, moved pictures are rebuilt as badly: that tells nothing."""
+    rng = np.random.default_rng(0)
+    told, patterns = rng.uniform(-2, 2, (600, 2)), rng.normal(size=(2, 64))
+    values = (np.sin(9 * told) @ patterns).astype(np.float32)
+    values[:, :2] = told
+    linear, train, validation = parts(values.reshape(-1, 8, 8), sites := np.array([0, 1]))
+    assert Moves.found(linear, train, validation, sites) is None

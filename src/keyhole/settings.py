@@ -63,6 +63,7 @@ class DenseSettings(NetworkSettings):
     width: int | None = Field(None, ge=1, le=16_384)  # None: by the number of samples, see `width_for`
     blocks: int = Field(2, ge=0, le=64)
     dropout: float = Field(0.1, ge=0, lt=1)
+    waves: int = Field(0, ge=0, le=256)  # of each reading, as further inputs; `auto` tries whether they pay
 
 
 class DetailSettings(DenseSettings):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from keyhole.grid import Grid
 from keyhole.reconstructors.limits import Limits
 from keyhole.reconstructors.networks import DenseNet, PatchNet, check_two_dimensional, width_for
-from keyhole.reconstructors.neural import NetworkReconstructor
+from keyhole.reconstructors.neural import Dense, NetworkReconstructor
 from keyhole.settings import DetailSettings, TrainSettings, parse
 
 __all__ = ["Detail", "DetailNet"]
@@ -31,12 +31,14 @@ class DetailNet(nn.Module):
 
     def __init__(
         self, inputs: int, channels: int, grid: Grid, sites: NDArray[np.int64],
-        *, width: int, blocks: int, dropout: float, filters: int | None, layers: int, limits: Limits | None = None,
+        *, width: int, blocks: int, dropout: float, filters: int | None, layers: int, waves: int = 0,
+        limits: Limits | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.inputs, self.channels, self.sites, self.limits = inputs, channels, len(sites), limits
         self.shape = check_two_dimensional(grid.shape, "detail")
-        self.dense = DenseNet(inputs, channels * len(grid.cells), width=width, blocks=blocks, dropout=dropout)
+        outputs = channels * len(grid.cells)
+        self.dense = DenseNet(inputs, outputs, width=width, blocks=blocks, dropout=dropout, waves=waves)
         nearest, maps = _maps(grid, sites)
         self.register_buffer("nearest", nearest, persistent=False)
         self.register_buffer("maps", maps, persistent=False)
@@ -91,14 +93,14 @@ class Detail(NetworkReconstructor):
         super().__init__()
         self.settings, self.start = parse(DetailSettings, settings), dict[str, Tensor]()
 
-    def starting_with(self, dense: DenseNet) -> Self:
+    def starting_with(self, dense: Dense) -> Self:
         """Let the dense part start with the weights of one that was fitted to the same sites and targets.
 
         A step of the dense network is so much cheaper that it is better to have learned what it can before the
         convolutions begin; from there on half the rate is enough.
         """
-        shape = {"width": dense.first.out_features, "blocks": len(dense.blocks)}
-        self.settings, self.start = self.settings.model_copy(update=shape), dense.state_dict()
+        shape = {name: getattr(dense.settings, name) for name in ("width", "blocks", "waves")}
+        self.settings, self.start = self.settings.model_copy(update=shape), dense.network.state_dict()
         return self
 
     def pace(self, samples: int, *, limited: bool) -> TrainSettings:
@@ -116,8 +118,8 @@ class Detail(NetworkReconstructor):
         self.settings = self.settings.model_copy(update={"width": width})
         network = DetailNet(
             self.width, self.channels, self.grid, self.sites,
-            width=width, blocks=self.settings.blocks, dropout=self.settings.dropout, filters=self.settings.filters,
-            layers=self.settings.layers, limits=self.limits,
+            width=width, blocks=self.settings.blocks, dropout=self.settings.dropout, waves=self.settings.waves,
+            filters=self.settings.filters, layers=self.settings.layers, limits=self.limits,
         )  # fmt: skip
         if self.start:
             network.dense.load_state_dict(self.start)

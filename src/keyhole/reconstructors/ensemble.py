@@ -46,9 +46,9 @@ class Ensemble(Reconstructor):
 
     def grown(self, parts: Mapping[str, Any], run: Run) -> Ensemble:
         """Give an ensemble with one more member of the first one's kind; ``parts`` are what `fit` takes."""
-        first = self.members[0]
-        settings = {"inner": first.inner, "linear": first.linear.name}
-        return Ensemble.of([*self.members, _member(len(self.members), settings, parts, run)])
+        first, place = self.members[0], len(self.members)
+        made = Residual(first.inner, label=str(place), **first.network.settings.model_dump()).upon(first.linear)
+        return Ensemble.of([*self.members, made.fit(**parts, run=_run_of(place, run))])
 
     @property
     def history(self) -> list[dict[str, float]]:
@@ -59,7 +59,8 @@ class Ensemble(Reconstructor):
         """Fit one after the other."""
         parts: Any = {"train": train, "sites": sites, "validation": validation}
         self.members = [
-            _member(place, self.settings, parts, run.share(1 / (self.count - place))) for place in range(self.count)
+            Residual(label=str(place or ""), **self.settings).fit(**parts, run=_run_of(place, run, self.count))
+            for place in range(self.count)
         ]
         return self
 
@@ -87,8 +88,10 @@ class Ensemble(Reconstructor):
         return cls.of(members)
 
 
-def _member(place: int, settings: Mapping[str, Any], parts: Mapping[str, Any], run: Run) -> Residual:
-    """Fit one network of several: the first as it would be alone, each other with a seed and a stage of its own."""
-    if place:
-        run = replace(run, seed=run.seed_of(f"member {place}"))
-    return Residual(member=place, **settings).fit(**parts, run=run)
+def _run_of(place: int, run: Run, count: int | None = None) -> Run:
+    """Give the run of one network of several: the first as it would be alone, each other with a seed of its own.
+
+    Of ``count``, if told, each has an equal share of the time.
+    """
+    run = run if count is None else run.share(1 / (count - place))
+    return replace(run, seed=run.seed_of(f"member {place}")) if place else run

@@ -21,6 +21,8 @@ _TURN, _SHEAR, _STRETCH = 0.08, 0.08, 0.06
 _SHIFT = 0.07  # of half the picture's side
 _SHARE = 0.5  # of the pictures that are nudged; the rest stay sharp
 _AS_LIKELY = 1.15  # times the linear error on true pictures, up to which moved ones pass for true
+_AS_TOLD = 0.85  # of the share that is rebuilt of true pictures, from which on moved ones pass
+_LEAST_TOLD = 0.1  # of true pictures that must be rebuilt: where nothing is, nothing tells moved ones apart
 _MOST_JUDGED = 2000
 
 
@@ -56,10 +58,13 @@ class Moves:
             return None
         still = cls(torch.from_numpy(np.asarray(train.zero, np.float32)))
         judged = torch.from_numpy(validation.values[:_MOST_JUDGED])
-        most = _AS_LIKELY * _left(linear, judged, sites)
+        left, told = _left(linear, judged, sites)
+        if told < _LEAST_TOLD:
+            return None
         kinds = {"nudge": replace(still, nudged=True)}
         kinds |= {f"mirror {axis}": replace(still, mirrored=(axis == 0, axis == 1)) for axis in (0, 1)}
-        likely = {name: _left(linear, kind.always(judged), sites) <= most for name, kind in kinds.items()}
+        found = {name: _left(linear, kind.always(judged), sites) for name, kind in kinds.items()}
+        likely = {name: e <= _AS_LIKELY * left and t >= _AS_TOLD * told for name, (e, t) in found.items()}
         if not any(likely.values()):
             return None
         return replace(still, nudged=likely["nudge"], mirrored=(likely["mirror 0"], likely["mirror 1"]))
@@ -110,8 +115,11 @@ def _are_pictures(signals: Signals) -> bool:
     return plain and signals.zero is not None and signals.time is None and signals.gaps is None and not known
 
 
-def _left(linear: LinearReconstructor, pictures: Tensor, sites: NDArray[np.int64]) -> float:
-    """Mean squared error of the linear part."""
+def _left(linear: LinearReconstructor, pictures: Tensor, sites: NDArray[np.int64]) -> tuple[float, float]:
+    """Mean squared error of the linear part, and the share that it rebuilds, in cells that are not read."""
     values = pictures.numpy()
     readings = values.reshape(len(values), values.shape[1], -1)[:, :, sites].transpose(0, 2, 1)
-    return float(np.square(values - linear.rebuild(readings), dtype=np.float64).mean())
+    unread = np.delete(np.arange(values[0, 0].size), sites)
+    truth, rebuilt = (part.reshape(*part.shape[:2], -1)[:, :, unread] for part in (values, linear.rebuild(readings)))
+    left, energy = (float(np.square(part, dtype=np.float64).mean()) for part in (truth - rebuilt, truth))
+    return left, 1 - left / max(energy, np.finfo(float).tiny)

@@ -10,15 +10,49 @@ from torch.nn import functional
 
 from keyhole.errors import SettingsError
 
-__all__ = ["DenseNet", "PatchNet", "ResNet", "width_for"]
+__all__ = ["DenseNet", "PatchNet", "ResNet", "Waves", "width_for"]
 
 _MOST_PATCHES = 1024  # on a grid: four cells of 64 x 64 in one patch
+# Spread of the waves' first frequencies, for numbers that spread about one. MNIST, 20 sites, two minutes of one core,
+# validation: 2 leaves 0.2758 of the variance, 4 0.2755, 8 0.2743, 16 0.2751, and no waves 0.2922.
+_FREQUENCIES = 8.0
+
+
+class Waves(nn.Module):
+    r"""Each number apart: itself, and as many sums of waves of it, cut off at zero.
+
+    .. math:: x_i \to \big(x_i,\ \max(0, A_i\,[\sin(c_i x_i), \cos(c_i x_i)])\big)
+
+    with learned frequencies `c_i` and weights `A_i`. A dense layer alone is slow to learn steps and bumps in one
+    reading, such as whether a pixel is ink; this gives them to it (Gorishniy et al., *On Embeddings for Numerical
+    Features in Tabular Deep Learning*, 2022).
+
+    Examples
+    --------
+    >>> import torch
+    >>> Waves(20, 16)(torch.ones(5, 20)).shape
+    torch.Size([5, 340])
+    """
+
+    def __init__(self, inputs: int, count: int) -> None:
+        super().__init__()
+        self.outputs = inputs * (1 + count)
+        self.frequencies = nn.Parameter(_FREQUENCIES * torch.randn(inputs, count))
+        self.weights = nn.Parameter(torch.randn(inputs, 2 * count, count) / (2 * count) ** 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(N, inputs)`` to ``(N, inputs * (1 + count))``."""
+        angles = x[:, :, None] * self.frequencies
+        waves = torch.cat([angles.sin(), angles.cos()], dim=2)
+        shaped = torch.einsum("nif,ifq->niq", waves, self.weights).relu()
+        return torch.cat([x[:, :, None], shaped], dim=2).flatten(1)
 
 
 class DenseNet(nn.Module):
     """Vector to vector: a linear layer, residual blocks (norm, linear, SiLU, dropout), norm and a linear layer.
 
-    The last layer starts at zero, so that the network starts as the constant zero: on top of ridge, it starts as ridge.
+    ``waves`` is how many of each number the first layer gets beside the number itself (`Waves`). The last layer starts
+    at zero, so that the network starts as the constant zero: on top of ridge, it starts as ridge.
 
     Examples
     --------
@@ -27,9 +61,12 @@ class DenseNet(nn.Module):
     0.0
     """
 
-    def __init__(self, inputs: int, outputs: int, *, width: int, blocks: int = 2, dropout: float = 0.1) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, *, width: int, blocks: int = 2, dropout: float = 0.1, waves: int = 0
+    ) -> None:
         super().__init__()
-        self.first = nn.Linear(inputs, width)
+        self.waves = Waves(inputs, waves) if waves else None
+        self.first = nn.Linear(self.waves.outputs if self.waves else inputs, width)
         self.blocks = nn.ModuleList(
             nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.SiLU(), nn.Dropout(dropout))
             for _ in range(blocks)
@@ -40,7 +77,7 @@ class DenseNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs)`` to ``(N, outputs)``."""
-        return self.beyond_first(self.first(x))
+        return self.beyond_first(self.first(self.waves(x) if self.waves else x))
 
     def beyond_first(self, hidden: Tensor) -> Tensor:
         """Go on from what the first layer gives, ``(N, width)``."""

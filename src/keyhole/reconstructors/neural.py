@@ -256,7 +256,7 @@ class Dense(NetworkReconstructor):
         outputs = self.channels * len(self.grid.cells)
         return DenseNet(
             self.width, outputs,
-            width=width, blocks=self.settings.blocks, dropout=self.settings.dropout,
+            width=width, blocks=self.settings.blocks, dropout=self.settings.dropout, waves=self.settings.waves,
         )  # fmt: skip
 
     def pack(self, outputs: Tensor) -> Tensor:

@@ -43,20 +43,30 @@ class Residual(Reconstructor):
         The network: ``"dense"``, ``"detail"`` or ``"dcgan"`` on the readings, or ``"resnet"`` on the observed grid.
     linear
         ``"ridge"`` or ``"kriging"``.
-    member
-        Its place among several, which names its training.
+    label
+        What sets its training's name apart from that of others in the same run.
     """
 
     name: ClassVar[str] = "residual"
 
-    def __init__(self, inner: str = "dense", linear: str = "ridge", member: int = 0, **settings: Any) -> None:
-        self.inner, self.member = inner, member
+    def __init__(self, inner: str = "dense", linear: str = "ridge", label: str = "", **settings: Any) -> None:
+        self.inner, self.label, self.stands = inner, label, False
         self.linear, self.network = _LINEAR[linear](), _INNER[inner](**settings)
+
+    def upon(self, linear: LinearReconstructor) -> Self:
+        """Take a linear part that is fitted already, to the same samples and sites that `fit` will be given."""
+        self.linear, self.stands = linear, True
+        return self
 
     @property
     def history(self) -> list[dict[str, float]]:
         """Figures of each validation of the network's training."""
         return self.network.history
+
+    @property
+    def waves(self) -> int:
+        """How many waves of each reading the network takes."""
+        return getattr(self.network.settings, "waves", 0)
 
     @property
     def improvement(self) -> float:
@@ -66,8 +76,9 @@ class Residual(Reconstructor):
 
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
         """Fit the linear part on ``train`` in closed form, then the network on what it leaves."""
-        self.linear.fit(train, sites, validation=validation, run=run)
-        stage = f"refit {self.name} {self.inner}" + (f" {self.member}" if self.member else "")
+        if not self.stands:
+            self.linear.fit(train, sites, validation=validation, run=run)
+        stage = f"refit {self.name} {self.inner} {self.label}".rstrip()
         moves = Moves.found(self.linear, train, validation, sites)
         lessons = None if moves is None else MovedLessons(moves, self.linear, train, sites, self.network.inputs)
         taught, judged = (self._estimated(part, sites) for part in (train, validation))

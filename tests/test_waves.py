@@ -1,0 +1,96 @@
+"""Waves of readings as inputs of dense networks, and the race that decides whether they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import keyhole as kh
+from keyhole.preparation import prepare
+from keyhole.reconstructors import Residual, Ridge
+from keyhole.reconstructors.choice import _waves_that_pay, fit_best
+from keyhole.reconstructors.networks import DenseNet, Waves
+from keyhole.run import Run
+
+
+def waving(n: int = 600, shape: tuple[int, ...] = (64,)) -> tuple[Any, NDArray[np.int64]]:
+    """Cells that go up and down with two of them, several times; and these two."""
+    rng = np.random.default_rng(0)
+    told = rng.uniform(-2, 2, (n, 2))
+    return _prepared(told, np.sin(9 * told) @ rng.normal(size=(2, 64)), shape)
+
+
+def bending(n: int = 600) -> tuple[Any, NDArray[np.int64]]:
+    """Cells that level off with sums of twelve of them; and these twelve."""
+    rng = np.random.default_rng(0)
+    told = rng.normal(size=(n, 12))
+    return _prepared(told, np.tanh(told @ rng.normal(size=(12, 64)) / 2), (64,))
+
+
+def _prepared(told: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]) -> tuple[Any, NDArray[np.int64]]:
+    sites = np.arange(told.shape[1])
+    values[:, sites] = told
+    values += 0.05 * np.random.default_rng(1).normal(size=values.shape)
+    return prepare(kh.read(values.reshape(-1, *shape).astype(np.float32)), None, 0), sites
+
+
+def test_waves_are_what_the_formula_says():
+    """Against the formula, number by number."""
+    torch.manual_seed(0)
+    waves, x = Waves(3, 4), torch.randn(5, 3)
+    found = waves(x).detach().numpy().reshape(5, 3, 5)
+    frequencies, weights = (part.detach().numpy() for part in (waves.frequencies, waves.weights))
+    for sample in range(5):
+        for i in range(3):
+            angles = float(x[sample, i]) * frequencies[i]
+            sums = np.concatenate([np.sin(angles), np.cos(angles)]) @ weights[i]
+            np.testing.assert_allclose(found[sample, i], [float(x[sample, i]), *np.maximum(sums, 0)], atol=1e-5)
+
+
+def test_a_network_of_waves_starts_at_zero():
+    """And one without has the weights that files have held so far, and no others."""
+    assert not DenseNet(3, 7, width=8, waves=4)(torch.randn(5, 3)).any()
+    assert not [name for name in DenseNet(3, 7, width=8).state_dict() if "waves" in name]
+
+
+@pytest.mark.parametrize("inner", ["dense", "detail"])
+def test_it_comes_back_from_its_state(inner):
+    """A network of waves rebuilds the same after it was kept."""
+    data, sites = waving(n=60, shape=(8, 8))
+    quick: Any = {"train": {"steps": 5, "batch": 16}, "width": 16, "waves": 4}
+    made = Residual(inner, **quick).fit(data.train, sites, validation=data.validation, run=Run())
+    settings, arrays = made.state()
+    back = Residual.restore(settings, arrays, data.train.grid, sites)
+    readings = data.test.readings(sites)
+    assert back.waves == 4
+    np.testing.assert_array_equal(back.rebuild(readings), made.rebuild(readings))
+
+
+@pytest.mark.parametrize(("made", "pays"), [(waving, True), (bending, False)])
+def test_they_are_taken_where_they_pay(made, pays):
+    """Where what is told goes up and down with a reading, and not where it is smooth."""
+    data, sites = made()
+    parts: Any = {"train": data.train, "sites": sites, "validation": data.validation}
+    linear = Ridge().fit(**parts, run=Run())
+    assert bool(_waves_that_pay(linear, parts, Run())) is pays
+
+
+def test_auto_takes_them_and_says_so():
+    """The trail names a network of waves."""
+    data, sites = waving()
+    best = fit_best(data.train, sites, validation=data.validation, run=Run())
+    assert any("waves" in row["by"] for row in best.tried)
+
+
+def test_a_linear_part_that_stands_is_not_fitted_again(monkeypatch):
+    """The network is put upon it as it is."""
+    data, sites = waving(n=60)
+    parts: Any = {"train": data.train, "sites": sites, "validation": data.validation, "run": Run()}
+    linear = Ridge().fit(**parts)
+    monkeypatch.setattr(Ridge, "fit", None)
+    made = Residual("dense", train={"steps": 2, "batch": 16}).upon(linear).fit(**parts)
+    assert made.linear is linear
