@@ -73,9 +73,16 @@ def test_the_accessor_selects_as_select_does():
     assert field.keyhole.curve([2, 3], methods=["greedy"]).ks == [2, 3]
 
 
-@pytest.mark.parametrize("order", ["import keyhole; import xarray", "import xarray; import keyhole"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        "import keyhole; import xarray",
+        "import xarray; import keyhole",
+        "import keyhole, importlib.util; importlib.util.find_spec('xarray'); import xarray",
+    ],
+)
 def test_the_accessor_is_there_whoever_is_loaded_first(order):
-    """And xarray's loader is its own."""
+    """Even if somebody only asks for xarray before; and xarray's loader is its own."""
     code = f"{order}; assert hasattr(xarray.DataArray, 'keyhole') and hasattr(xarray.Dataset, 'keyhole'); "
     code += "assert 'keyhole' not in type(xarray.__spec__.loader).__module__"
     subprocess.run([sys.executable, "-c", code], check=True)

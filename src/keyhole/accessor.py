@@ -76,25 +76,30 @@ def _taken_out(options: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Watch(MetaPathFinder):
-    """Waits for the first import of xarray, and leaves."""
+    """Waits until xarray is loaded; to be asked for it, as by those who look whether it is there, is not enough."""
+
+    asking = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != "xarray":
+        if fullname != "xarray" or self.asking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        self.asking = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self.asking = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _ThenRegister(spec.loader)
+            spec.loader = _ThenRegister(spec.loader, self)
         return spec
 
 
 class _ThenRegister(Loader):
-    """Loads a module as another loader does, then registers the accessor with it."""
+    """Loads a module as another loader does, then registers the accessor with it; nobody need watch any more."""
 
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
+    def __init__(self, loader: Loader, watch: _Watch) -> None:
+        self._loader, self._watch = loader, watch
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -104,3 +109,5 @@ class _ThenRegister(Loader):
             module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         _register(module)
+        if self._watch in sys.meta_path:
+            sys.meta_path.remove(self._watch)
