@@ -33,6 +33,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
     "without the law": (_without("learned"), "auto"),
     "without swaps": (_without("swaps"), "auto"),
     "without a network": ({}, "ridge"),
+    "one network without waves": ({}, "residual"),
     "the law's best of 64 samples": ({"collapse": "best"}, "auto"),
     **{f"{law} alone": (_without("qr", "exchange", "swaps") | {"law": law}, "auto") for law in _LAWS},
     **{f"{law} and swaps": (_without("qr", "exchange") | {"law": law}, "auto") for law in _LAWS},
