@@ -78,10 +78,11 @@ def test_ablation_leaves_stages_out_and_shows_ratios(run, monkeypatch):
 @pytest.mark.parametrize("variant", ablation.VARIANTS)
 def test_every_variant_has_settings_that_auto_takes(variant):
     from keyhole.pipeline import make_selector
+    from keyhole.reconstructors import RECONSTRUCTORS
 
     settings, reconstructor = ablation.VARIANTS[variant]
     assert make_selector("auto", settings).settings()["stages"]
-    assert reconstructor in ("auto", "ridge")
+    assert reconstructor in ("auto", *RECONSTRUCTORS)
 
 
 def made(error, limit, method="auto", reconstructor="auto", minutes=1.0):
