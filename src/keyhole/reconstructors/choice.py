@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -42,7 +41,7 @@ _MANY = 2000  # samples from which convolutions may learn where a dense network 
 # with such instructions the turn is was not measured.
 _FEWEST_PASSES = 12
 _WAVES = 16
-_TRIAL_STEPS, _FEWEST_TRIAL_STEPS = 200, 50
+_TRIAL_STEPS = 200
 _TRIAL_SHARE = 0.05  # of the time left, for each of two trials
 _LEAST_SHARE = 0.4  # of the first one's time that one more network should have
 
@@ -82,19 +81,13 @@ def _waves_that_pay(linear: LinearReconstructor, parts: Any, run: Run) -> int:
     """Tell by two short trainings whether a dense network does better with waves of the readings or without.
 
     Which it is depends on the data more than on their number: on MNIST 20 sites leave 6 % less with waves, whether 3000
-    digits teach or 55000; on Isolet 6 % more, on COIL20 22 %, on CelebA 1 %. Both have the same steps, whatever the
-    clock says: one that is held up by other work on the machine would lose.
+    digits teach or 55000; on Isolet 6 % more, on COIL20 22 %, on CelebA 1 %.
     """
-    train, sites, timeless = parts["train"], parts["sites"], replace(run, deadline=None)
-    pace, steps = Dense().pace(len(train), limited=False), float(_TRIAL_STEPS)
-    if run.deadline is not None and processes().count == 1:
-        seconds = Dense(waves=_WAVES).seconds_a_pass(train, sites, run) * pace.batch / len(train)
-        steps = min(steps, max(_FEWEST_TRIAL_STEPS, _TRIAL_SHARE * run.seconds_left() / seconds))
+    brief = Dense().pace(len(parts["train"]), limited=False).model_copy(update={"steps": _TRIAL_STEPS})
     left = dict[int, float]()
     for waves in (0, _WAVES):
-        brief = pace.model_copy(update={"steps": int(steps)})
         made = Residual("dense", label=f"trial {waves}", waves=waves, train=brief).upon(linear)
-        left[waves] = made.fit(**parts, run=timeless).improvement
+        left[waves] = made.fit(**parts, run=run.share(_TRIAL_SHARE)).improvement
     return min(left, key=left.__getitem__)
 
 
