@@ -37,7 +37,7 @@ _STEADY = ("greedy", "qr", "relevance", "forest")
 # A closed form that took less than this share of the search may choose once more when the time is up.
 _LITTLE = 0.1
 # Share of the time left that a stage may take, where there is a limit; the last one has the rest.
-_SHARES = {"exchange": 0.25, "learned": 0.25}
+_SHARES = {"exchange": 0.4, "learned": 0.25}
 
 
 class Auto(Selector):

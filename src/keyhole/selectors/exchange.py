@@ -130,7 +130,7 @@ class _Choice:
 
 def _hops(covariance: Covariance, k: int) -> int:
     """How often to move sites at random: less often the more there is to compute for an exchange."""
-    return int(min(_MOST_HOPS, _WORK // (covariance.readings[0].size * covariance.targets.shape[1] * k)))
+    return int(min(_MOST_HOPS, _WORK // (covariance.cross.size * k)))
 
 
 def _hop(best: _Choice, hops: int, run: Run) -> _Choice:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import sgemm
 
 from keyhole.covariance import fading, some
 from keyhole.signals import Signals
 
 __all__ = ["Covariance", "Remainder"]
 
-_MOST_NUMBERS = 10_000_000  # of the largest array; fewer cells stand for all where there would be more
+_MOST_NUMBERS = 10_000_000  # of the largest array; directions stand for cells where there would be more
+_MOST_SEEN = 200_000_000  # of the covariance that directions are found in; fewer cells stand for all beyond
 _FEWEST_TARGETS = 256
+_BLOCK = 8_000_000  # numbers that are worked on at a time
 _DRIFT = 0.05  # share of a site's noise that rounding may add up to, before all is made anew
 
 
@@ -31,7 +34,7 @@ class Covariance:
     readings
         ``(n, m, channels)``, what they read, centred, over the root of n.
     targets
-        ``(n, t)``, the cells to be rebuilt (all channels, or as many as memory allows), likewise.
+        ``(n, t)``, the cells to be rebuilt (all channels, or as many as time allows), likewise.
     sites, cells
         Places of candidates ``(m, d)`` and targets ``(t, d)``.
     length
@@ -58,7 +61,7 @@ class Covariance:
         if signals.root is not None:
             readings = readings / signals.root.ravel()[signals.grid.cells[may]][:, np.newaxis]
         places = signals.grid.places[signals.grid.cells]
-        columns = some(centred[0].size, max(_MOST_NUMBERS // readings[0].size, _FEWEST_TARGETS), rng)
+        columns = some(centred[0].size, max(_MOST_SEEN // readings[0].size, _FEWEST_TARGETS), rng)
         level = float(np.square(readings).sum()) / readings[0].size or 1.0
         return cls(
             signals.grid.cells[may], readings, centred.reshape(len(packed), -1)[:, columns],
@@ -78,14 +81,45 @@ class Covariance:
 
     @cached_property
     def cross(self) -> NDArray[np.float32]:
-        """Of all targets with all candidates, ``(t, m, channels)``."""
-        plain = np.tensordot(self.targets, self.readings, axes=(0, 0))
-        return np.asarray(plain * fading(self.cells, self.sites, self.length)[:, :, np.newaxis])
+        """Of all targets with all candidates, ``(t, m, channels)``; of fewer directions where there are too many.
+
+        Only sums over the targets of products of columns are ever asked of it, and these are the same in any
+        orthonormal basis of the columns' span. Where cells are many and fields smooth, a few leading directions have as
+        good as all of that span (found by a random projection, Halko et al., 2011). A sample of the cells would not do:
+        sites are then chosen to be near those.
+        """
+        count = max(_MOST_NUMBERS // self.readings[0].size, _FEWEST_TARGETS)
+        if self.targets.shape[1] <= count:
+            return self._with_all(slice(None))
+        drawn = np.random.default_rng(0).normal(size=(self.readings[0].size, count)).astype(np.float32)
+        return self._onto(np.linalg.qr(self._projected(drawn))[0]).reshape(count, *self.readings.shape[1:])
+
+    def _with_all(self, rows: slice) -> NDArray[np.float32]:
+        """Of some targets with all candidates."""
+        plain = np.tensordot(self.targets[:, rows], self.readings, axes=(0, 0))
+        return np.asarray(plain * fading(self.cells[rows], self.sites, self.length)[:, :, np.newaxis])
+
+    def _blocks(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Give some targets at a time, and their covariance with all readings, ``(rows, m * channels)``."""
+        step = max(1, _BLOCK // self.readings[0].size)
+        for start in range(0, self.targets.shape[1], step):
+            rows = slice(start, start + step)
+            yield rows, self._with_all(rows).reshape(-1, self.readings[0].size)
+
+    def _projected(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Covariance of targets with sums of readings, ``(t, directions)``."""
+        return np.concatenate([block @ directions for _, block in self._blocks()])
+
+    def _onto(self, basis: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Covariance of sums of targets ``(t, directions)`` with all readings, ``(directions, m * channels)``."""
+        total = np.zeros((basis.shape[1], self.readings[0].size), np.float32)
+        for rows, block in self._blocks():
+            total += basis[rows].T @ block
+        return total
 
     def with_targets(self, pick: int) -> NDArray[np.float32]:
-        """Of all targets with one candidate, ``(t, channels)``."""
-        plain = self.targets.T @ self.readings[:, pick]
-        return np.asarray(plain * fading(self.cells, self.sites[[pick]], self.length))
+        """Of all targets, or of the directions in their place, with one candidate, ``(t, channels)``."""
+        return self.cross[:, pick]
 
     def with_candidates(self, pick: int) -> NDArray[np.float32]:
         """Of all candidates with one of them, ``(m, channels, channels)``."""
@@ -161,7 +195,8 @@ class Remainder:
     def gains_without(self, place: int) -> NDArray[np.float64]:
         """What reading each candidate would take from the error once the site at ``place`` in the picks is dropped."""
         targets, factor, candidates = self._given_back(place)
-        with_left = np.einsum("tmc,te->mce", self._left, targets, optimize=True)
+        single = targets.astype(np.float32)  # or all that is left would be copied to double
+        with_left = (single.T @ self._left.reshape(len(targets), -1)).T.reshape(*candidates.shape[:2], -1)
         half = np.einsum("mce,ef,mdf->mcd", with_left, factor, candidates, optimize=True)
         inner = factor @ (targets.T @ targets) @ factor.T
         square = self._square + half + half.transpose(0, 2, 1)
@@ -203,8 +238,10 @@ class Remainder:
 
     def _move(self, targets: NDArray[Any], factor: NDArray[Any], candidates: NDArray[Any]) -> None:
         """Add `targets factor candidates'` to what is left."""
-        change = np.einsum("te,ef,mcf->tmc", targets, factor, candidates, optimize=True)
-        self._left += change.astype(np.float32)
+        moved = candidates.reshape(-1, len(factor)) @ factor.T
+        left = self._left.reshape(len(targets), -1)
+        added = sgemm(1.0, moved, targets, beta=1.0, c=left.T, trans_b=1, overwrite_c=1)  # in place: no second array
+        self._left = added.T.reshape(self._left.shape)
         self._own += np.einsum("mce,ef,mdf->mcd", candidates, factor, candidates, optimize=True).astype(np.float32)
         self._square = _squares(self._left)
 
@@ -247,4 +284,7 @@ class Remainder:
 
 
 def _squares(left: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.asarray(np.einsum("tmc,tmd->mcd", left, left, optimize=True))
+    """Sums over the targets of products of each candidate's columns, ``(m, channels, channels)``."""
+    channels = range(left.shape[2])
+    pairs = [[np.einsum("tm,tm->m", left[:, :, one], left[:, :, other]) for other in channels] for one in channels]
+    return np.asarray(np.moveaxis(np.array(pairs), 2, 0), np.float32)
