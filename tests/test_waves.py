@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -94,3 +95,21 @@ def test_a_linear_part_that_stands_is_not_fitted_again(monkeypatch):
     monkeypatch.setattr(Ridge, "fit", None)
     made = Residual("dense", train={"steps": 2, "batch": 16}).upon(linear).fit(**parts)
     assert made.linear is linear
+
+
+def test_a_race_is_by_equal_steps_and_not_run_in_a_hurry(monkeypatch):
+    """Whatever else holds up one of both; with no time for it, there are no waves."""
+    data, sites = waving(n=60)
+    parts: Any = {"train": data.train, "sites": sites, "validation": data.validation}
+    linear, raced = Ridge().fit(**parts, run=Run()), []
+
+    def fit(self: Residual, **told: Any) -> Residual:
+        raced.append((self.network.settings.train.steps, told["run"].deadline))
+        self.network.rows = [{"step": 0, "validation": 1.0}]
+        return self
+
+    monkeypatch.setattr(Residual, "fit", fit)
+    _waves_that_pay(linear, parts, Run(deadline=time.monotonic() + 3600))
+    assert raced == [(200, None), (200, None)]
+    assert _waves_that_pay(linear, parts, Run(deadline=time.monotonic())) == 0
+    assert len(raced) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -41,7 +42,7 @@ _MANY = 2000  # samples from which convolutions may learn where a dense network 
 # with such instructions the turn is was not measured.
 _FEWEST_PASSES = 12
 _WAVES = 16
-_TRIAL_STEPS = 200
+_TRIAL_STEPS, _FEWEST_TRIAL_STEPS = 200, 50
 _TRIAL_SHARE = 0.05  # of the time left, for each of two trials
 _LEAST_SHARE = 0.4  # of the first one's time that one more network should have
 
@@ -81,14 +82,27 @@ def _waves_that_pay(linear: LinearReconstructor, parts: Any, run: Run) -> int:
     """Tell by two short trainings whether a dense network does better with waves of the readings or without.
 
     Which it is depends on the data more than on their number: on MNIST 20 sites leave 6 % less with waves, whether 3000
-    digits teach or 55000; on Isolet 6 % more, on COIL20 22 %, on CelebA 1 %.
+    digits teach or 55000; on Isolet 6 % more, on COIL20 22 %, on CelebA 1 %. Both have the same steps, whatever the
+    clock says meanwhile: one that is held up by other work on the machine would lose. Without time for it, no waves.
     """
-    brief = Dense().pace(len(parts["train"]), limited=False).model_copy(update={"steps": _TRIAL_STEPS})
+    pace = Dense().pace(len(parts["train"]), limited=False)
+    steps = _trial_steps(parts["train"], parts["sites"], pace.batch, run)
+    if steps < _FEWEST_TRIAL_STEPS:
+        return 0
     left = dict[int, float]()
     for waves in (0, _WAVES):
+        brief = pace.model_copy(update={"steps": steps})
         made = Residual("dense", label=f"trial {waves}", waves=waves, train=brief).upon(linear)
-        left[waves] = made.fit(**parts, run=run.share(_TRIAL_SHARE)).improvement
+        left[waves] = made.fit(**parts, run=replace(run, deadline=None)).improvement
     return min(left, key=left.__getitem__)
+
+
+def _trial_steps(train: Signals, sites: NDArray[np.int64], batch: int, run: Run) -> int:
+    """How many steps a trial may have; several processes must agree, and are not asked."""
+    if run.deadline is None or processes().count > 1:
+        return _TRIAL_STEPS
+    seconds = Dense(waves=_WAVES).seconds_a_pass(train, sites, run) * batch / len(train)
+    return int(min(_TRIAL_STEPS, _TRIAL_SHARE * run.seconds_left() / seconds))
 
 
 def _members_in_time(waves: int, train: Signals, sites: NDArray[np.int64], run: Run) -> int:

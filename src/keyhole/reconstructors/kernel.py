@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from keyhole.covariance import some
 from keyhole.grid import Grid
@@ -127,7 +130,10 @@ def _choose(inputs: NDArray[np.float64], targets: NDArray[Any], rng: np.random.G
     tried: dict[Shape, float] = {}
     for even in (False, True):
         scaled = inputs / spread_of(inputs, even)
-        tried |= {shape: _left_out(scaled, targets, shape) for shape in shapes_for(scaled, even)}
+        for _, of_one_width in groupby(shapes_for(scaled, even), key=attrgetter("width")):
+            shapes = list(of_one_width)
+            gram = kernel(scaled, scaled, shapes[0])
+            tried |= {shape: _left_out(gram, targets, shape.strength) for shape in shapes}
     return min(tried, key=tried.__getitem__)
 
 
@@ -145,7 +151,9 @@ def _median_square(inputs: NDArray[np.float64]) -> float:
     return float(np.median(distances)) if len(distances) else 0.0
 
 
-def _left_out(inputs: NDArray[np.float64], targets: NDArray[np.float64], shape: Shape) -> float:
-    gram = kernel(inputs, inputs, shape)
-    inverse = np.linalg.inv(gram + shape.strength * np.eye(len(gram)))
+def _left_out(gram: NDArray[np.float64], targets: NDArray[np.float64], strength: float) -> float:
+    """Leave-one-out sum of squared errors; by Cholesky's factor, which takes half the time of a plain inverse."""
+    factor, _ = dpotrf(gram + strength * np.eye(len(gram)), lower=1, clean=1, overwrite_a=1)
+    half, _ = dpotri(factor, lower=1, overwrite_c=1)
+    inverse = np.tril(half) + np.tril(half, -1).T
     return float(np.square(inverse @ targets / np.diagonal(inverse)[:, np.newaxis]).sum())
