@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
 import keyhole as kh
 from keyhole import Plan, PlanError
+from keyhole.reconstructors.networks import DenseNet
 from keyhole.storage import read_container, write_container
 from samples import monthly_field, quick, smooth
 
@@ -345,6 +347,27 @@ def test_a_network_without_end_is_refused_before_it_is_built(tmp_path, rng):
     write_container(path, header, arrays)
     with pytest.raises(PlanError, match="blocks"):
         kh.load(path)
+
+
+@pytest.mark.parametrize("inner", ["dense", "residual"])
+def test_a_network_larger_than_its_weights_takes_no_memory(tmp_path, rng, monkeypatch, inner):
+    """Settings within their bounds may declare terabytes; the size is compared before any of it is there."""
+    path, places = tmp_path / "plan.keyhole", []
+    kh.select(rng.normal(size=(30, 4)), 2, method="qr", reconstructor=inner, time_limit=1).save(path)
+    header, arrays = read_container(path, "plan")
+    settings = header["reconstructor"]["settings"]
+    settings.get("network_state", settings).update({"width": 300})
+    write_container(path, header, arrays)
+    real = DenseNet.__init__
+
+    def noted(self, *sizes, **named):
+        places.append(torch.empty(0).device.type)
+        real(self, *sizes, **named)
+
+    monkeypatch.setattr(DenseNet, "__init__", noted)
+    with pytest.raises(PlanError, match=r"'blocks.0.0.bias' are \(300,\) by the settings and"):
+        kh.load(path)
+    assert places == ["meta"]
 
 
 def test_no_module_can_run_what_a_file_holds():

@@ -14,6 +14,7 @@ from keyhole.objectives import prediction
 from keyhole.predictors.base import Examples, Predictor
 from keyhole.reconstructors.networks import DenseNet, width_for
 from keyhole.reconstructors.neural import train_settings_for
+from keyhole.reconstructors.restoring import with_weights
 from keyhole.run import Run, digest
 from keyhole.settings import DenseSettings, parse
 from keyhole.training import Task, seeded, train
@@ -92,11 +93,8 @@ class Network(Predictor):
 
     def take_back(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Build the network and take its weights back."""
-        with seeded(0):
-            self.network = self._build(len(self.readings.mean), 1)
         weights = {name.removeprefix("weights."): a for name, a in arrays.items() if name.startswith("weights.")}
-        self.network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
-        self.network.eval()
+        self.network = with_weights(lambda: self._build(len(self.readings.mean), 1), weights)
 
     def _build(self, inputs: int, samples: int) -> nn.Module:
         width = self.settings.width or width_for(samples)

@@ -17,6 +17,7 @@ from keyhole.reconstructors.base import Reconstructor, flat, known, unpack
 from keyhole.reconstructors.lessons import FixedLessons, Lessons
 from keyhole.reconstructors.limits import Limits
 from keyhole.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
+from keyhole.reconstructors.restoring import with_weights
 from keyhole.run import Run, digest
 from keyhole.settings import DenseSettings, NetworkSettings, ResNetSettings, TrainSettings, parse
 from keyhole.signals import Signals
@@ -218,11 +219,8 @@ class NetworkReconstructor(Reconstructor):
         made.context = settings.get("context", 0)  # files older than context have none
         ends = {name.removeprefix(_LIMITS): array for name, array in arrays.items() if name.startswith(_LIMITS)}
         made.limits = Limits.of(**ends) if ends else None
-        with seeded(0):
-            made.network = made.build(1)
-        weights = {name: np.array(array) for name, array in arrays.items() if not name.startswith(_LIMITS)}
-        made.network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
-        made.network.eval()
+        weights = {name: array for name, array in arrays.items() if not name.startswith(_LIMITS)}
+        made.network = with_weights(lambda: made.build(1), weights)
         return made
 
 
