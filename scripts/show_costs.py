@@ -1,7 +1,7 @@
 """Where the time goes: the profiles that docs/performance.md tells of.
 
 ``python scripts/show_costs.py vln`` needs MNIST under KEYHOLE_DATA (torch.profiler); ``linear`` is greedy, QR and ridge
-on 500 samples x 200000 sites (cProfile).
+on 500 samples x 200000 sites (cProfile), ``exchange`` a minute of exchanges on 500 samples x 10000 sites.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import cProfile
 import pstats
+import time
 from collections.abc import Callable
 
 from torch.profiler import ProfilerActivity, profile
@@ -18,6 +19,7 @@ from keyhole.readers import read
 from keyhole.reconstructors import Ridge
 from keyhole.run import Run
 from keyhole.selectors.classical import QR, Greedy
+from keyhole.selectors.exchange import Exchange
 
 ROWS = 12
 
@@ -39,6 +41,12 @@ def linear() -> None:
     told("ridge", lambda: Ridge().fit(signals, sites, validation=signals, run=Run()))
 
 
+def exchange() -> None:
+    """Exchanges, for a minute at most."""
+    signals, run = read(races.field_of(500, 10_000, 0)), Run(deadline=time.monotonic() + 60)
+    told("exchange", lambda: Exchange().select(signals, 50, validation=None, run=run))
+
+
 def told(name: str, work: Callable[[], object]) -> None:
     """Profile one thing and print what took most."""
     found = cProfile.Profile()
@@ -49,5 +57,5 @@ def told(name: str, work: Callable[[], object]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["vln", "linear"])
-    {"vln": vln, "linear": linear}[parser.parse_args().what]()
+    parser.add_argument("what", choices=["vln", "linear", "exchange"])
+    {"vln": vln, "linear": linear, "exchange": exchange}[parser.parse_args().what]()
