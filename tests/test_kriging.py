@@ -16,6 +16,7 @@ from keyhole.reconstructors import Kriging, Ridge
 from keyhole.reconstructors.kriging import _STRENGTHS, _gentlest
 from keyhole.run import Run
 from keyhole.selectors import SELECTORS
+from keyhole.selectors.exchange import Exchange
 from keyhole.selectors.remainder import Covariance, Remainder
 
 
@@ -196,6 +197,17 @@ def test_hops_leave_no_more_than_exchanges_alone(monkeypatch):
     assert (hopped.notes["hops"], alone.notes["hops"]) == (8, 0)
     covariance = Covariance.of(data, alone.notes["length"], alone.notes["noise"], np.random.default_rng(0))
     assert posterior(covariance, hopped.sites) <= 1.0001 * posterior(covariance, alone.sites)
+
+
+def test_exchanges_go_on_from_sites_that_are_there():
+    """Where nothing can be bettered they stay; poor ones are bettered about as far as from nothing."""
+    data, poor = smooth(60, cells=40), np.arange(6)
+    found = Exchange().select(data, 6, validation=None, run=Run())
+    assert set(Exchange().improve(data, found.sites, Run()).sites.tolist()) == set(found.sites.tolist())
+    whole = Covariance.of(data, found.notes["length"], found.notes["noise"], np.random.default_rng(0))
+    bettered = Exchange().improve(data, poor, Run()).sites
+    assert posterior(whole, found.sites) < 0.6 * posterior(whole, poor)
+    assert posterior(whole, bettered) < 1.02 * posterior(whole, found.sites)
 
 
 def short_of_memory(monkeypatch, directions):

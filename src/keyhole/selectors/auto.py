@@ -36,6 +36,8 @@ _WORTH = 0.99
 _STEADY = ("greedy", "qr", "relevance", "forest")
 # A closed form that took less than this share of the search may choose once more when the time is up.
 _LITTLE = 0.1
+# Share of its time that a stage needs to choose once more; exchanges go on from the sites they found.
+_AGAIN = {"exchange": 0.25}
 # Share of the time left that a stage may take, where there is a limit; the last one has the rest.
 _SHARES = {"exchange": 0.4, "learned": 0.25}
 
@@ -102,10 +104,12 @@ class Auto(Selector):
         if development.time is None and stage not in _STEADY:
             return found
         quick = stage in _CLOSED and took[stage] < _LITTLE * sum(took.values())
-        if not quick and run.seconds_left() < took[stage]:
+        if not quick and run.seconds_left() < _AGAIN.get(stage, 1.0) * took[stage]:
             return found
         if stage == "swaps":
             once_more = Swaps().improve(development, [found.sites], run)
+        elif stage == "exchange":
+            once_more = Exchange().improve(development, found.sites, run)
         else:
             once_more = self._selector(stage).select(development, k, validation=None, run=replace(run, repeat=1))
         return replace(found, sites=once_more.sites)
