@@ -149,8 +149,10 @@ class Regression:
         near = _beside(int(errors.argmin()), len(errors))
         errors[near] = self._leave_one_out(turn, sizes, strengths[near])
         strength = float(strengths[int(errors.argmin())])
-        weights = ((right.T * (sizes / (sizes**2 + strength))) @ turn.T).astype(np.float32) @ self.scores[:rank]
-        offset = self.middle - self.centre[:count] @ weights
+        solved = (right.T * (sizes / (sizes**2 + strength))) @ turn.T
+        scores = self.scores[:rank]
+        weights = solved.astype(np.float32) @ scores
+        offset = self.middle - (self.centre[:count] @ solved).astype(np.float32) @ scores
         return strength, offset.astype(np.float32), weights
 
     def _leave_one_out(
@@ -164,13 +166,12 @@ class Regression:
         rank = len(turn)
         left, cross = self.basis[:, :rank] @ turn, self.cross[:, :rank] @ turn
         inner = turn.T @ self.inner[:rank, :rank] @ turn
-        errors = np.empty(len(strengths))
-        for position, strength in enumerate(strengths):
-            shrunk = left * (sizes**2 / (sizes**2 + strength))
-            residual = self.energy - 2 * (shrunk * cross).sum(axis=1) + ((shrunk @ inner) * shrunk).sum(axis=1)
-            leverage = np.minimum((shrunk * left).sum(axis=1) + 1 / len(left), 1 - 1e-9)
-            errors[position] = (np.maximum(residual, 0) / (1 - leverage) ** 2).sum()
-        return errors
+        shrinkage = sizes**2 / (sizes**2 + strengths[:, np.newaxis])
+        residual = self.energy[:, np.newaxis] - 2 * (left * cross) @ shrinkage.T
+        for position, shrunk in enumerate(left * one for one in shrinkage):
+            residual[:, position] += np.einsum("ij,ij->i", shrunk @ inner, shrunk)
+        leverage = np.minimum(np.square(left) @ shrinkage.T + 1 / len(left), 1 - 1e-9)
+        return np.asarray((np.maximum(residual, 0) / (1 - leverage) ** 2).sum(axis=0))
 
 
 def _column_sums(parts: Iterable[NDArray[Any]]) -> NDArray[np.float64]:
