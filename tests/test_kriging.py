@@ -227,6 +227,19 @@ def test_directions_stand_for_cells_where_memory_is_short(monkeypatch, channels)
     np.testing.assert_allclose(np.einsum("tmc,tnd->mcnd", few, few), expected, atol=1e-3 * expected.max())
 
 
+def test_fewer_cells_are_seen_where_time_is_short(monkeypatch):
+    """As many as there is time for, but never less than memory holds anyway."""
+    data = smooth(60, cells=60)
+    parts = data, 0.5, 0.01, np.random.default_rng(0)
+    assert Covariance.of(*parts, seconds=-1.0).targets.shape == (60, 60)
+    short_of_memory(monkeypatch, 12)
+    monkeypatch.setattr("keyhole.selectors.remainder._SEEN_A_SECOND", 600)
+    for seconds, cells in ((-1.0, 12), (2.0, 20), (10.0, 60), (np.inf, 60)):
+        covariance = Covariance.of(*parts, seconds=seconds)
+        assert covariance.targets.shape == (60, cells)
+        assert len(covariance.cross) == 12
+
+
 def test_sites_found_by_directions_leave_as_little(monkeypatch):
     """By a sample of as many cells they left 12 % more: a site near a cell that counts looked better than it is."""
     data = smooth(60, cells=60)

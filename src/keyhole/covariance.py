@@ -21,7 +21,12 @@ def fading(first: NDArray[np.float64], second: NDArray[np.float64], length: floa
     if np.isinf(length):
         return np.ones((len(first), len(second)), np.float32)
     squares = np.square(first).sum(axis=1)[:, np.newaxis] + np.square(second).sum(axis=1) - 2 * first @ second.T
-    return np.asarray(np.exp(-np.sqrt(np.maximum(squares, 0)) / length), np.float32)
+    # From here on in single precision and in place: half the time.
+    faded: NDArray[np.float32] = np.maximum(squares, 0).astype(np.float32)
+    np.sqrt(faded, out=faded)
+    np.multiply(faded, np.float32(-1 / length), out=faded)
+    np.exp(faded, out=faded)
+    return faded
 
 
 def some(count: int, most: int, rng: np.random.Generator) -> NDArray[np.int64]:

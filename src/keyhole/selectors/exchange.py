@@ -62,7 +62,8 @@ def _covariance(some: Signals, sites: NDArray[np.int64], run: Run) -> tuple[Cova
     """Give the covariance by which sites such as these rebuild best, and what it was settled on."""
     chosen = Kriging().fit(some, sites, validation=some, run=run).chosen
     noise = _LEAST_NOISE if some.noise is not None else max(chosen["strength"], _LEAST_NOISE)
-    covariance = Covariance.of(some, chosen["length"], noise, run.generator("cells to exchange by"))
+    rng = run.generator("cells to exchange by")
+    covariance = Covariance.of(some, chosen["length"], noise, rng, seconds=run.seconds_left())
     return covariance, {"length": chosen["length"], "noise": noise}
 
 

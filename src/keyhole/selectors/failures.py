@@ -71,7 +71,8 @@ def harden(found: Selection, train: Signals, failures: int, run: Run) -> Selecti
     some = some_of(train, _MOST_SAMPLES, run, "samples to harden by")
     chosen = Kriging().fit(some, found.sites, validation=some, run=run).chosen
     noise = _LEAST_NOISE if train.noise is not None else max(chosen["strength"], _LEAST_NOISE)
-    covariance = Covariance.of(some, chosen["length"], noise, run.generator("cells to harden by"))
+    rng = run.generator("cells to harden by")
+    covariance = Covariance.of(some, chosen["length"], noise, rng, seconds=run.seconds_left())
     picks = Picks(train, covariance.candidates, len(found.sites))
     places = [int(place) for place in np.searchsorted(covariance.candidates, found.sites)]
     for place in places:

@@ -18,6 +18,7 @@ __all__ = ["Covariance", "Remainder"]
 
 _MOST_NUMBERS = 10_000_000  # of the largest array; directions stand for cells where there would be more
 _MOST_SEEN = 200_000_000  # of the covariance that directions are found in; fewer cells stand for all beyond
+_SEEN_A_SECOND = 3_000_000  # of them, about, on one core
 _FEWEST_TARGETS = 256
 _BLOCK = 8_000_000  # numbers that are worked on at a time
 _DRIFT = 0.05  # share of a site's noise that rounding may add up to, before all is made anew
@@ -52,8 +53,13 @@ class Covariance:
     noise: NDArray[np.float64]
 
     @classmethod
-    def of(cls, signals: Signals, length: float, noise: float, rng: np.random.Generator) -> Self:
-        """Estimate it; ``noise`` is a share of the readings' mean variance, beside what sensors add."""
+    def of(
+        cls, signals: Signals, length: float, noise: float, rng: np.random.Generator, *, seconds: float = np.inf
+    ) -> Self:
+        """Estimate it; ``noise`` is a share of the readings' mean variance, beside what sensors add.
+
+        Fewer cells stand for all where the ``seconds`` that are left are too few to see them all.
+        """
         packed = signals.packed().astype(np.float32)
         centred = (packed - packed.mean(axis=0)) / np.float32(np.sqrt(len(packed)))
         may = signals.observable.ravel()[signals.grid.cells]
@@ -61,7 +67,8 @@ class Covariance:
         if signals.root is not None:
             readings = readings / signals.root.ravel()[signals.grid.cells[may]][:, np.newaxis]
         places = signals.grid.places[signals.grid.cells]
-        columns = some(centred[0].size, max(_MOST_SEEN // readings[0].size, _FEWEST_TARGETS), rng)
+        seen = int(max(_MOST_NUMBERS, min(_MOST_SEEN, _SEEN_A_SECOND * seconds)))
+        columns = some(centred[0].size, max(seen // readings[0].size, _FEWEST_TARGETS), rng)
         level = float(np.square(readings).sum()) / readings[0].size or 1.0
         return cls(
             signals.grid.cells[may], readings, centred.reshape(len(packed), -1)[:, columns],
