@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 import keyhole as kh
 from keyhole.preparation import prepare
 from keyhole.reconstructors import Residual, Ridge
-from keyhole.reconstructors.choice import _waves_that_pay, fit_best
+from keyhole.reconstructors.choice import fit_best
 from keyhole.reconstructors.networks import DenseNet, Waves
+from keyhole.reconstructors.trials import waves_that_pay
 from keyhole.run import Run
 
 
@@ -77,7 +78,7 @@ def test_they_are_taken_where_they_pay(made, pays):
     data, sites = made()
     parts: Any = {"train": data.train, "sites": sites, "validation": data.validation}
     linear = Ridge().fit(**parts, run=Run())
-    assert bool(_waves_that_pay(linear, parts, Run())) is pays
+    assert bool(waves_that_pay(linear, parts, Run())) is pays
 
 
 def test_auto_takes_them_and_says_so():
@@ -109,7 +110,7 @@ def test_a_race_is_by_equal_steps_and_not_run_in_a_hurry(monkeypatch):
         return self
 
     monkeypatch.setattr(Residual, "fit", fit)
-    _waves_that_pay(linear, parts, Run(deadline=time.monotonic() + 3600))
+    waves_that_pay(linear, parts, Run(deadline=time.monotonic() + 3600))
     assert raced == [(200, None), (200, None)]
-    assert _waves_that_pay(linear, parts, Run(deadline=time.monotonic())) == 0
+    assert waves_that_pay(linear, parts, Run(deadline=time.monotonic())) == 0
     assert len(raced) == 2

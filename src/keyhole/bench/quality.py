@@ -21,6 +21,7 @@ __all__ = ["CLASSICAL", "GOALS", "METHODS", "RECONSTRUCTORS", "Goal", "finish", 
 METHODS = ("auto", "greedy", "qr")
 CLASSICAL = METHODS[1:]
 RECONSTRUCTORS = ("auto", "ridge")
+_ROWS = {"stages": "search", "races": "race", "fits": "fit"}  # of a plan's history, that a line has
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ def finish(case: Case, prepared: Prepared, selector: Selector, selection: Select
     plan = make_plan(prepared, selection, fitted, selector, run, method=case.method)
     test = dict(plan.metrics["test"])
     validation = {f"validation_{name}": value for name, value in plan.metrics["validation"].items()}
-    stages, fits = ([row for row in plan.history if row["stage"] == stage] for stage in ("search", "fit"))
-    notes = {**selection.notes, "reconstructor": fitted.name, "stages": stages, "fits": fits}
+    rows = {name: [row for row in plan.history if row["stage"] == stage] for name, stage in _ROWS.items()}
+    notes = {**selection.notes, "reconstructor": fitted.name, **rows}
     return Outcome(test | validation, plan.k, notes, arrays={"sites": plan.indices})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -21,6 +20,7 @@ from keyhole.reconstructors.linear import LinearReconstructor
 from keyhole.reconstructors.neural import Dense
 from keyhole.reconstructors.residual import Residual
 from keyhole.reconstructors.ridge import Ridge
+from keyhole.reconstructors.trials import waves_that_pay
 from keyhole.run import Run
 from keyhole.signals import Signals
 
@@ -41,9 +41,6 @@ _MANY = 2000  # samples from which convolutions may learn where a dense network 
 # left, which two dense ones do in half the time and five by 3.4 %. Where between 8 and the some twenty of a processor
 # with such instructions the turn is was not measured.
 _FEWEST_PASSES = 12
-_WAVES = 16
-_TRIAL_STEPS, _FEWEST_TRIAL_STEPS = 200, 50
-_TRIAL_SHARE = 0.05  # of the time left, for each of two trials
 _LEAST_SHARE = 0.4  # of the first one's time that one more network should have
 
 
@@ -60,7 +57,7 @@ def fit_best(train: Signals, sites: NDArray[np.int64], *, validation: Signals, r
     linear = trail.fit(lambda: fit_linear(**parts, run=run))
     kernel = trail.fit(lambda: Kernel().fit(**parts, run=run))
     on_grid, hurried = len(train.grid.shape) == 2, _is_hurried(train, sites, run)
-    waves = _waves_that_pay(linear, parts, run)
+    waves = waves_that_pay(linear, parts, run)
     share = 0.15 if on_grid and not hurried else 1 / _members_in_time(waves, train, sites, run)
     dense = trail.fit(lambda: Residual("dense", waves=waves).upon(linear).fit(**parts, run=run.share(share)))
     pays = trail.left[dense] < _WORTH_A_NETWORK * trail.left[linear]
@@ -76,33 +73,6 @@ def _is_hurried(train: Signals, sites: NDArray[np.int64], run: Run) -> bool:
     if run.deadline is None or len(train.grid.shape) != 2 or processes().count > 1:
         return False
     return run.seconds_left() < _FEWEST_PASSES * Detail().seconds_a_pass(train, sites, run)
-
-
-def _waves_that_pay(linear: LinearReconstructor, parts: Any, run: Run) -> int:
-    """Tell by two short trainings whether a dense network does better with waves of the readings or without.
-
-    Which it is depends on the data more than on their number: on MNIST 20 sites leave 6 % less with waves, whether 3000
-    digits teach or 55000; on Isolet 6 % more, on COIL20 22 %, on CelebA 1 %. Both have the same steps, whatever the
-    clock says meanwhile: one that is held up by other work on the machine would lose. Without time for it, no waves.
-    """
-    pace = Dense().pace(len(parts["train"]), limited=False)
-    steps = _trial_steps(parts["train"], parts["sites"], pace.batch, run)
-    if steps < _FEWEST_TRIAL_STEPS:
-        return 0
-    left = dict[int, float]()
-    for waves in (0, _WAVES):
-        brief = pace.model_copy(update={"steps": steps})
-        made = Residual("dense", label=f"trial {waves}", waves=waves, train=brief).upon(linear)
-        left[waves] = made.fit(**parts, run=replace(run, deadline=None)).improvement
-    return min(left, key=left.__getitem__)
-
-
-def _trial_steps(train: Signals, sites: NDArray[np.int64], batch: int, run: Run) -> int:
-    """How many steps a trial may have; several processes must agree, and are not asked."""
-    if run.deadline is None or processes().count > 1:
-        return _TRIAL_STEPS
-    seconds = Dense(waves=_WAVES).seconds_a_pass(train, sites, run) * batch / len(train)
-    return int(min(_TRIAL_STEPS, _TRIAL_SHARE * run.seconds_left() / seconds))
 
 
 def _members_in_time(waves: int, train: Signals, sites: NDArray[np.int64], run: Run) -> int:

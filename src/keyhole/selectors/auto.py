@@ -16,6 +16,7 @@ from keyhole.selectors.base import Selection, Selector
 from keyhole.selectors.classical import QR, Greedy
 from keyhole.selectors.exchange import Exchange
 from keyhole.selectors.learned import Learned
+from keyhole.selectors.race import race
 from keyhole.selectors.scoring import ClosedFormScore, Judge, TargetScore
 from keyhole.selectors.supervised import Forest, Relevance
 from keyhole.selectors.swaps import Swaps
@@ -38,17 +39,20 @@ _STEADY = ("greedy", "qr", "relevance", "forest")
 _LITTLE = 0.1
 # Share of its time that a stage needs to choose once more; exchanges go on from the sites they found.
 _AGAIN = {"exchange": 0.25}
-# Share of the time left that a stage may take, where there is a limit; the last one has the rest.
-_SHARES = {"exchange": 0.4, "learned": 0.25}
+# Share of the time left that a stage may take, where there is a limit; what the last one leaves is for the race.
+_SHARES = {"exchange": 0.4, "learned": 0.25, "swaps": 0.75}
+# Times the least score up to which a set of sites is raced, and how many are.
+_NEARLY, _MOST_RACED = 1.01, 4
 
 
 class Auto(Selector):
     """Classical sites first, then the searches that may better them, each kept only if validation says so.
 
     Greedy and QR choose; exchanges under a fading covariance, the learned law, and swaps from what each of them chose
-    go on from there. A closed form, linear or not, judges on validation, so the outcome is never worse
-    there than the classical. In a series the stage that was best chooses once more with the validation samples, which
-    are the latest; elsewhere one in closed form does, as the classical methods do by themselves. For a target, forward
+    go on from there. A closed form, linear or not, judges on validation, so the outcome is never worse there than the
+    classical. Where it is not linear, and samples are no series, the sets that are nearly best are raced by short
+    trainings of a network. In a series the stage that was best chooses once more with the validation samples, which are
+    the latest; elsewhere one in closed form does, as the classical methods do by themselves. For a target, forward
     selection and a forest take the place of what rebuilds. Each stage leaves a row in the history: what its sites
     leave, what the best leave by then, and how long it took.
 
@@ -88,9 +92,11 @@ class Auto(Selector):
             started = time.monotonic()
             found = self._stage(stage, trail, train, k, validation, run.share(_SHARES.get(stage, 1.0)))
             trail.note(stage, found, time.monotonic() - started)
-        best = trail.found[trail.best]
-        notes = {**best.notes, "chosen": trail.best, "scores": trail.scores}
-        return Selection(best.sites, trail.history, notes)
+        chosen, sites = trail.best, trail.found[trail.best].sites
+        if validation is not None and train.time is None and isinstance(judge, ClosedFormScore) and judge.bends:
+            chosen, sites = trail.race(train, validation, run)
+        notes = {**trail.found[chosen].notes, "chosen": chosen, "scores": trail.scores}
+        return Selection(sites, trail.history, notes)
 
     def again(self, found: Selection, development: Signals, run: Run) -> Selection:
         """Let the best stage choose once more, if time is left: any in a series, else one that has no chance in it.
@@ -147,6 +153,31 @@ class _Trail:
         least = min(self.scores, key=self.scores.__getitem__)
         closed = min((stage for stage in self.scores if stage in _CLOSED), key=self.scores.__getitem__)
         return least if self.scores[least] < self.worth * self.scores[closed] else closed
+
+    def race(self, train: Signals, validation: Signals, run: Run) -> tuple[str, NDArray[np.int64]]:
+        """Give the stage and the sites that win a race of the best sets; those of the best stage if there is no race.
+
+        What judges stages is a closed form, which tells sets apart that differ by more than a percent.
+        """
+        sets, started = self._nearly_best(), time.monotonic()
+        left = race([sites for _, sites in sets], train, validation, run) if len(sets) > 1 else None
+        if left is None:
+            return self.best, self.found[self.best].sites
+        seconds = round((time.monotonic() - started) / len(sets), 2)
+        for (stage, _), one in zip(sets, left, strict=True):
+            self.history.append({"stage": "race", "by": stage, "left": one, "best": min(left), "seconds": seconds})
+        return sets[int(np.argmin(left))]
+
+    def _nearly_best(self) -> list[tuple[str, NDArray[np.int64]]]:
+        """Sets worth a race, each once, with their stages: those of the best stages, then others that these found."""
+        order = sorted(self.scores, key=self.scores.__getitem__)
+        near = [stage for stage in order if self.scores[stage] <= _NEARLY * self.scores[order[0]]]
+        sets = [(stage, self.found[stage].sites) for stage in near]
+        sets += [(stage, sites) for stage in near for sites in self.found[stage].others]
+        distinct = dict[frozenset[int], tuple[str, NDArray[np.int64]]]()
+        for stage, sites in sets:
+            distinct.setdefault(frozenset(sites.tolist()), (stage, sites))
+        return list(distinct.values())[:_MOST_RACED]
 
     def starts(self) -> list[NDArray[np.int64]]:
         """Sites to swap from: those of every stage, each set once, the best first."""

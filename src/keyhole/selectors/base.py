@@ -25,7 +25,8 @@ class Selection:
 
     ``rebuild`` is the network that a selector trained while it searched, fixed on the sites it found: scaled signals
     in, what it makes of their readings out, ``(N, channels, *grid)``, zero outside. None where it trained none.
-    ``law`` is the law of masks that was collapsed to them, if there was one.
+    ``law`` is the law of masks that was collapsed to them, if there was one. ``others`` are sets that it held for
+    nearly as good, for a judge that is slower and sees more.
     """
 
     sites: NDArray[np.int64]
@@ -33,6 +34,7 @@ class Selection:
     notes: dict[str, Any] = field(default_factory=dict)
     rebuild: Callable[[Signals], NDArray[np.float32]] | None = None
     law: Law | None = None
+    others: Sequence[NDArray[np.int64]] = ()
 
 
 class Selector(ABC):

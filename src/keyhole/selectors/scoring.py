@@ -83,11 +83,13 @@ class ClosedFormScore(LinearScore):
     def __init__(self, train: Signals, validation: Signals, run: Run) -> None:
         super().__init__(train, validation, run)
         self._halves: Halves | None = None
+        self.bends = False  # whether what is not linear was better for any sites so far
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
         """Score the sites (flat grid indices); lower is better."""
         self._halves = self._halves or Halves.of(self.train, self.validation, len(sites), Run())
         linear, curved = super().__call__(sites), fitting(self._halves, sites, Run())(sites)
+        self.bends = self.bends or curved < CURVED * linear
         return curved if curved < CURVED * linear else linear
 
 

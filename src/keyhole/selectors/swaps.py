@@ -21,6 +21,7 @@ __all__ = ["Swaps"]
 
 _FEWEST_SAMPLES = 60  # fewer teach nothing that bends
 _WORTH = 2e-4  # share of the score that a swap must take
+_NEARLY, _MOST_OTHERS = 1.03, 3  # times the best score up to which an end is nearly as good; how many are told
 _NEAR_BEST = 12  # cells among which a hop puts a site at random
 
 
@@ -52,7 +53,10 @@ class Swaps(Selector):
         return self.improve(train, [start], run)
 
     def improve(self, train: Signals, starts: Sequence[NDArray[np.int64]], run: Run) -> Selection:
-        """Swap from each of several starts, go on from the best, and stop with what there is when time is over."""
+        """Swap from each of several starts, go on from the best, and stop with what there is when time is over.
+
+        Each start has an equal share of the time; the ends that are not the best are the selection's others.
+        """
         if len(train) < _FEWEST_SAMPLES:
             return Selection(starts[0], notes={"swaps": 0})
         longest = max(starts, key=len)
@@ -62,13 +66,14 @@ class Swaps(Selector):
         if curved > CURVED:
             return Selection(starts[int(np.argmin(first))], notes={"curved": curved, "swaps": 0})
         search = _Search(score, self._settings, run, total=len(starts) + self._settings.hops)
-        for start in starts:
-            search.descend([int(site) for site in start])
+        for place, start in enumerate(starts):
+            search.descend([int(site) for site in start], run.share(1 / (len(starts) - place)))
         while search.count < search.total and run.seconds_left() > 0:
-            search.descend(search.hop())
+            search.descend(search.hop(), run)
         sites = ranked(train, np.array(search.sites, np.int64), run)
         notes = {"curved": curved, "swaps": search.swaps, "hops": search.count - len(starts)}
-        return Selection(sites, search.history, notes)
+        others = [ranked(train, np.array(end, np.int64), run) for end in search.others()]
+        return Selection(sites, search.history, notes, others=others)
 
 
 class _Search:
@@ -79,6 +84,7 @@ class _Search:
         self.rng = run.generator("hops")
         self.sites: list[int] = []
         self.left, self.swaps = np.inf, 0
+        self.ends: dict[frozenset[int], float] = {}
         self.history: list[dict[str, float]] = []
 
     @property
@@ -86,16 +92,22 @@ class _Search:
         """How often it has swapped until no swap helped."""
         return len(self.history)
 
-    def descend(self, sites: list[int]) -> None:
-        """Swap until no swap helps; keep the outcome if it is the best so far."""
+    def others(self) -> list[list[int]]:
+        """Ends that are not the best and leave little more, the better first."""
+        near = [end for end, left in self.ends.items() if self.left < left < _NEARLY * self.left]
+        return [sorted(end) for end in sorted(near, key=self.ends.__getitem__)[:_MOST_OTHERS]]
+
+    def descend(self, sites: list[int], run: Run) -> None:
+        """Swap until no swap helps or the run's time is over; keep the outcome if it is the best so far."""
         left, since, place = self.score(sites), 0, len(sites) - 1  # what a hop moved is last, and comes first
-        while since < len(sites) and self.run.seconds_left() > 0:
+        while since < len(sites) and run.seconds_left() > 0:
             sites, better = self._swapped(sites, place, left)
             self.swaps, since = (self.swaps + 1, 0) if better < left else (self.swaps, since + 1)
             left, place = min(left, better), (place - 1) % len(sites)
             self._tell(left)
         if left < self.left:
             self.sites, self.left = sites, left
+        self.ends[frozenset(sites)] = left
         self.history.append({"step": float(self.count), "left": left, "best": self.left})
 
     def hop(self) -> list[int]:

@@ -1,0 +1,79 @@
+"""The race that decides between sets of sites that a closed form cannot tell apart."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import keyhole as kh
+from keyhole.preparation import Prepared, prepare
+from keyhole.run import Run
+from keyhole.selectors.auto import Auto
+from keyhole.selectors.base import Selection
+from keyhole.selectors.race import race
+
+
+def bumpy(n: int = 400) -> Prepared:
+    """Cells that go up and down with the first two of 24; others are noise, or nearly copies of the first."""
+    rng = np.random.default_rng(0)
+    told = rng.uniform(-2, 2, (n, 2))
+    values = np.sin(3 * told) @ rng.normal(size=(2, 24)) + 0.05 * rng.normal(size=(n, 24))
+    values[:, :2], values[:, 2:4] = told, rng.normal(size=(n, 2))
+    return prepare(kh.read(values.astype(np.float32)), None, 0)
+
+
+def sets(*given: list[int]) -> list[NDArray[np.int64]]:
+    return [np.array(one, np.int64) for one in given]
+
+
+def test_the_sites_that_tell_more_win():
+    parts = bumpy()
+    left = race(sets([2, 3], [0, 1], [0, 2]), parts.train, parts.validation, Run())
+    assert left is not None
+    assert left[1] < 0.8 * left[2] < left[0]
+
+
+def test_without_time_there_is_no_race():
+    parts = bumpy()
+    assert race(sets([2, 3], [0, 1]), parts.train, parts.validation, Run(deadline=monotonic())) is None
+
+
+@pytest.mark.parametrize(("left", "wins"), [([1.0, 0.5], [4, 5]), ([0.5, 1.0], [6, 7]), (None, [6, 7])])
+def test_auto_takes_the_winner(monkeypatch, left, wins):
+    """Whatever the closed form said; what it said stands where there was no race."""
+    raced: list[list[int]] = []
+
+    def told(found: list[Any], *more: Any) -> Any:
+        raced.extend(sites.tolist() for sites in found)
+        return left
+
+    better, worse = sets([6, 7], [4, 5])
+    monkeypatch.setattr("keyhole.selectors.auto.race", told)
+    monkeypatch.setattr("keyhole.selectors.auto.Greedy.select", lambda *parts, **more: Selection(np.array([2, 3])))
+    monkeypatch.setattr("keyhole.selectors.auto.Swaps.improve", lambda *p: Selection(better, others=[worse, better]))
+    monkeypatch.setattr("keyhole.selectors.auto.ClosedFormScore.__call__", judged)
+    parts = bumpy()
+    found = Auto(stages=("greedy", "swaps")).select(parts.train, 2, validation=parts.validation, run=Run())
+    assert raced == [[6, 7], [4, 5]]
+    assert found.sites.tolist() == wins
+    assert found.notes["chosen"] == "swaps"
+    assert [row["left"] for row in found.history if row["stage"] == "race"] == (left or [])
+
+
+def judged(self: Any, sites: NDArray[np.int64]) -> float:
+    """Say that signals bend, and that the last cells are the best."""
+    self.bends = True
+    return 1 / float(sites.sum())
+
+
+def test_swaps_tell_which_other_ends_were_nearly_as_good():
+    """None of them twice, none worse by much, none better."""
+    parts = bumpy()
+    found = kh.selectors.SELECTORS["swaps"]().select(parts.train, 2, validation=None, run=Run())
+    ends = [frozenset(sites.tolist()) for sites in (found.sites, *found.others)]
+    assert len(set(ends)) == len(ends) <= 4
+    assert all(len(end) == 2 for end in ends)
