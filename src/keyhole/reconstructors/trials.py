@@ -16,10 +16,10 @@ from keyhole.reconstructors.residual import Residual
 from keyhole.run import Run
 from keyhole.signals import Signals
 
-__all__ = ["WAVES", "improvement_by_trial", "trial_steps", "waves_that_pay"]
+__all__ = ["STEPS", "WAVES", "improvement_by_trial", "steps_within", "waves_that_pay"]
 
 WAVES = 16
-_STEPS, _FEWEST_STEPS = 200, 50
+STEPS, _FEWEST_STEPS = 200, 50
 _LOOKS = 4  # at validation: more of them would take longer than the steps
 _SHARE = 0.05  # of the time left, for each of the two trials of waves
 
@@ -31,24 +31,20 @@ def waves_that_pay(linear: LinearReconstructor, parts: Mapping[str, Any], run: R
     digits teach or 55000; on Isolet 6 % more, on COIL20 22 %, on CelebA 1 %. Both have the same steps, whatever the
     clock says meanwhile: one that is held up by other work on the machine would lose. Without time for it, no waves.
     """
-    steps = trial_steps(parts["train"], parts["sites"], _SHARE * run.seconds_left(), run)
-    if steps == 0:
+    steps = int(min(STEPS, steps_within(_SHARE * run.seconds_left(), parts["train"], parts["sites"], run)))
+    if steps < _FEWEST_STEPS:
         return 0
     left = {waves: improvement_by_trial(linear, parts, waves, steps, run) for waves in (0, WAVES)}
     return min(left, key=left.__getitem__)
 
 
-def trial_steps(train: Signals, sites: NDArray[np.int64], seconds: float, run: Run) -> int:
-    """How many steps a trial of so many seconds may have; none where they would be too few to tell anything.
-
-    Several processes must agree, and are not asked.
-    """
+def steps_within(seconds: float, train: Signals, sites: NDArray[np.int64], run: Run) -> float:
+    """How many steps of a trial there is time for; several processes must agree, and are not asked."""
     if run.deadline is None or processes().count > 1:
-        return _STEPS
+        return np.inf
     batch = Dense().pace(len(train), limited=False).batch
     step = Dense(waves=WAVES).seconds_a_pass(train, sites, run) * batch / len(train)
-    steps = int(min(_STEPS, seconds / step))
-    return steps if steps >= _FEWEST_STEPS else 0
+    return seconds / step
 
 
 def improvement_by_trial(

@@ -40,7 +40,7 @@ _LITTLE = 0.1
 # Share of its time that a stage needs to choose once more; exchanges go on from the sites they found.
 _AGAIN = {"exchange": 0.25}
 # Share of the time left that a stage may take, where there is a limit; what the last one leaves is for the race.
-_SHARES = {"exchange": 0.4, "learned": 0.25, "swaps": 0.75}
+_SHARES = {"exchange": 0.4, "learned": 0.2, "swaps": 0.6}
 # Times the least score up to which a set of sites is raced, and how many are.
 _NEARLY, _MOST_RACED = 1.01, 4
 
@@ -160,11 +160,11 @@ class _Trail:
         What judges stages is a closed form, which tells sets apart that differ by more than a percent.
         """
         sets, started = self._nearly_best(), time.monotonic()
-        left = race([sites for _, sites in sets], train, validation, run) if len(sets) > 1 else None
+        left = race([sites for _, sites in sets], train, validation, run)
         if left is None:
             return self.best, self.found[self.best].sites
-        seconds = round((time.monotonic() - started) / len(sets), 2)
-        for (stage, _), one in zip(sets, left, strict=True):
+        seconds = round((time.monotonic() - started) / len(left), 2)
+        for (stage, _), one in zip(sets, left, strict=False):
             self.history.append({"stage": "race", "by": stage, "left": one, "best": min(left), "seconds": seconds})
         return sets[int(np.argmin(left))]
 
