@@ -42,6 +42,14 @@ def test_without_time_there_is_no_race():
     assert race(sets([2, 3], [0, 1]), parts.train, parts.validation, Run(deadline=monotonic())) is None
 
 
+def test_trials_leave_nothing_to_go_on_from(tmp_path):
+    """Their steps go by the clock: a second one, or the same after a kill, would find the state of another run."""
+    parts = bumpy()
+    run = Run(folder=tmp_path, resume=True, save_seconds=0.0)
+    assert race(sets([2, 3], [0, 1]), parts.train, parts.validation, run) is not None
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(("left", "wins"), [([1.0, 0.5], [4, 5]), ([0.5, 1.0], [6, 7]), (None, [6, 7])])
 def test_auto_takes_the_winner(monkeypatch, left, wins):
     """Whatever the closed form said; what it said stands where there was no race."""

@@ -50,7 +50,10 @@ def steps_within(seconds: float, train: Signals, sites: NDArray[np.int64], run: 
 def improvement_by_trial(
     linear: LinearReconstructor, parts: Mapping[str, Any], waves: int, steps: int, run: Run
 ) -> float:
-    """Give the validation error of a network after so many steps, as a share of that of the linear part it is upon."""
+    """Give the validation error of a network after so many steps, as a share of that of the linear part it is upon.
+
+    It has all of them, whatever the time, and no state is kept to go on from: how many they are goes by the clock.
+    """
     pace = Dense().pace(len(parts["train"]), limited=False).model_copy(update={"steps": steps, "validations": _LOOKS})
     made = Residual("dense", label=f"trial {waves}", waves=waves, train=pace).upon(linear)
-    return made.fit(**parts, run=replace(run, deadline=None)).improvement
+    return made.fit(**parts, run=replace(run, deadline=None, folder=None)).improvement
