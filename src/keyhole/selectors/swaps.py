@@ -55,7 +55,7 @@ class Swaps(Selector):
     def improve(self, train: Signals, starts: Sequence[NDArray[np.int64]], run: Run) -> Selection:
         """Swap from each of several starts, go on from the best, and stop with what there is when time is over.
 
-        Each start has an equal share of the time; the ends that are not the best are the selection's others.
+        The ends that are not the best are the selection's others.
         """
         if len(train) < _FEWEST_SAMPLES:
             return Selection(starts[0], notes={"swaps": 0})
@@ -66,10 +66,10 @@ class Swaps(Selector):
         if curved > CURVED:
             return Selection(starts[int(np.argmin(first))], notes={"curved": curved, "swaps": 0})
         search = _Search(score, self._settings, run, total=len(starts) + self._settings.hops)
-        for place, start in enumerate(starts):
-            search.descend([int(site) for site in start], run.share(1 / (len(starts) - place)))
+        for start in starts:
+            search.descend([int(site) for site in start])
         while search.count < search.total and run.seconds_left() > 0:
-            search.descend(search.hop(), run)
+            search.descend(search.hop())
         sites = ranked(train, np.array(search.sites, np.int64), run)
         notes = {"curved": curved, "swaps": search.swaps, "hops": search.count - len(starts)}
         others = [ranked(train, np.array(end, np.int64), run) for end in search.others()]
@@ -97,10 +97,10 @@ class _Search:
         near = [end for end, left in self.ends.items() if self.left < left < _NEARLY * self.left]
         return [sorted(end) for end in sorted(near, key=self.ends.__getitem__)[:_MOST_OTHERS]]
 
-    def descend(self, sites: list[int], run: Run) -> None:
-        """Swap until no swap helps or the run's time is over; keep the outcome if it is the best so far."""
+    def descend(self, sites: list[int]) -> None:
+        """Swap until no swap helps; keep the outcome if it is the best so far."""
         left, since, place = self.score(sites), 0, len(sites) - 1  # what a hop moved is last, and comes first
-        while since < len(sites) and run.seconds_left() > 0:
+        while since < len(sites) and self.run.seconds_left() > 0:
             sites, better = self._swapped(sites, place, left)
             self.swaps, since = (self.swaps + 1, 0) if better < left else (self.swaps, since + 1)
             left, place = min(left, better), (place - 1) % len(sites)
