@@ -17,7 +17,7 @@ from keyhole.selectors.classical import QR, Greedy
 from keyhole.selectors.exchange import Exchange
 from keyhole.selectors.learned import Learned
 from keyhole.selectors.race import race
-from keyhole.selectors.scoring import ClosedFormScore, Judge, TargetScore
+from keyhole.selectors.scoring import ClosedFormScore, Judge, TargetScore, bends
 from keyhole.selectors.supervised import Forest, Relevance
 from keyhole.selectors.swaps import Swaps
 from keyhole.signals import Signals
@@ -93,7 +93,7 @@ class Auto(Selector):
             found = self._stage(stage, trail, train, k, validation, run.share(_SHARES.get(stage, 1.0)))
             trail.note(stage, found, time.monotonic() - started)
         chosen, sites = trail.best, trail.found[trail.best].sites
-        if validation is not None and train.time is None and isinstance(judge, ClosedFormScore) and judge.bends:
+        if validation is not None and train.time is None and bends(judge):
             chosen, sites = trail.race(train, validation, run)
         notes = {**trail.found[chosen].notes, "chosen": chosen, "scores": trail.scores}
         return Selection(sites, trail.history, notes)

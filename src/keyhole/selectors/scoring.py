@@ -18,7 +18,7 @@ from keyhole.selectors.kernels import fitting
 from keyhole.selectors.proxy import CURVED
 from keyhole.signals import Signals
 
-__all__ = ["ClosedFormScore", "Judge", "LinearScore", "TargetScore", "judge_of"]
+__all__ = ["ClosedFormScore", "Judge", "LinearScore", "TargetScore", "bends", "judge_of"]
 
 Judge = Callable[[NDArray[np.int64]], float]
 
@@ -91,6 +91,11 @@ class ClosedFormScore(LinearScore):
         linear, curved = super().__call__(sites), fitting(self._halves, sites, Run())(sites)
         self.bends = self.bends or curved < CURVED * linear
         return curved if curved < CURVED * linear else linear
+
+
+def bends(judge: Judge) -> bool:
+    """Tell whether what is not linear was better for any sites that were judged so far."""
+    return isinstance(judge, ClosedFormScore) and judge.bends
 
 
 def _few(part: Signals, run: Run) -> Signals:
