@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,12 @@ class Outcome:
     code: int
     out: str
     err: str
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interrupts() -> None:
+    """A shell without job control lets what it starts in the background ignore Ctrl-C; tests of it need it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
