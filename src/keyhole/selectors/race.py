@@ -26,7 +26,7 @@ def race(sets: Sequence[NDArray[np.int64]], train: Signals, validation: Signals,
     order in which 150 seconds of training left them, but for two that differ by 0.2 %.
     """
     steps = steps_within(run.seconds_left(), train, sets[0], run)
-    count = int(min(len(sets), steps // _FEWEST_STEPS))
+    count = int(min(len(sets), steps / _FEWEST_STEPS))
     if count < 2:
         return None
     energy = max(float(np.nansum(np.square(validation.truth(), dtype=np.float64))), np.finfo(float).tiny)
