@@ -152,8 +152,13 @@ def _median_square(inputs: NDArray[np.float64]) -> float:
 
 
 def _left_out(gram: NDArray[np.float64], targets: NDArray[np.float64], strength: float) -> float:
-    """Leave-one-out sum of squared errors; by Cholesky's factor, which takes half the time of a plain inverse."""
-    factor, _ = dpotrf(gram + strength * np.eye(len(gram)), lower=1, clean=1, overwrite_a=1)
+    """Leave-one-out sum of squared errors, infinite where rounding leaves nothing to solve.
+
+    By Cholesky's factor, which takes half the time of a plain inverse.
+    """
+    factor, failed = dpotrf(gram + strength * np.eye(len(gram)), lower=1, clean=1, overwrite_a=1)
+    if failed:
+        return float("inf")
     half, _ = dpotri(factor, lower=1, overwrite_c=1)
     inverse = np.tril(half) + np.tril(half, -1).T
     return float(np.square(inverse @ targets / np.diagonal(inverse)[:, np.newaxis]).sum())
