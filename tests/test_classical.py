@@ -75,6 +75,22 @@ def test_greedy_with_channels_counts_all_values_of_a_site():
     assert choose(Greedy(), signals, 3).tolist() == picks
 
 
+@pytest.mark.parametrize("channels", [1, 2])
+def test_greedy_with_few_components_knows_how_much_they_do_not_hold(channels):
+    """Picks are those of the covariance of low rank with the variance that it lacks on its diagonal."""
+    signals = field(channels=channels, shape=(12,))
+    packed = signals.packed().reshape(len(signals), -1).astype(float)
+    whole = np.cov(packed.T, bias=True)
+    variances, basis = np.linalg.eigh(whole)
+    low = basis[:, -2:] * variances[-2:] @ basis[:, -2:].T
+    covariance, picks = low + np.diag(np.diag(whole - low)), list[int]()
+    for _ in range(5):
+        left = [j for j in range(12) if j not in picks]
+        among = [[i + 12 * c for i in [*picks, j] for c in range(channels)] for j in left]
+        picks.append(left[int(np.argmax([explained(covariance, sites) for sites in among]))])
+    assert choose(Greedy(components=2), signals, 5).tolist() == picks
+
+
 def test_greedy_is_near_the_best_subset():
     """On a toy, greedy explains at least 95 % of what the best of all subsets explains."""
     signals = field(shape=(10,))
@@ -121,7 +137,7 @@ def test_what_sites_would_explain_is_kept_up_to_date(channels, precision):
     rng = np.random.default_rng(0)
     base, apart = rng.normal(size=(1, 60, 12)), rng.normal(size=(channels, 60, 12))
     rows, variances = (base + 1e-3 * apart).astype(precision), np.logspace(0, -2, 12)
-    left, matrix = Explained(rows, variances, np.zeros((channels, 60))), np.diag(variances)
+    left, matrix = Explained(rows, variances, np.zeros((channels, 60)), np.zeros((channels, 60))), np.diag(variances)
     others = np.delete(np.arange(60), [3, 17, 40])
     for site in (3, 17, 40):
         np.testing.assert_allclose(left.gains()[others], exact_gains(rows, matrix)[others], rtol=2e-3, atol=1e-4)

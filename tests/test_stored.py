@@ -65,6 +65,14 @@ def test_sites_and_errors_are_those_of_memory(path, method):
     assert plan.metrics["test"]["coverage_90"] == pytest.approx(whole.metrics["test"]["coverage_90"], abs=0.02)
 
 
+def test_what_few_components_do_not_hold_is_that_of_all_samples(path):
+    settings = {"components": 3}
+    whole = kh.select(kh.read(path), 5, method="greedy", reconstructor="ridge", settings=settings)
+    with open_store(path, SMALL) as store:
+        plan = select_stored(store, 5, method="greedy", settings=settings)
+    np.testing.assert_array_equal(plan.indices, whole.indices)
+
+
 def test_auto_takes_the_better_of_two_on_validation(path):
     with open_store(path, SMALL) as store:
         plan = select_stored(store, 5)

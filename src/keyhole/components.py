@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from keyhole.signals import Signals
 
-__all__ = ["Components", "components_at_sites", "known_products", "principal_components", "rounding"]
+__all__ = [
+    "Components", "blocks_of_cells", "column_sums", "components_at_sites", "known_products", "principal_components",
+    "rounding", "unresolved",
+]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
 
@@ -21,6 +24,7 @@ _RANK_TOLERANCE = 1e-10
 _SINGLE = 1e-4
 _ROUNDING = {4: 1e-5, 8: 1e-10}
 _BLOCK = 4_000_000  # numbers that are worked on at a time
+_FEW = 64  # samples that are added up in single precision
 _MOST_KEPT = 2000  # samples whose inner products are kept
 # Inner products of the samples of signals, for as long as these are there: several selectors and ridge need the same.
 _PRODUCTS: WeakKeyDictionary[Signals, NDArray[np.float64]] = WeakKeyDictionary()
@@ -46,7 +50,7 @@ def principal_components(signals: Signals, most: int) -> Components:
     cells at a time, so that no second copy of the data is made.
     """
     packed = signals.packed().reshape(len(signals), -1)
-    mean = packed.mean(axis=0, dtype=np.float64)
+    mean = column_sums([packed]) / len(packed)
     if len(packed) <= packed.shape[1]:
         variances, basis = _by_samples(signals, packed, mean, most)
     else:
@@ -76,26 +80,18 @@ def _by_samples(
         variances, left = _leading(_gram(signals, packed, mean, precision) / len(packed), most)
     weights = (left / np.sqrt(variances * len(packed))).astype(precision)
     basis = np.empty((packed.shape[1], len(variances)), precision)
-    for block, part in _blocks(packed, mean, precision):
+    for block, part in blocks_of_cells(packed, mean, precision):
         np.matmul(part.T, weights, out=basis[block])
     return variances, basis
 
 
 def _gram(signals: Signals, packed: Floats, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
     gram = np.zeros((len(packed), len(packed)))
-    for _, part in _blocks(packed, mean, precision):
+    for _, part in blocks_of_cells(packed, mean, precision):
         gram += part @ part.T
     if len(gram) <= _MOST_KEPT:
         _PRODUCTS[signals] = gram
     return gram
-
-
-def _blocks(packed: Floats, mean: NDArray[np.float64], precision: Any) -> Iterator[tuple[slice, Floats]]:
-    """Give some cells at a time, centred."""
-    step = max(1, _BLOCK // len(packed))
-    for start in range(0, packed.shape[1], step):
-        block = slice(start, start + step)
-        yield block, np.subtract(packed[:, block], mean[block].astype(precision), dtype=precision)
 
 
 def components_at_sites(signals: Signals, most: int) -> tuple[NDArray[np.int64], Floats, NDArray[np.float64]]:
@@ -105,6 +101,47 @@ def components_at_sites(signals: Signals, most: int) -> tuple[NDArray[np.int64],
     may = signals.observable.ravel()[cells]
     rows = components.basis if may.all() else components.basis[:, may]
     return cells[may], rows, components.variances
+
+
+def unresolved(signals: Signals, rows: Floats, variances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Variance of each observable site that its rows of a basis do not hold, ``(channels, sites)``.
+
+    Nothing where it is no more than rounding.
+    """
+    may = signals.observable.ravel()[signals.grid.cells]
+    whole = _spread(signals)[:, may]
+    left = whole - np.einsum("csr,csr,r->cs", rows, rows, variances)
+    return np.where(left > rounding(rows) * whole, left, 0.0)
+
+
+def _spread(signals: Signals) -> NDArray[np.float64]:
+    """Variance of each value inside, ``(channels, cells)``: of these samples, or of those that they stand for."""
+    shape = (signals.channels, -1)
+    if signals.source is not None:
+        return signals.source.spread.reshape(shape)
+    packed = signals.packed().reshape(len(signals), -1)
+    parts = blocks_of_cells(packed, column_sums([packed]) / len(packed), packed.dtype)
+    return np.concatenate([np.einsum("ij,ij->j", part, part) / len(packed) for _, part in parts]).reshape(shape)
+
+
+def blocks_of_cells(packed: Floats, mean: Floats, precision: Any) -> Iterator[tuple[slice, Floats]]:
+    """Give some cells at a time, centred, in memory that is used again for the next."""
+    cells = packed.shape[1]
+    step = min(cells, max(1, _BLOCK // max(1, len(packed))))
+    room = np.empty((len(packed), step), precision)
+    for start in range(0, cells, step):
+        block = slice(start, min(start + step, cells))
+        part = room[:, : block.stop - start]
+        yield block, np.subtract(packed[:, block], mean[block].astype(precision), out=part, casting="same_kind")
+
+
+def column_sums(parts: Iterable[NDArray[Any]]) -> NDArray[np.float64]:
+    """Sums over samples: a few are added in their own precision, which is quicker, and those sums in double."""
+    sums = np.zeros(())
+    for part in parts:
+        for start in range(0, len(part), _FEW):
+            sums = sums + part[start : start + _FEW].sum(axis=0)
+    return sums
 
 
 def rounding(rows: Floats) -> float:

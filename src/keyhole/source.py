@@ -18,6 +18,10 @@ class Source(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def spread(self) -> NDArray[np.float64]:
+        """Variance of each value inside over all samples, ``(channels * cells,)``."""
+
     def order(self, generator: torch.Generator) -> torch.Tensor:
         """Draw an order to go through the samples in, such that neighbours are fetched together."""
 

@@ -67,7 +67,9 @@ def known(context: NDArray[Any] | None, n: int) -> NDArray[np.float32]:
 
 
 def unpack(packed: NDArray[Any], channels: int, grid: Grid) -> NDArray[np.float32]:
-    """Put packed cells ``(N, channels * cells)`` on the grid, zero outside."""
+    """Put packed cells ``(N, channels * cells)`` on the grid, zero outside; no copy where all cells are inside."""
+    if len(grid.cells) == grid.size:
+        return packed.astype(np.float32, copy=False).reshape(len(packed), channels, *grid.shape)
     full = np.zeros((len(packed), channels, grid.size), np.float32)
     full[:, :, grid.cells] = packed.reshape(len(packed), channels, -1)
     return full.reshape(len(packed), channels, *grid.shape)

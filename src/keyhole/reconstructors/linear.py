@@ -35,7 +35,8 @@ class LinearReconstructor(Reconstructor):
     def rebuild_packed(self, readings: NDArray[Any], context: NDArray[Any] | None = None) -> NDArray[np.float32]:
         """Rebuild the inside cells alone, ``(N, channels, cells)``."""
         features = self.features(flat(readings), known(context, len(readings)))
-        packed = self.offset + features.astype(np.float32, copy=False) @ self.weights
+        packed = features.astype(np.float32, copy=False) @ self.weights
+        packed += self.offset
         return packed.reshape(len(readings), self.channels, -1)
 
     def around_gaps(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from keyhole.components import known_products
+from keyhole.components import blocks_of_cells, column_sums, known_products
 from keyhole.grid import Grid
 from keyhole.reconstructors.base import flat
 from keyhole.reconstructors.linear import LinearReconstructor
@@ -22,8 +22,6 @@ __all__ = ["NestedRidge", "Regression", "Ridge", "nested_errors"]
 # Strengths tried, relative to the mean squared singular value of the readings.
 _STRENGTHS = np.logspace(-8, 2, 41)
 _COARSE = 4  # every so many of them are tried, then those beside the best
-_BLOCK = 4_000_000  # numbers that are worked on at a time
-_FEW = 64  # samples that are added up in single precision
 
 
 class Ridge(LinearReconstructor):
@@ -92,7 +90,7 @@ class Regression:
         products: NDArray[np.float64] | None = None,
     ) -> None:  # fmt: skip
         self.centre = readings.mean(axis=0, dtype=np.float64)
-        self.middle = _column_sums(targets()) / len(readings)
+        self.middle = column_sums(targets()) / len(readings)
         self.basis, self.triangle = np.linalg.qr(readings - self.centre)
         basis = self.basis.astype(np.float32)
         self.scores = np.zeros((basis.shape[1], len(self.middle)), np.float32)
@@ -125,10 +123,9 @@ class Regression:
         """Give some samples and cells at a time, less the mean, and where they stand among all."""
         start, middle = 0, self.middle.astype(np.float32)
         for part in targets():
-            rows, step = slice(start, start + len(part)), max(1, _BLOCK // max(1, len(part)))
-            for first in range(0, part.shape[1], step):
-                cells = slice(first, first + step)
-                yield rows, cells, np.subtract(part[:, cells], middle[cells], dtype=np.float32)
+            rows = slice(start, start + len(part))
+            for cells, centred in blocks_of_cells(part, middle, np.float32):
+                yield rows, cells, centred
             start += len(part)
 
     def ridge(self, count: int, channels: int, grid: Grid) -> Ridge:
@@ -172,15 +169,6 @@ class Regression:
             residual[:, position] += np.einsum("ij,ij->i", shrunk @ inner, shrunk)
         leverage = np.minimum(np.square(left) @ shrinkage.T + 1 / len(left), 1 - 1e-9)
         return np.asarray((np.maximum(residual, 0) / (1 - leverage) ** 2).sum(axis=0))
-
-
-def _column_sums(parts: Iterable[NDArray[Any]]) -> NDArray[np.float64]:
-    """Sums over samples: a few are added in their own precision, which is quicker, and those sums in double."""
-    sums = np.zeros(())
-    for part in parts:
-        for start in range(0, len(part), _FEW):
-            sums = sums + part[start : start + _FEW].sum(axis=0)
-    return sums
 
 
 def _beside(place: int, count: int) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.components import components_at_sites, rounding
+from keyhole.components import components_at_sites, rounding, unresolved
 from keyhole.run import Run
 from keyhole.selectors.base import Selection, Selector, complete
 from keyhole.selectors.explained import Explained
@@ -75,7 +75,8 @@ class Greedy(Selector):
 
     With the covariance of the signals as `V M V'` (`V` orthonormal, `M = diag(variances)` at first), observing site `j`
     removes `||M v_j||^2 / (v_j' M v_j)` from the trace, after which `M` loses the rank-one part `M v_j v_j' M / (v_j' M
-    v_j)`; a pick is O(sites x components) (`Explained`). Noise of a sensor adds its variance to `v_j' M v_j`.
+    v_j)`; a pick is O(sites x components) (`Explained`). Noise of a sensor adds its variance to `v_j' M v_j`. What a
+    site shows beyond the components counts as variance that goes with no other site.
 
     Picks do not depend on those to come, so rankings are nested: exactly so with a fixed number of components, or up to
     50 sites; beyond, a ranking for more sites works with more components, and its first picks may differ, though they
@@ -101,7 +102,8 @@ class Greedy(Selector):
         """Pick ``k`` sites."""
         most = self._settings.components or max(4 * k, 200)
         cells, rows, variances = components_at_sites(train, most)
-        left, picks = Explained(rows, variances, train.reading_noise(cells)), Picks(train, cells, k)
+        alone, picks = unresolved(train, rows, variances), Picks(train, cells, k)
+        left = Explained(rows, variances, train.reading_noise(cells), alone)
         while (best := picks.take(left.gains(), left.floor)) is not None:
             left.read(best)
         return Selection(complete(picks.sites, k, train))

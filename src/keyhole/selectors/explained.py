@@ -16,13 +16,13 @@ _REFRESHED = 0.1  # numbers are made anew when the covariance is down to this sh
 
 
 class Explained:
-    """Variance that reading a site would remove from a covariance `V M V'`, for every site at once.
+    """Variance that reading a site would remove from a covariance `V M V' + D`, `D` diagonal, for every site at once.
 
-    With `V_j` the rows of site j (one for each channel) and `N_j` its noise, reading it removes
-    `tr((V_j M V_j' + N_j)^-1 V_j M^2 V_j')`, after which `M` loses `F'F`, `F = (V_j M V_j' + N_j)^-1/2 V_j M`. Only
-    `V_j M V_j'` and `V_j M^2 V_j'` are kept for each site: with `W = V_j F'` and `T = V_j M F'`, they lose `W W'` and
-    `T W' + W T' - W F F' W'`. So a pick is one product of `V` with a few columns. Both are made anew from `M` before
-    what was taken from them leaves little but rounding.
+    With `V_j` the rows of site j (one for each channel), `O_j = V_j M V_j'`, and `N_j` its noise, reading it removes
+    `tr((O_j + D_j + N_j)^-1 (V_j M^2 V_j' + D_j O_j + O_j D_j + D_j^2))`, after which `M` loses `F'F`,
+    `F = (O_j + D_j + N_j)^-1/2 V_j M`. Only `O_j` and `V_j M^2 V_j'` are kept for each site: with `W = V_j F'` and
+    `T = V_j M F'`, they lose `W W'` and `T W' + W T' - W F F' W'`. So a pick is one product of `V` with a few columns.
+    Both are made anew from `M` before what was taken from them leaves little but rounding.
 
     Parameters
     ----------
@@ -32,25 +32,30 @@ class Explained:
         ``(r,)``, the diagonal of `M` at first.
     noise
         ``(channels, sites)``, variance of each reading's noise.
+    alone
+        ``(channels, sites)``, the diagonal of `D`: variance of each site that goes with no other.
     """
 
     def __init__(
-        self, rows: NDArray[np.floating[Any]], variances: NDArray[np.float64], noise: NDArray[np.float64]
-    ) -> None:
+        self, rows: NDArray[np.floating[Any]], variances: NDArray[np.float64], noise: NDArray[np.float64],
+        alone: NDArray[np.float64],
+    ) -> None:  # fmt: skip
         # Channels of a site may say nearly the same: what they say apart is lost in single precision.
         self.rows = rows if len(rows) == 1 else rows.astype(np.float64)
-        self.noise, self.matrix = noise, np.diag(variances)
+        self.alone, self.beside, self.matrix = alone, noise + alone, np.diag(variances)
         self._refresh()
 
     def gains(self) -> NDArray[np.float64]:
         """Variance that each site would remove."""
         channels = len(self.rows)
         if channels == 1:
-            own = self._own[0, 0] + self.noise[0]
-            return np.asarray(np.divide(self._square[0, 0], own, out=np.zeros_like(own), where=own > self.floor))
-        own = (self._own + self.noise * np.eye(channels)[:, :, np.newaxis]).transpose(2, 0, 1)
-        inverse = np.linalg.pinv(own, rcond=_SINGULAR, hermitian=True)
-        return np.asarray(np.einsum("scd,dcs->s", inverse, self._square))
+            own, alone = self._own[0, 0] + self.beside[0], self.alone[0]
+            removed = self._square[0, 0] + alone * (2 * self._own[0, 0] + alone)
+            return np.asarray(np.divide(removed, own, out=np.zeros_like(own), where=own > self.floor))
+        diagonal, here, there = np.eye(channels)[:, :, np.newaxis], self.alone[:, np.newaxis], self.alone[np.newaxis]
+        inverse = np.linalg.pinv((self._own + self.beside * diagonal).transpose(2, 0, 1), _SINGULAR, hermitian=True)
+        removed = self._square + (here + there) * self._own + np.square(self.alone) * diagonal
+        return np.asarray(np.einsum("scd,dcs->s", inverse, removed))
 
     def read(self, site: int) -> None:
         """Read one more site."""
@@ -79,7 +84,7 @@ class Explained:
         """`F` of a site."""
         here = self.rows[:, site].astype(np.float64)
         projected = here @ self.matrix
-        sizes, turn = np.linalg.eigh(projected @ here.T + np.diag(self.noise[:, site]))
+        sizes, turn = np.linalg.eigh(projected @ here.T + np.diag(self.beside[:, site]))
         keep = sizes > _SINGULAR * sizes[-1]
         return np.asarray((turn[:, keep] / np.sqrt(sizes[keep])).T @ projected)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,12 @@ class Part:
         """Give the cells inside of the samples, ``(n, channels * cells)``, some at a time."""
         for block in self.blocks():
             yield flat(block.packed())
+
+    @cached_property
+    def spread(self) -> NDArray[np.float64]:
+        """Mean square of each cell inside, ``(channels * cells,)``: its variance, since scaled samples have no mean."""
+        sums = sum(np.einsum("ij,ij->j", block, block).astype(np.float64) for block in self.packed())
+        return np.asarray(sums) / len(self)
 
     def readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
         """Give what the sites observe, ``(N, K, channels)``."""
