@@ -16,16 +16,13 @@ from keyhole.plan import Plan
 from keyhole.preparation import prepare
 from keyhole.progress import progress
 from keyhole.readers import read
-from keyhole.reconstructors import Kriging
 from keyhole.run import Run
 from keyhole.selectors import Selection
 from keyhole.selectors.failures import Network
-from keyhole.selectors.remainder import Covariance
+from keyhole.selectors.settled import settled_covariance
 from keyhole.signals import Signals
 
 __all__ = ["drop", "extend"]
-
-_LEAST_NOISE = 1e-3
 
 
 def extend(plan: Plan, signals: Any, k: int | None = None, *, constraints: Any = None, **options: Any) -> Plan:
@@ -102,12 +99,10 @@ def _least_missed(
     development: Signals, sites: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
     """Drop sites one by one, the least missed first; the rest keep their order."""
-    chosen = Kriging().fit(development, sites, validation=development, run=Run()).chosen
     among = np.zeros(development.grid.size, bool)
     among[sites] = True
     only = replace(development, observable=among.reshape(development.grid.shape))
-    noise = max(chosen["strength"], _LEAST_NOISE)
-    covariance = Covariance.of(only, chosen["length"], noise, Run().generator("cells to drop by"))
+    covariance, _ = settled_covariance(only, sites, Run(), "drop")
     total = float(np.square(covariance.targets, dtype=np.float64).sum())
     picks, dropped = list(range(len(covariance.candidates))), []
     for _ in range(k):

@@ -7,18 +7,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.reconstructors import Kriging
 from keyhole.run import Event, Run
 from keyhole.selectors.base import Selection, Selector, complete, some_of
 from keyhole.selectors.classical import Greedy
 from keyhole.selectors.picks import Picks
 from keyhole.selectors.remainder import Covariance, Remainder
+from keyhole.selectors.settled import settled_covariance
 from keyhole.signals import Signals
 
 __all__ = ["Exchange"]
 
 _MOST_SAMPLES = 10_000
-_LEAST_NOISE = 1e-3  # share of the readings' variance: without any, sites side by side look worth having
 _WORTH = 1e-4  # share of a site's gain that a better one must add
 _NOTHING_LEFT = 1e-10
 _MOST_HOPS, _WORK = 8, 2_000_000_000
@@ -40,7 +39,7 @@ class Exchange(Selector):
         """Pick ``k`` sites and exchange them; stops with what it has when the time is over."""
         some = some_of(train, _MOST_SAMPLES, run, "samples to exchange by")
         start = Greedy().select(some, k, validation=None, run=run).sites
-        covariance, notes = _covariance(some, start, run)
+        covariance, notes = settled_covariance(some, start, run, "exchange")
         choice = _Choice(Remainder(covariance), Picks(train, covariance.candidates, k))
         choice.pick()
         if not choice.picks.full:  # rules leave no room for all beside the first; greedy's were completed
@@ -52,19 +51,10 @@ class Exchange(Selector):
     def improve(self, train: Signals, sites: NDArray[np.int64], run: Run) -> Selection:
         """Exchange sites that are good already: a fraction of the time that `select` takes."""
         some = some_of(train, _MOST_SAMPLES, run, "samples to exchange by")
-        covariance, notes = _covariance(some, sites, run)
+        covariance, notes = settled_covariance(some, sites, run, "exchange")
         choice = _Choice.at(sites, Remainder(covariance), Picks(train, covariance.candidates, len(sites)))
         choice.exchange(run)
         return _selection(choice, train, len(sites), notes)
-
-
-def _covariance(some: Signals, sites: NDArray[np.int64], run: Run) -> tuple[Covariance, dict[str, float]]:
-    """Give the covariance by which sites such as these rebuild best, and what it was settled on."""
-    chosen = Kriging().fit(some, sites, validation=some, run=run).chosen
-    noise = _LEAST_NOISE if some.noise is not None else max(chosen["strength"], _LEAST_NOISE)
-    rng = run.generator("cells to exchange by")
-    covariance = Covariance.of(some, chosen["length"], noise, rng, seconds=run.seconds_left())
-    return covariance, {"length": chosen["length"], "noise": noise}
 
 
 def _selection(choice: _Choice, train: Signals, k: int, notes: dict[str, float]) -> Selection:

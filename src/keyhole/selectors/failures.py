@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.reconstructors import Kriging
 from keyhole.run import Event, Run
 from keyhole.selectors.base import Selection, some_of
 from keyhole.selectors.classical import ranked
 from keyhole.selectors.picks import Picks
 from keyhole.selectors.remainder import Covariance, Remainder
+from keyhole.selectors.settled import settled_covariance
 from keyhole.signals import Signals
 
 __all__ = ["Network", "harden"]
 
 _MOST_SAMPLES = 10_000
-_LEAST_NOISE = 1e-3
 _MOST_SETS = 1500  # of failed sites that the mean is taken over
 _TRIES = 12  # candidates that are tried in the place of a site
 _WORTH = 1e-4
@@ -69,10 +68,7 @@ def harden(found: Selection, train: Signals, failures: int, run: Run) -> Selecti
     be missed most.
     """
     some = some_of(train, _MOST_SAMPLES, run, "samples to harden by")
-    chosen = Kriging().fit(some, found.sites, validation=some, run=run).chosen
-    noise = _LEAST_NOISE if train.noise is not None else max(chosen["strength"], _LEAST_NOISE)
-    rng = run.generator("cells to harden by")
-    covariance = Covariance.of(some, chosen["length"], noise, rng, seconds=run.seconds_left())
+    covariance, _ = settled_covariance(some, found.sites, run, "harden")
     picks = Picks(train, covariance.candidates, len(found.sites))
     places = [int(place) for place in np.searchsorted(covariance.candidates, found.sites)]
     for place in places:
