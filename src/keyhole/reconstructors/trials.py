@@ -21,7 +21,7 @@ __all__ = ["STEPS", "WAVES", "improvement_by_trial", "steps_within", "waves_that
 WAVES = 16
 STEPS, _FEWEST_STEPS = 200, 50
 _LOOKS = 4  # at validation: more of them would take longer than the steps
-_SHARE = 0.05  # of the time left, for each of the two trials of waves
+_SHARE = 0.08  # of the time left, for each of the two trials of waves
 
 
 def waves_that_pay(linear: LinearReconstructor, parts: Mapping[str, Any], run: Run) -> int:
