@@ -198,6 +198,12 @@ def test_auto_chooses_once_more_when_validation_has_had_its_say(chosen):
     assert again.notes == found.notes
 
 
+def test_stages_beyond_the_classical_are_not_begun_when_the_time_is_up():
+    parts, late = prepared(shape=(5, 6), n=100), Run(deadline=monotonic() - 1)
+    found = selector("auto").select(parts.train, 4, validation=parts.validation, run=late)
+    assert set(found.notes["scores"]) == {"greedy", "qr"}
+
+
 def test_a_quick_stage_chooses_once_more_even_when_the_time_is_up():
     """A slow one does not."""
     parts, late = in_time(prepared(shape=(5, 6), n=100)), Run(deadline=monotonic() - 1)

@@ -31,6 +31,8 @@ _CLASSICAL = STAGES[:2]
 _CLOSED: dict[str, Callable[[], Selector]] = {
     "greedy": Greedy, "qr": QR, "exchange": Exchange, "relevance": Relevance, "forest": Forest,
 }  # fmt: skip
+# Stages that are gone through even when the time is over, so that the outcome is never worse.
+_AT_ONCE = (*_CLASSICAL, "relevance")
 # In a series any other must beat the best of those by this much, for it may have had no time for the latest samples.
 _WORTH = 0.99
 # Stages that choose the same from the same samples, and nearly so from a few more.
@@ -54,7 +56,8 @@ class Auto(Selector):
     trainings of a network. In a series the stage that was best chooses once more with the validation samples, which are
     the latest; elsewhere one in closed form does, as the classical methods do by themselves. For a target, forward
     selection and a forest take the place of what rebuilds. Each stage leaves a row in the history: what its sites
-    leave, what the best leave by then, and how long it took.
+    leave, what the best leave by then, and how long it took. Beyond the classical, a stage that would begin after the
+    deadline is left out.
 
     Parameters
     ----------
@@ -89,6 +92,8 @@ class Auto(Selector):
         judge = kind(train, train if validation is None else validation, run)
         trail = _Trail(judge, _WORTH if train.time is not None else 1.0)
         for stage in self._stages(train):
+            if trail.found and stage not in _AT_ONCE and run.seconds_left() <= 0:
+                continue
             started = time.monotonic()
             found = self._stage(stage, trail, train, k, validation, run.share(_SHARES.get(stage, 1.0)))
             trail.note(stage, found, time.monotonic() - started)
