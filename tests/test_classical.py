@@ -45,6 +45,19 @@ def test_components_are_those_of_the_covariance():
         np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-6)
 
 
+def test_components_of_the_same_signals_are_made_once(monkeypatch):
+    """Who asks for fewer has the first of them; who asks for more has them made anew."""
+    signals, made = field(n=60), []
+    decompose = np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda matrix: made.append(matrix.shape) or decompose(matrix))
+    many, few = principal_components(signals, 8), principal_components(signals, 5)
+    assert len(made) == 1
+    np.testing.assert_array_equal(few.variances, many.variances[:5])
+    np.testing.assert_array_equal(few.basis, many.basis[:, :, :5])
+    assert len(principal_components(signals, 9).variances) == 9
+    assert len(made) == 2
+
+
 def test_qr_picks_the_pivots_of_scipy():
     """One channel: the same pivots as LAPACK's column-pivoted QR of the principal basis."""
     signals = field()

@@ -28,6 +28,8 @@ _FEW = 64  # samples that are added up in single precision
 _MOST_KEPT = 2000  # samples whose inner products are kept
 # Inner products of the samples of signals, for as long as these are there: several selectors and ridge need the same.
 _PRODUCTS: WeakKeyDictionary[Signals, NDArray[np.float64]] = WeakKeyDictionary()
+# Leading components of signals with more samples than cells, likewise, and how many were asked for.
+_LEADING: WeakKeyDictionary[Signals, tuple[int, NDArray[np.float64], NDArray[np.float64]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +56,7 @@ def principal_components(signals: Signals, most: int) -> Components:
     if len(packed) <= packed.shape[1]:
         variances, basis = _by_samples(signals, packed, mean, most)
     else:
-        centred = np.subtract(packed, mean, dtype=np.float64)
-        variances, basis = _leading(centred.T @ centred / len(packed), most)
+        variances, basis = _by_cells(signals, packed, mean, most)
     shape = (signals.channels, len(signals.grid.cells))
     return Components(variances, basis.reshape(*shape, len(variances)), mean.reshape(shape))
 
@@ -83,6 +84,18 @@ def _by_samples(
     for block, part in blocks_of_cells(packed, mean, precision):
         np.matmul(part.T, weights, out=basis[block])
     return variances, basis
+
+
+def _by_cells(
+    signals: Signals, packed: Floats, mean: NDArray[np.float64], most: int
+) -> tuple[NDArray[np.float64], Floats]:
+    """Variances and basis ``(cells, r)`` by the covariance of the cells; kept for who asks for no more of them."""
+    asked, variances, basis = _LEADING.get(signals, (0, np.empty(0), np.empty((0, 0))))
+    if most > asked:
+        centred = np.subtract(packed, mean, dtype=np.float64)
+        variances, basis = _leading(centred.T @ centred / len(packed), most)
+        _LEADING[signals] = (most, variances, basis)
+    return variances[:most], basis if basis.shape[1] <= most else np.ascontiguousarray(basis[:, :most])
 
 
 def _gram(signals: Signals, packed: Floats, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
