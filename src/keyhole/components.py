@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 
 from keyhole.signals import Signals
 
@@ -163,7 +164,8 @@ def rounding(rows: Floats) -> float:
 
 
 def _leading(gram: NDArray[Any], most: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    values, vectors = np.linalg.eigh(gram)
-    values, vectors = values[::-1][:most], vectors[:, ::-1][:, :most]
+    size = len(gram)
+    values, vectors = eigh(gram, subset_by_index=[max(0, size - most), size - 1], check_finite=False)
+    values, vectors = values[::-1], vectors[:, ::-1]
     keep = values > _RANK_TOLERANCE * max(values[0], np.finfo(float).tiny)
-    return values[keep], vectors[:, keep]
+    return values[keep], np.ascontiguousarray(vectors[:, keep])
