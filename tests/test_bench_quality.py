@@ -32,7 +32,7 @@ def cells(lines):
 
 
 def test_quality_has_a_line_for_each_method_and_reconstructor(run, monkeypatch):
-    """In a second: auto is cut short, and still has K sites and a row for each of its stages."""
+    """In a second: auto is cut short, and still has K sites and a row for each stage that it began."""
     monkeypatch.setitem(GOALS, "digits", Goal((4,), 0.9))
     lines = run("quality", quality.jobs(["digits"], quality.METHODS, quality.RECONSTRUCTORS, (), (0,), 1.0))
     assert {(one["method"], one["reconstructor"]) for one in lines} == {
@@ -41,7 +41,9 @@ def test_quality_has_a_line_for_each_method_and_reconstructor(run, monkeypatch):
     assert {one["protocol"] for one in lines} == {"1 s"}
     assert {one["k_distinct"] for one in lines} == {4}
     ours = lines.where(method="auto", reconstructor="auto").records[0]
-    assert [row["by"] for row in ours["notes"]["stages"]] == list(STAGES)
+    begun = [row["by"] for row in ours["notes"]["stages"]]
+    assert begun == [stage for stage in STAGES if stage in begun]
+    assert begun[:2] == ["greedy", "qr"]
     assert [row["by"] for row in ours["notes"]["fits"]][1] == "kernel"
     assert ours["metrics"]["validation_fvu"] > 0
     row = cells(quality_section(lines))[1]

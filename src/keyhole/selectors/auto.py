@@ -42,7 +42,7 @@ _LITTLE = 0.1
 # Share of its time that a stage needs to choose once more; exchanges go on from the sites they found.
 _AGAIN = {"exchange": 0.25}
 # Share of the time left that a stage may take, where there is a limit; what the last one leaves is for the race.
-_SHARES = {"exchange": 0.4, "learned": 0.2, "swaps": 0.6}
+_SHARES = {"exchange": 0.6, "learned": 0.2, "swaps": 0.6}
 # Times the least score up to which a set of sites is raced, and how many are.
 _NEARLY, _MOST_RACED = 1.01, 4
 
