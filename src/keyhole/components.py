@@ -146,7 +146,7 @@ def blocks_of_cells(packed: Floats, mean: Floats, precision: Any) -> Iterator[tu
     for start in range(0, cells, step):
         block = slice(start, min(start + step, cells))
         part = room[:, : block.stop - start]
-        yield block, np.subtract(packed[:, block], mean[block].astype(precision), out=part, casting="same_kind")
+        yield block, np.subtract(packed[:, block], mean[block].astype(precision), out=part)
 
 
 def column_sums(parts: Iterable[NDArray[Any]]) -> NDArray[np.float64]:
