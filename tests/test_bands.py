@@ -129,3 +129,17 @@ def test_spread_is_the_same_everywhere_where_nothing_tells_errors_apart():
     assert bands.neighbours == 0
     scores = np.abs(rng.normal(size=200_000)) / 1.0
     assert bands.calibrated({0: scores}, 10_000).factor(0.9, 0) == pytest.approx(1.645, abs=0.03)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_spread_is_the_mean_over_neighbours_and_the_prior(share):
+    """Against a plain loop; errors that are not known count for nothing."""
+    rng = np.random.default_rng(0)
+    readings, squares = rng.normal(size=(50, 3)).astype(np.float32), rng.chisquare(1, (50, 8)).astype(np.float32)
+    squares[rng.random(squares.shape) < share] = np.nan
+    average = rng.uniform(1, 2, 8)
+    found = Bands(average, 7, readings, squares).spread(readings[:4] + 0.01)
+    for row, one in enumerate(readings[:4] + 0.01):
+        near = squares[np.argsort(np.square(readings - one).sum(axis=1))[:7]]
+        prior = np.repeat(average[np.newaxis], 10, axis=0)
+        np.testing.assert_allclose(found[row] ** 2, np.nanmean(np.concatenate([near, prior]), axis=0), rtol=1e-5)

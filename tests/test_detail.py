@@ -15,6 +15,7 @@ from keyhole.reconstructors import RECONSTRUCTORS, Residual
 from keyhole.reconstructors.choice import _detail_after, fit_best
 from keyhole.reconstructors.detail import Detail, DetailNet
 from keyhole.reconstructors.networks import DenseNet, PatchNet
+from keyhole.reconstructors.neural import Dense
 from keyhole.run import Run
 from keyhole.settings import TrainSettings
 
@@ -111,11 +112,20 @@ def test_it_goes_on_from_a_network_that_the_clock_stopped(steps, errors, starts)
 def test_it_is_left_out_where_time_is_short(monkeypatch, seconds, tried):
     """A pass that takes too long leaves all the time to dense networks, a quick one does not."""
     monkeypatch.setattr(Detail, "seconds_a_pass", lambda *about: seconds)
-    quick = TrainSettings(steps=10**6, batch=32, average=0.9)
+    monkeypatch.setattr(Dense, "unfinished", property(lambda dense: True))
+    quick = TrainSettings(steps=20, batch=32, average=0.9)
     monkeypatch.setattr("keyhole.reconstructors.neural.train_settings_for", lambda *size, limited: quick)
     data, sites = folds()
-    fitted = fit_best(data.train, sites, validation=data.validation, run=Run(deadline=time.monotonic() + 4))
+    fitted = fit_best(data.train, sites, validation=data.validation, run=Run(deadline=time.monotonic() + 1e6))
     assert any("detail" in row["by"] for row in fitted.tried) is tried
+
+
+def test_no_network_is_begun_when_time_is_over():
+    """Closed forms are always there."""
+    data, sites = folds()
+    fitted = fit_best(data.train, sites, validation=data.validation, run=Run(deadline=time.monotonic() - 1))
+    assert fitted.closed_form
+    assert len(fitted.tried) == 2
 
 
 def test_a_pass_is_timed_without_a_trace():

@@ -284,3 +284,15 @@ def test_means_may_depend_on_columns_of_context():
     np.testing.assert_allclose(plan.reconstruct(readings, context=column[:5])[:, other], values[:5, other], atol=0.1)
     with pytest.raises(kh.PlanError, match="0 columns where the plan was made with 1"):
         plan.reconstruct(readings)
+
+
+def test_what_context_does_may_be_taken_over_from_other_sites():
+    """Length and strength are chosen anew: for the same sites the outcome is the same."""
+    data, sites = prepare(seasonal(600).with_context("year"), None, 0), np.array([0])
+    parts = {"validation": data.validation, "run": Run()}
+    first = Kriging().fit(data.train, sites, **parts)
+    assert first.chosen["share"] > 0
+    assert Kriging(like=first).fit(data.train, sites, **parts).chosen == first.chosen
+    other = Kriging(like=first).fit(data.train, np.array([1]), **parts)
+    assert other.chosen["share"] == first.chosen["share"]
+    assert other.chosen["strength"] != first.chosen["strength"]

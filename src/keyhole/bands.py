@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -94,9 +95,18 @@ class Bands:
     def _variance(self, near: NDArray[np.int64] | None) -> NDArray[np.float64]:
         if near is None:
             return self.average[np.newaxis]
-        local = np.stack([np.nansum(self.squares[rows], axis=0, dtype=np.float64) for rows in near])
-        known = np.stack([(~np.isnan(self.squares[rows])).sum(axis=0) for rows in near])
-        return np.asarray((local + _PRIOR * self.average) / (known + _PRIOR))
+        picked = np.zeros((len(near), len(self.squares)), np.float32)
+        np.put_along_axis(picked, near, np.float32(1), axis=1)
+        total, known = (picked @ part for part in self._sums)
+        return np.asarray((total + _PRIOR * self.average) / (known + _PRIOR))
+
+    @cached_property
+    def _sums(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """What is summed over neighbours: squared errors, zero where not known, and in how many they are known."""
+        known = ~np.isnan(self.squares)
+        if known.all():
+            return self.squares, np.ones((len(known), 1), np.float32)
+        return np.where(known, self.squares, np.float32(0)), known.astype(np.float32)
 
     def _surprise(self) -> float:
         """How badly the spread foretells the errors it was learned from, each left out: Gaussian log likelihood."""

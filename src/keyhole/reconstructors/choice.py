@@ -51,15 +51,26 @@ _LEAST_SHARE = 0.4  # of the first one's time that one more network should have
 def fit_best(train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Reconstructor:
     """Fit ridge, kriging and kernel, then networks on top of the better linear one; keep what is best on validation.
 
-    The dense network is tried first, then the one that knows the grid and may go on from it, where there are two axes,
-    and the dense one paid or samples are many; but not where time is too short for it and the dense one can still
-    learn. Time that is left then goes to more of the better one, whose mean is kept while it gets better; where dense
-    ones have all the time, it is shared among as many as can learn something in it.
+    Networks are begun only while there is time.
     """
     parts: Any = {"train": train, "sites": sites, "validation": validation}
     trail = _Trail(sites, validation)
     linear = trail.fit(lambda: fit_linear(**parts, run=run))
     kernel = trail.fit(lambda: Kernel().fit(**parts, run=run))
+    if run.seconds_left() > 0:
+        _try_networks(trail, linear, parts, run)
+    return trail.best(min(linear, kernel, key=trail.left.__getitem__))
+
+
+def _try_networks(trail: _Trail, linear: LinearReconstructor, parts: Any, run: Run) -> None:
+    """Fit networks on top of the linear one, as many kinds and as many of a kind as promise something in the time.
+
+    The dense network is tried first, then the one that knows the grid and may go on from it, where there are two axes,
+    and the dense one paid or samples are many; but not where time is too short for it and the dense one can still
+    learn. Time that is left then goes to more of the better one, whose mean is kept while it gets better; where dense
+    ones have all the time, it is shared among as many as can learn something in it.
+    """
+    train, sites = parts["train"], parts["sites"]
     on_grid, hurried = len(train.grid.shape) == 2, _is_hurried(train, sites, run)
     waves = waves_that_pay(linear, parts, run)
     share = 0.15 if on_grid and not hurried else 1 / _members_in_time(waves, train, sites, run)
@@ -69,7 +80,6 @@ def fit_best(train: Signals, sites: NDArray[np.int64], *, validation: Signals, r
         trail.fit(lambda: _detail_after(dense).fit(**parts, run=run))
     if trail.left[trail.least()] < _WORTH_A_NETWORK * trail.left[linear]:
         _grow(trail, parts, run)
-    return trail.best(min(linear, kernel, key=trail.left.__getitem__))
 
 
 def _is_hurried(train: Signals, sites: NDArray[np.int64], run: Run) -> bool:

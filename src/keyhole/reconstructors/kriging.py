@@ -32,9 +32,18 @@ class Kriging(LinearReconstructor):
     what a reading says may change over the year; with ``means``, the mean depends on the context too. With infinite
     length and no context this is ridge. Length, strength `a` (a share of the features' mean square), share and means
     are chosen by leaving out five blocks of samples in turn.
+
+    Parameters
+    ----------
+    like
+        Kriging from other sites of the same signals: what context does, share and means, is as it was chosen there.
     """
 
     name: ClassVar[str] = "kriging"
+
+    def __init__(self, like: Kriging | None = None) -> None:
+        super().__init__()
+        self.like = like
 
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
         """Fit on ``train``; the blocks left out need no validation."""
@@ -44,7 +53,7 @@ class Kriging(LinearReconstructor):
         apart = np.repeat(places[sites], train.channels, axis=0), np.tile(places[train.grid.cells], (train.channels, 1))
         for targets in self.around_gaps(train, readings, context):
             parts = _Parts(readings, targets, context, *apart)
-            self.chosen = self.chosen or _choose(parts.fewer(run.generator("kriging")))
+            self.chosen = self.chosen or _choose(parts.fewer(run.generator("kriging")), self.like)
             self.offset, self.weights = _solve(parts, **self.chosen)
         return self
 
@@ -88,6 +97,10 @@ class _Parts(NamedTuple):
         cross = centred.T @ (targets - design @ middle[1]).astype(np.float32)
         return _Moments(middle[0], middle[1], (centred.T @ centred) / len(design), cross / len(design))
 
+    def fades(self, length: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """How much is left of the covariance of features with each other, and with targets."""
+        return fading(self.sites, self.sites, length), fading(self.sites, self.cells, length)
+
     def design(self, rows: NDArray[np.bool_] | slice) -> NDArray[np.float64]:
         """What means depend on: one and the context, or nothing, for means of zero."""
         context = self.context[rows].astype(np.float64)
@@ -102,11 +115,9 @@ class _Moments(NamedTuple):
     own: NDArray[np.float32]
     cross: NDArray[np.float32]
 
-    def faded(self, parts: _Parts, length: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Covariances that fade with distance."""
-        return self.own * fading(parts.sites, parts.sites, length), self.cross * fading(
-            parts.sites, parts.cells, length
-        )
+    def faded(self, own: NDArray[np.float32], cross: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Covariances that fade with distance, as `_Parts.fades` tells."""
+        return self.own * own, self.cross * cross
 
 
 def _products(readings: NDArray[Any], context: NDArray[np.float32], share: float) -> NDArray[Any]:
@@ -123,7 +134,7 @@ def _solve(
     """Offset, and weights of the features and of the context behind them."""
     parts = parts.with_products(share)._replace(means=bool(means))
     moments = parts.moments(slice(None))
-    own, cross = moments.faded(parts, length)
+    own, cross = moments.faded(*parts.fades(length))
     weights = np.linalg.solve(own + strength * _level(own) * np.eye(len(own)), cross.astype(np.float64))
     middle = np.zeros((1 + parts.context.shape[1], len(parts.cells)))
     middle[: len(moments.targets)] = moments.targets - moments.features @ weights
@@ -135,34 +146,49 @@ def _level(own: NDArray[Any]) -> float:
     return float(np.trace(own)) / len(own) or 1.0
 
 
-def _choose(parts: _Parts) -> dict[str, float]:
+def _choose(parts: _Parts, like: Kriging | None) -> dict[str, float]:
     """Choose by the error over the blocks left out, one thing after the other: length, means, share."""
     errors = _left_out(parts, LENGTHS)
     row = _gentlest(errors.min(axis=1))
-    best, length = errors[row], (LENGTHS[row],)
-    chosen = {"length": LENGTHS[row], "strength": 0.0, "share": 0.0, "means": 0.0}
-    if parts.context.shape[1]:
-        moved = parts._replace(means=True)
-        errors = _left_out(moved, length)[0]
+    length, best = LENGTHS[row], errors[row]
+    means, share = (0.0, 0.0) if like is None else (like.chosen["means"], like.chosen["share"])
+    if like is None and parts.context.shape[1]:
+        means, share, best = _choose_context(parts, length, best)
+    elif means or share:
+        best = _with_context(parts, length, means, share)
+    return {"length": length, "strength": float(_STRENGTHS[best.argmin()]), "share": share, "means": means}
+
+
+def _choose_context(
+    parts: _Parts, length: float, best: NDArray[np.float64]
+) -> tuple[float, float, NDArray[np.float64]]:
+    """Choose means and share, each only if it pays, and give the errors with them for every strength."""
+    means = share = 0.0
+    errors = _with_context(parts, length, 1.0, share)
+    if errors.min() < best.min() / _AS_GOOD:
+        means, best = 1.0, errors
+    for tried in _SHARES:
+        errors = _with_context(parts, length, means, tried)
         if errors.min() < best.min() / _AS_GOOD:
-            parts, best, chosen["means"] = moved, errors, 1.0
-        for share in _SHARES:
-            errors = _left_out(parts.with_products(share), length)[0]
-            if errors.min() < best.min() / _AS_GOOD:
-                best, chosen["share"] = errors, share
-    return chosen | {"strength": float(_STRENGTHS[best.argmin()])}
+            share, best = tried, errors
+    return means, share, best
+
+
+def _with_context(parts: _Parts, length: float, means: float, share: float) -> NDArray[np.float64]:
+    """Errors for every strength, with what context may do."""
+    return np.asarray(_left_out(parts._replace(means=bool(means)).with_products(share), (length,))[0])
 
 
 def _left_out(parts: _Parts, lengths: Sequence[float]) -> NDArray[np.float64]:
     """Sum of squared errors over the blocks left out, for each length and strength."""
-    errors = np.zeros((len(lengths), len(_STRENGTHS)))
+    errors, fades = np.zeros((len(lengths), len(_STRENGTHS))), [parts.fades(length) for length in lengths]
     for kept, left in _blocks(len(parts.readings)):
         moments, design = parts.moments(kept), parts.design(left)
         readings = parts.readings[left] - design @ moments.features
         targets = (parts.targets[left] - design @ moments.targets).astype(np.float32)
         errors += float(np.square(targets, dtype=np.float64).sum())
-        for row, length in enumerate(lengths):
-            errors[row] += _errors(*moments.faded(parts, length), readings, targets)
+        for row, left_of in enumerate(fades):
+            errors[row] += _errors(*moments.faded(*left_of), readings, targets)
     return np.maximum(errors, 0)
 
 
@@ -197,4 +223,4 @@ def _errors(
     linear = np.einsum("ij,ij->i", turned.T @ targets, weights, dtype=np.float64)
     square = (turned.T @ turned).astype(np.float64) * (weights @ weights.T).astype(np.float64)
     inverse = 1 / (np.maximum(sizes, 0) + _STRENGTHS[:, np.newaxis] * _level(own))
-    return np.asarray(np.einsum("si,ij,sj->s", inverse, square, inverse) - 2 * inverse @ linear)
+    return np.asarray((inverse @ square * inverse).sum(axis=1) - 2 * inverse @ linear)

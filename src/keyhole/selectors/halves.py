@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.reconstructors.base import flat
+from keyhole.reconstructors.kernel import spread_of
 from keyhole.run import Run
 from keyhole.selectors.base import some_of
 from keyhole.signals import Signals
@@ -54,6 +55,17 @@ class Halves:
         whole = float(np.square(self.judged, dtype=np.float64).sum())
         within = float(np.square(self.components[1], dtype=np.float64).sum())
         return max(whole, np.finfo(float).tiny), max(0.0, whole - within)
+
+    @cached_property
+    def level(self) -> np.float32:
+        """Spread of all that sensors see of the samples that teach."""
+        return np.float32(max(float(self.seen[0].std()), float(np.finfo(np.float32).tiny)))
+
+    @cached_property
+    def spread(self) -> NDArray[np.float64]:
+        """Spread of what a sensor in each cell would see of the samples that teach, ``(channels, cells)``."""
+        rows = flat(self.seen[0]).astype(np.float64) / self.level
+        return (spread_of(rows, even=True) * self.level).reshape(self.taught.shape[1:])
 
     def fewer(self, taught: int, judged: int) -> Self:
         """Give at most so many samples of each, evenly spaced."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -38,13 +39,9 @@ class KernelScore(Proxy):
 
     def __init__(self, data: Halves, shape: Shape) -> None:
         super().__init__(data)
-        self.shape = shape
-        precision = torch.float32 if shape.strength >= _SINGLE else torch.float64
-        flat = data.seen[0].reshape(len(data.taught), -1).astype(np.float64)
-        spread = spread_of(flat / self.level, shape.even)
-        spread = (spread * self.level).reshape(1, *data.taught.shape[1:])
-        self.seen = [torch.from_numpy(part / spread).to(precision) for part in data.seen]
-        self.known, self.asked = (torch.from_numpy(part).to(precision) for part in data.components)
+        self.shape, self.spread = shape, data.spread if shape.even else np.full_like(data.spread, self.level)
+        self.precision = torch.float32 if shape.strength >= _SINGLE else torch.float64
+        self.known, self.asked = (torch.from_numpy(part).to(self.precision) for part in data.components)
 
     @classmethod
     def fitting(cls, data: Halves, sites: NDArray[np.int64]) -> Self:
@@ -87,7 +84,7 @@ class KernelScore(Proxy):
         With `W` the slope by squared distances and `I` that by inner products, cell j has
         `sum_i w_i x_ij^2 + sum_k w'_k x'_kj^2 + x_j' (I - 2 W) x'_j`, `w` and `w'` the sums of W by row and column.
         """
-        first, second = self.seen[part], self.seen[0]
+        first, second = self._seen[part], self._seen[0]
         share = min(1.0, (_MOST_PRODUCTS / (len(first) * len(second) * first[0].numel())) ** 0.5)
         some, others = (slice(0, max(1, int(share * len(x)))) for x in (first, second))
         by_square, by_inner = alike.slopes(rows[some] @ columns[others].T, some, others)
@@ -96,10 +93,16 @@ class KernelScore(Proxy):
         found += by_square.sum(dim=1) @ first.square() + by_square.sum(dim=0) @ second.square()
         return found.reshape(self.data.taught.shape[1:])
 
-    def _read(self, sites: Sites) -> tuple[Tensor, Tensor]:
-        index = torch.from_numpy(np.searchsorted(self.data.signals.grid.cells, sites))
-        taught, judged = (part[:, :, index].flatten(1) for part in self.seen)
-        return taught, judged
+    @cached_property
+    def _seen(self) -> list[Tensor]:
+        """All cells of the samples, each by its spread."""
+        return [torch.from_numpy(part / self.spread).to(self.precision) for part in self.data.seen]
+
+    def _read(self, sites: Sites) -> list[Tensor]:
+        """Readings of the samples, each by its spread, ``(n, channels * K)``."""
+        index = np.searchsorted(self.data.signals.grid.cells, sites)
+        read = [part[:, :, index] / self.spread[:, index] for part in self.data.seen]
+        return [torch.from_numpy(part).to(self.precision).flatten(1) for part in read]
 
     def _factor(self, gram: Tensor) -> Tensor:
         gram.diagonal().add_(self.shape.strength)

@@ -30,8 +30,7 @@ class Proxy(ABC):
     """
 
     def __init__(self, data: Halves) -> None:
-        self.data = data
-        self.level = np.float32(max(float(data.seen[0].std()), float(np.finfo(np.float32).tiny)))
+        self.data, self.level = data, data.level
         self.taught, self.judged = data.components
 
     @abstractmethod
