@@ -77,6 +77,14 @@ def test_ablation_leaves_stages_out_and_shows_ratios(run, monkeypatch):
     assert rows[0][2] == "1.000"
 
 
+def test_ratios_of_an_ablation_go_by_the_same_seeds():
+    """A variant with one seed is not compared with the mean over several."""
+    errors = {("all stages", 0): 0.4, ("all stages", 1): 0.2, ("sct alone", 1): 0.3}
+    words = {"data": "ipsl", "k": 50, "seconds": 60.0}
+    lines = Lines([words | {"method": name, "seed": seed, "metrics": {"fvu": e}} for (name, seed), e in errors.items()])
+    assert [row[2] for row in cells(ablation_section(lines))[1:]] == ["1.000", "1.500"]
+
+
 @pytest.mark.parametrize("variant", ablation.VARIANTS)
 def test_every_variant_has_settings_that_auto_takes(variant):
     from keyhole.pipeline import make_selector

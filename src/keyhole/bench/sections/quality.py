@@ -132,15 +132,16 @@ def _kinds(lines: Lines) -> list[str]:
 
 
 def ablation(lines: Lines) -> Iterator[str]:
-    """One table for each data set: what each variant leaves, and its ratio to all stages."""
+    """One table for each data set: what each variant leaves, and its ratio to all stages with the same seeds."""
     for data in lines.each("data"):
         here, what = lines.where(data=data), measure(data)
-        whole = here.where(method="all stages").metric(what.metric, what.factor)
         rows = []
         for variant in here.each("method"):
-            errors = here.where(method=variant).metric(what.metric, what.factor)
-            ratio = f"{sum(errors) / len(errors) / (sum(whole) / len(whole)):.3f}" if whole else ""
-            seconds = max(one["seconds"] for one in here.where(method=variant))
-            rows.append([variant, spread(errors), ratio, f"{seconds / 60:.1f}"])
+            ours, whole = here.where(method=variant), here.where(method="all stages")
+            errors = ours.metric(what.metric, what.factor)
+            pairs = [(one, other) for one in ours for other in whole if one["seed"] == other["seed"]]
+            totals = [Lines(side).metric(what.metric) for side in zip(*pairs, strict=True)]
+            ratio = f"{sum(totals[0]) / sum(totals[1]):.3f}" if totals else ""
+            rows.append([variant, spread(errors), ratio, f"{max(one['seconds'] for one in ours) / 60:.1f}"])
         yield from (f"### {DATA.get(data, data)}, K = {here.records[0]['k']}", "")
         yield from table(["variant", what.words, "of all stages", "minutes"], rows)
