@@ -11,6 +11,7 @@ import numpy as np
 
 import keyhole as kh
 from keyhole import Plan
+from keyhole.preparation import prepare
 
 
 @contextmanager
@@ -50,3 +51,12 @@ def monthly_field(months: int = 60) -> Any:
 def quick(source: Any, k: int = 3, **options: Any) -> Plan:
     """A plan without training."""
     return kh.select(source, k, method="qr", reconstructor="ridge", **options)
+
+
+def crossed(n=900, seed=0):
+    """Sites 0 and 1 are causes, 2 and 3 hold a wave of both, which varies more; the rest is noise."""
+    rng = np.random.default_rng(seed)
+    causes = rng.normal(size=(n, 2))
+    wave = 2 * np.cos(2 * causes.sum(axis=1, keepdims=True))
+    values = np.concatenate([causes, wave, wave, np.zeros((n, 2))], axis=1) + 0.05 * rng.normal(size=(n, 6))
+    return prepare(kh.read(values.astype(np.float32)), None, seed=0)

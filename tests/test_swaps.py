@@ -17,15 +17,7 @@ from keyhole.selectors.features import Bandwidth, FeatureScore
 from keyhole.selectors.halves import Halves
 from keyhole.selectors.kernels import KernelScore, fitting
 from keyhole.selectors.scoring import ClosedFormScore, LinearScore
-
-
-def crossed(n=900, seed=0):
-    """Sites 0 and 1 are causes, 2 and 3 hold a wave of both, which varies more; the rest is noise."""
-    rng = np.random.default_rng(seed)
-    causes = rng.normal(size=(n, 2))
-    wave = 2 * np.cos(2 * causes.sum(axis=1, keepdims=True))
-    values = np.concatenate([causes, wave, wave, np.zeros((n, 2))], axis=1) + 0.05 * rng.normal(size=(n, 6))
-    return prepare(kh.read(values.astype(np.float32)), None, seed=0)
+from samples import crossed
 
 
 def straight(n=300, seed=0):

@@ -17,7 +17,7 @@ from keyhole.selectors.features import FeatureScore
 from keyhole.selectors.halves import Halves
 from keyhole.selectors.proxy import Proxy, Sites
 
-__all__ = ["KernelScore", "fitting"]
+__all__ = ["Alike", "KernelScore", "fitting"]
 
 _MOST_TAUGHT = 2000  # samples: a score's time grows with the square of their number, and more
 _MOST_TO_CHOOSE = 700  # samples that the kernel's shape is chosen by
@@ -56,8 +56,8 @@ class KernelScore(Proxy):
     def __call__(self, sites: Sites) -> float:
         """Score the sites (flat grid indices)."""
         taught, judged = self._read(sites)
-        votes = torch.cholesky_solve(self.known, self._factor(_Alike(taught, taught, self.shape).kernel()))
-        return self.left((_Alike(judged, taught, self.shape).kernel() @ votes).numpy().astype(np.float32))
+        votes = torch.cholesky_solve(self.known, self._factor(Alike(taught, taught, self.shape).kernel()))
+        return self.left((Alike(judged, taught, self.shape).kernel() @ votes).numpy().astype(np.float32))
 
     def gains(self, sites: Sequence[int], without: int | None = None) -> NDArray[np.float64]:
         """How fast the squared error falls as each cell begins to count, beside the sites, all of them or all but one.
@@ -69,7 +69,7 @@ class KernelScore(Proxy):
         """
         kept = [site for place, site in enumerate(sites) if place != without]
         taught, judged = self._read(kept)
-        among, between = _Alike(taught, taught, self.shape), _Alike(judged, taught, self.shape)
+        among, between = Alike(taught, taught, self.shape), Alike(judged, taught, self.shape)
         factor = self._factor(among.kernel())
         votes = torch.cholesky_solve(self.known, factor)
         towards = between.kernel()
@@ -78,7 +78,7 @@ class KernelScore(Proxy):
         slopes = self._slopes(among, -2 * back, votes, 0) + self._slopes(between, 2 * left, votes, 1)
         return self._on_grid(-slopes.sum(dim=0).numpy().astype(np.float64), kept)
 
-    def _slopes(self, alike: _Alike, rows: Tensor, columns: Tensor, part: int) -> Tensor:
+    def _slopes(self, alike: Alike, rows: Tensor, columns: Tensor, part: int) -> Tensor:
         """Slope by each cell ``(channels, cells)`` where that by the kernel is ``rows @ columns.T``; of some samples.
 
         With `W` the slope by squared distances and `I` that by inner products, cell j has
@@ -110,7 +110,7 @@ class KernelScore(Proxy):
         return factor
 
 
-class _Alike:
+class Alike:
     """How alike two sets of inputs are, ``(n, m)``, as `reconstructors.kernel` has it."""
 
     def __init__(self, first: Tensor, second: Tensor, shape: Shape) -> None:

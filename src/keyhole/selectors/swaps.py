@@ -13,6 +13,7 @@ from keyhole.selectors.base import Selection, Selector
 from keyhole.selectors.classical import Greedy, ranked
 from keyhole.selectors.halves import Halves
 from keyhole.selectors.kernels import fitting
+from keyhole.selectors.left_out import by_all_samples
 from keyhole.selectors.proxy import CURVED, Proxy
 from keyhole.settings import SwapSettings, parse
 from keyhole.signals import Signals
@@ -28,9 +29,10 @@ _NEAR_BEST = 12  # cells among which a hop puts a site at random
 class Swaps(Selector):
     """From greedy's sites, each in turn is swapped for the one that explains most of what the others leave.
 
-    A `Proxy` judges, on a third of the samples that it did not learn from. When no swap helps any more, an
-    eighth of the sites is moved at random and swapping begins anew, from the best sites so far; the best are kept.
-    Where signals are as good as linear there is nothing that greedy and exchanges do not see, and the sites stay.
+    A `Proxy` judges, on a third of the samples that it did not learn from, or on all of a few, each left out in turn.
+    When no swap helps any more, an eighth of the sites is moved at random and swapping begins anew, from the best sites
+    so far; the best are kept. Where signals are as good as linear there is nothing that greedy and exchanges do not
+    see, and the sites stay.
 
     Parameters
     ----------
@@ -65,6 +67,7 @@ class Swaps(Selector):
         curved = min(first) / max(score.linear(starts[int(np.argmin(first))]), np.finfo(float).tiny)
         if curved > CURVED:
             return Selection(starts[int(np.argmin(first))], notes={"curved": curved, "swaps": 0})
+        score = by_all_samples(score, train, len(longest), run)
         search = _Search(score, self._settings, run, total=len(starts) + self._settings.hops)
         for start in starts:
             search.descend([int(site) for site in start])
