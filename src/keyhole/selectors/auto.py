@@ -37,8 +37,8 @@ _AT_ONCE = (*_CLASSICAL, "relevance")
 _WORTH = 0.99
 # Stages that choose the same from the same samples, and nearly so from a few more.
 _STEADY = ("greedy", "qr", "relevance", "forest")
-# A closed form that took less than this share of the search may choose once more when the time is up.
-_LITTLE = 0.1
+# A closed form that took less than this share of the search, or these seconds, may choose once more when time is up.
+_LITTLE, _MOMENT = 0.1, 10.0
 # Share of its time that a stage needs to choose once more; exchanges go on from the sites they found.
 _AGAIN = {"exchange": 0.25}
 # Share of the time left that a stage may take, where there is a limit; what the last one leaves is for the race.
@@ -107,14 +107,14 @@ class Auto(Selector):
         """Let the best stage choose once more, if time is left: any in a series, else one that has no chance in it.
 
         In a series validation samples are the latest, and worth more than that these very sites were judged; elsewhere
-        they are as good as others, and a search by chance may end where it is worse. A closed form that took little of
-        the search's time always chooses once more.
+        they are as good as others, and a search by chance may end where it is worse. A closed form that took little
+        time always chooses once more.
         """
         stage, k = found.notes["chosen"], len(found.sites)
         took = {row["by"]: float(row["seconds"]) for row in found.history if "by" in row}
         if development.time is None and stage not in _STEADY:
             return found
-        quick = stage in _CLOSED and took[stage] < _LITTLE * sum(took.values())
+        quick = stage in _CLOSED and took[stage] < max(_LITTLE * sum(took.values()), _MOMENT)
         if not quick and run.seconds_left() < _AGAIN.get(stage, 1.0) * took[stage]:
             return found
         if stage == "swaps":
