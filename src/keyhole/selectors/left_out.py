@@ -49,7 +49,7 @@ class LeftOutScore(KernelScore):
         return self._on_grid(by_cell.numpy().astype(np.float64), kept)
 
     def _inverse(self, sites: Sites) -> Tensor:
-        taught, _ = self._read(sites)
+        taught = self._read(sites)[0]
         return torch.cholesky_inverse(self._factor(Alike(taught, taught, self.shape).kernel()))
 
     def _left(self, inverse: Tensor, truth: Tensor) -> Tensor:
