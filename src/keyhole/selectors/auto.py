@@ -166,13 +166,11 @@ class _Trail:
         where networks leave more than it does.
         """
         sets, started = self._nearly_best(), time.monotonic()
-        left = race([sites for _, sites in sets], train, validation, run)
-        if left is None:
-            return self.best, self.found[self.best].sites
-        seconds = round((time.monotonic() - started) / len(left), 2)
+        left = race([sites for _, sites in sets], train, validation, run) or []
         for (stage, _), one in zip(sets, left, strict=False):
+            seconds = round((time.monotonic() - started) / len(left), 2)
             self.history.append({"stage": "race", "by": stage, "left": one, "best": min(left), "seconds": seconds})
-        if min(left) > min(self.scores.values()):
+        if min(left, default=np.inf) > min(self.scores.values()):
             return self.best, self.found[self.best].sites
         return sets[int(np.argmin(left))]
 
