@@ -38,8 +38,8 @@ class LeftOutScore(KernelScore):
         """What each cell of the grid would explain of what is left, by what is left of the cell itself, linearly.
 
         With `e` what is left of the components and `e_j` of the cell, `|e' e_j|^2 / |e_j|^2`. On Isolet, 50 sites,
-        swaps that it proposes leave 1.3 % less than exchanges on validation; the slope by how much a cell counts proposed
-        none there that help.
+        swaps that it proposes leave 1.3 % less than exchanges on validation; the slope by how much a cell counts
+        proposed none there that help.
         """
         kept = [site for place, site in enumerate(sites) if place != without]
         inverse = self._inverse(kept)
