@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from keyhole.checks import deadline_after
 from keyhole.constraints import Constraints
+from keyhole.constraints.named import sites_given
 from keyhole.errors import BudgetError, PlanError
 from keyhole.pipeline import fit_reconstructor, make_plan, make_selector, select
 from keyhole.plan import Plan
@@ -51,8 +52,7 @@ def extend(plan: Plan, signals: Any, k: int | None = None, *, constraints: Any =
     source = _on_grid(plan, read(signals, missing=options.get("missing", "error")))
     asked = Constraints.of(constraints)
     there = [int(site) for site in plan.indices]
-    more = [] if asked.fixed is None or len(asked.fixed) == 0 else list(asked.fixed)
-    return select(source, k, constraints=replace(asked, fixed=[*there, *more]), **options)
+    return select(source, k, constraints=replace(asked, fixed=[*there, *sites_given(asked.fixed)]), **options)
 
 
 def drop(

@@ -9,7 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Grid"]
+__all__ = ["FULL_TURN", "Grid", "is_longitude"]
+
+FULL_TURN = 360.0  # degrees
 
 _LATITUDES = ("lat", "latitude", "nav_lat")
 _LONGITUDES = ("lon", "longitude", "nav_lon")
@@ -127,6 +129,12 @@ class Grid:
         longest = max((self.shape[axis] - 1 for axis in others), default=1)
         return np.concatenate([sphere, index[others].T / max(longest, 1)], axis=1)
 
+    def labels(self, axis: int) -> NDArray[np.generic]:
+        """Labels of one axis: the sites' own names where they have some and lie along one axis, else coordinates."""
+        if self.names is not None and len(self.shape) == 1:
+            return np.asarray(self.names)
+        return np.asarray(self.coordinates[self.dims[axis]])
+
     def along(self, axis: int) -> NDArray[np.float64]:
         """Coordinate of one axis at each cell."""
         line = np.asarray(self.coordinates[self.dims[axis]], float)
@@ -152,6 +160,11 @@ class Grid:
             area = np.where(beyond, (1 - np.sin(inner)) / np.where(step > 0, step, 1.0), area)
         shape = [-1 if i == axis else 1 for i in range(len(self.shape))]
         return np.broadcast_to(np.clip(area, 0.0, None).reshape(shape), self.shape).copy()
+
+
+def is_longitude(dim: str) -> bool:
+    """Whether an axis of this name holds longitudes."""
+    return dim.lower() in _LONGITUDES
 
 
 def _on_sphere(latitude: NDArray[np.float64], longitude: NDArray[np.float64]) -> NDArray[np.float64]:

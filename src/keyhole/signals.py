@@ -188,7 +188,8 @@ class Signals:
         Parameters
         ----------
         weights
-            ``"area"`` (by the cosine of latitude), ``"none"`` or None (all cells alike), an array of the grid's shape,
+            ``"area"`` (by the cosine of latitude), ``"none"`` or None (all cells alike), an array of the grid's shape, a
+            DataArray or Series of numbers, which is aligned by coordinate or site name,
             or a region of interest, given as regions are (`keyhole.Constraints`); a cell that does not count at all
             still counts a ten-thousandth of the others when sites are chosen.
         """
@@ -221,8 +222,11 @@ class Signals:
         return self if self.root is None else replace(self, values=self.values / self.root, root=None)
 
     def noisy(self, noise: Any) -> Signals:
-        """Say what sensors add to the truth: a standard deviation in the data's units, one, or by channel or cell."""
-        return replace(self, noise=noise_of(noise, self.channels, self.grid))
+        """Say what sensors add to the truth: a standard deviation in the data's units, one, or by channel or cell.
+
+        Labelled values are aligned: by the names of variables, by coordinate, by site name.
+        """
+        return replace(self, noise=noise_of(noise, self.channels, self.grid, tuple(self.origin.variables)))
 
     def anomalies(self, cycle: Cycle | None = "month") -> Signals:
         """Work on anomalies from a climatology (``"month"``), or on deviations from the mean (None)."""

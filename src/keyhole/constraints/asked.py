@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.align import on_grid
 from keyhole.constraints.groups import Grouping, labels_of
 from keyhole.constraints.named import find_sites
 from keyhole.constraints.packing import most_that_fit
@@ -46,6 +47,9 @@ class Constraints:
         Sites that come together: the name of an axis (``"depth"``: a mooring reads a whole column), several of them, or
         an array of labels of the grid's shape, where sites with an empty label (-1, NaN, "") stay alone. K counts
         groups, and a group costs what its sites cost together.
+
+    Masks, costs and labels that carry labels themselves (DataArrays, Series, frames, mappings by site name) are aligned
+    to the grid by coordinate or name, or refused; they are never taken by position.
     """
 
     allowed: Any = None
@@ -108,7 +112,12 @@ class Constraints:
             raise SettingsError("costs and cost_limit go together: what each site costs, and what all may cost")
         if self.costs is None or self.cost_limit is None:
             return None, np.inf
-        costs = np.asarray(self.costs, np.float64)
+        try:
+            costs = np.asarray(on_grid(self.costs, grid, "costs"), np.float64)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, SettingsError):
+                raise
+            raise SettingsError(f"costs: numbers are needed ({error})") from error
         if costs.shape not in ((), grid.shape):
             raise SettingsError(f"costs: an array of shape {costs.shape} for a grid of shape {grid.shape}")
         costs = np.broadcast_to(costs, grid.shape)

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.align import on_grid
 from keyhole.constraints.rules import Rules
 from keyhole.errors import SettingsError
 from keyhole.grid import Grid
@@ -24,7 +25,7 @@ def labels_of(groups: Any, grid: Grid) -> NDArray[np.int64] | None:
     ----------
     groups
         Names of the axes along which sites come together, or an array of labels of the grid's shape (-1, NaN and ""
-        stay alone).
+        stay alone), or a DataArray or Series of them, which is aligned by coordinate or site name.
     grid
         The grid.
 
@@ -38,7 +39,7 @@ def labels_of(groups: Any, grid: Grid) -> NDArray[np.int64] | None:
     axes = [groups] if isinstance(groups, str) else groups
     if isinstance(axes, list | tuple) and axes and all(isinstance(one, str) and one in grid.dims for one in axes):
         return _along(axes, grid)
-    labels = np.asarray(groups)
+    labels = np.asarray(on_grid(groups, grid, "groups"))
     if labels.shape != grid.shape:
         raise SettingsError(
             f"groups: the name of an axis ({', '.join(grid.dims)}), or labels of shape {grid.shape}, are needed"

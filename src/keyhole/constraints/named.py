@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import difflib
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.align import is_a
 from keyhole.errors import SettingsError
 from keyhole.grid import Grid
 
-__all__ = ["find_sites", "rows_of"]
+__all__ = ["find_sites", "rows_of", "sites_given"]
 
 _ABOUT_A_PLAN = ("rank", "gain", "fixed", "cost", "group")
+_OTHER_LABELS = ("index", "name")
 
 
 def find_sites(given: Any, grid: Grid, what: str = "fixed") -> NDArray[np.int64]:
     """Give the flat index of each site: an index, a name, or coordinates, of which the nearest cell inside is taken.
 
-    A frame is taken row by row: by its column ``index``, ``name``, or its coordinates.
+    A frame is taken row by row: by its coordinates where it has them, by its column ``name``, or by ``index``, which
+    counts along this grid.
     """
-    sites = [_find(one, grid, what) for one in _given(given)]
+    sites = [_find(one, grid, what) for one in sites_given(given)]
     twice = [grid.name(site) for site in sorted(set(sites)) if sites.count(site) > 1]
     if twice:
         raise SettingsError(f"{what}: two of the sites are the same, {twice[0]}")
@@ -31,28 +34,52 @@ def find_sites(given: Any, grid: Grid, what: str = "fixed") -> NDArray[np.int64]
 
 
 def rows_of(frame: Any) -> list[Any]:
-    """Give the sites of a frame: by its column ``index``, else ``name``, else by all that is not about a plan."""
-    for column in ("index", "name"):
-        if column in frame.columns:
-            return list(frame[column])
+    """Give the sites of a frame, each row as a mapping of all that is not about a plan."""
     return list(frame[[name for name in frame.columns if name not in _ABOUT_A_PLAN]].to_dict("records"))
 
 
-def _given(given: Any) -> Iterable[Any]:
+def sites_given(given: Any) -> list[Any]:
+    """Give one or several sites as a list."""
     if given is None:
         return []
     if hasattr(given, "to_dict") and hasattr(given, "columns"):
         return rows_of(given)
+    if is_a(given, "pandas", "Series") and not {"index", "name"}.isdisjoint(given.index):  # a row of a plan's table
+        return rows_of(given.to_frame().T)
     return [given] if isinstance(given, str | numbers.Integral | Mapping) else list(given)
 
 
 def _find(one: Any, grid: Grid, what: str) -> int:
     if isinstance(one, Mapping):
-        return _nearest(one, grid, what)
+        return _find_row(one, grid, what)
     index = _index(one, grid, what) if isinstance(one, numbers.Integral) else _named(str(one), grid, what)
     if not grid.inside.ravel()[index]:
         raise SettingsError(f"{what}: site {grid.name(index)} is outside (land)")
     return index
+
+
+def _find_row(row: Mapping[str, Any], grid: Grid, what: str) -> int:
+    """Give a site by its coordinates; by its name where they are texts, or the sites have names of their own.
+
+    An index is taken where nothing else is said: it counts along the grid that it was made for.
+    """
+    others = [label for label in _OTHER_LABELS if label in row and label not in grid.dims]
+    if others and not (_has_places(grid) and {grid.axis_called(str(dim)) for dim in row} >= set(range(len(grid.dims)))):
+        return _find(str(row["name"]) if "name" in others else _whole(row["index"], what), grid, what)
+    if others:
+        return _nearest({dim: value for dim, value in row.items() if grid.axis_called(str(dim)) is not None}, grid, what)
+    return _nearest(row, grid, what)
+
+
+def _has_places(grid: Grid) -> bool:
+    """Whether coordinates are numbers that tell more than the order of the columns."""
+    return grid.names is None and all(axis.dtype.kind in "biuf" for axis in grid.coordinates.values())
+
+
+def _whole(index: Any, what: str) -> int:
+    if isinstance(index, bool) or not isinstance(index, numbers.Real) or not float(index).is_integer():
+        raise SettingsError(f"{what}: index {index!r} is not a whole number")
+    return int(index)
 
 
 def _index(one: numbers.Integral, grid: Grid, what: str) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.align import on_grid
 from keyhole.errors import DataError, SettingsError, StorageError
 from keyhole.grid import Grid
 
@@ -26,8 +27,9 @@ def region(given: Any, grid: Grid, what: str = "region") -> Bools:
     ----------
     given
         A box ``{"lat": (10, 50), "lon": (-80, 0)}`` (None for an open end; longitudes may wrap), GeoJSON (a mapping
-        with a ``type``, or the path of a .geojson or .json file), a boolean array of the grid's shape, or a list of any
-        of these, for all of them together.
+        with a ``type``, or the path of a .geojson or .json file), a boolean array of the grid's shape, a labelled mask
+        (a DataArray, which is aligned by coordinate; see `keyhole.align`), or a list of any of these, for all of them
+        together.
     grid
         The grid.
     what
@@ -63,7 +65,7 @@ def _of_file(path: Path, grid: Grid, what: str) -> Bools:
 
 
 def _mask(given: Any, grid: Grid, what: str) -> Bools:
-    mask = np.asarray(given)
+    mask = np.asarray(on_grid(given, grid, what))
     if mask.shape != grid.shape:
         raise SettingsError(f"{what}: a mask of shape {mask.shape} for a grid of shape {grid.shape}")
     if mask.dtype != bool and not np.isin(mask, (0, 1)).all():

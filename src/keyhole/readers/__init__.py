@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from keyhole.align import is_a, on_grid
 from keyhole.errors import DataError, SettingsError, StorageError
 from keyhole.readers.arrays import read_array, read_npy, read_npz
 from keyhole.readers.fields import read_dataarray, read_dataset, read_grib, read_netcdf, read_zarr
@@ -105,8 +106,7 @@ def read(
     }  # fmt: skip
     if isinstance(source, Signals):
         _taken("signals that were read before", options, ())
-        _check_observable(source)
-        return source
+        return _with_observable(source)
     signals = _read(source, options)
     if missing == "error":
         _check_gaps(signals, f"{source}: " if isinstance(source, str | Path) else "")
@@ -118,11 +118,11 @@ def _read(source: Any, options: Mapping[str, Any]) -> Signals:
         return _read_path(Path(source), options)
     if isinstance(source, np.ndarray | list | tuple):
         return read_array(source, **_taken("an array", options, ("channels",)))
-    if _is_a(source, "xarray", "Dataset"):
+    if is_a(source, "xarray", "Dataset"):
         return read_dataset(source, **_taken("a Dataset", options, _FIELD))
-    if _is_a(source, "xarray", "DataArray"):
+    if is_a(source, "xarray", "DataArray"):
         return read_dataarray(source, **_taken("a DataArray", options, ("samples", "at")))
-    if _is_a(source, "pandas", "DataFrame"):
+    if is_a(source, "pandas", "DataFrame"):
         return read_frame(source, **_taken("a frame", options, _TABLE))
     raise DataError(f"cannot read a {type(source).__name__}; give an array, a DataArray, a frame or a path")
 
@@ -159,19 +159,15 @@ def _check_gaps(signals: Signals, where: str) -> None:
     )
 
 
-def _check_observable(signals: Signals) -> None:
-    observable, inside = signals.observable, signals.grid.inside
+def _with_observable(signals: Signals) -> Signals:
+    """Give signals whose observable sites, which may be labelled, are aligned to the grid and checked."""
+    observable, inside = on_grid(signals.observable, signals.grid, "observable"), signals.grid.inside
     if observable.shape != inside.shape or observable.dtype != bool:
         raise DataError(f"observable: a boolean array of shape {inside.shape} is needed")
     outside = int((observable & ~inside).sum())
     if outside:
         raise DataError(f"observable: {outside} sites are outside (land); only sites inside can be observed")
-
-
-def _is_a(source: Any, module: str, name: str) -> bool:
-    """Whether ``source`` is of a class whose module need not be loaded to know: whoever made it has done so."""
-    kind = getattr(sys.modules.get(module), name, None)
-    return kind is not None and isinstance(source, kind)
+    return signals if observable is signals.observable else replace(signals, observable=observable)
 
 
 def _taken(what: str, options: Mapping[str, Any], takes: Sequence[str]) -> dict[str, Any]:

@@ -1,0 +1,202 @@
+"""Nothing that has labels is matched by position: it is aligned by coordinate or refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import keyhole as kh
+from keyhole.align import match, on_grid
+from keyhole.constraints.groups import labels_of
+from keyhole.constraints.named import find_sites
+from keyhole.constraints.regions import region
+from keyhole.errors import SettingsError
+from keyhole.grid import Grid
+from samples import monthly_field, quick, smooth
+
+FIELD = monthly_field().fillna(1.0) * np.linspace(1, 2, 20).reshape(4, 5)
+LABELLED = xr.DataArray(np.arange(1.0, 21.0).reshape(4, 5), {"lat": FIELD.lat, "lon": FIELD.lon}, ("lat", "lon"))
+
+
+def grid() -> Grid:
+    """Latitude descending, longitude 0 to 360."""
+    return kh.read(FIELD).grid
+
+
+def rearranged() -> dict[str, xr.DataArray]:
+    """The same labelled values in other orders and notations."""
+    west = LABELLED.assign_coords(lon=(LABELLED.lon + 180) % 360 - 180)
+    single = LABELLED.assign_coords(lat=LABELLED.lat.astype(np.float32), lon=LABELLED.lon.astype(np.float32) + 1e-5)
+    wider = LABELLED.reindex(lat=[80.0, *LABELLED.lat.values, -80.0], fill_value=99.0)
+    return {
+        "ascending": LABELLED.sortby("lat"),
+        "transposed": LABELLED.transpose(),
+        "-180..180": west.sortby("lon"),
+        "other names": LABELLED.rename(lat="latitude", lon="longitude").sortby("latitude"),
+        "single precision": single,
+        "covers more": wider,
+        "one more dimension of one": LABELLED.expand_dims("level").sortby("lat"),
+    }
+
+
+@pytest.mark.parametrize("kind", rearranged())
+def test_labelled_values_are_aligned_by_coordinate(kind):
+    """Whatever their order, masks, costs, labels of groups, weights and noise mean the same sites."""
+    values, signals, plain = rearranged()[kind], kh.read(FIELD), LABELLED.values
+    np.testing.assert_array_equal(region(values > 7, signals.grid), plain > 7)
+    np.testing.assert_array_equal(region([values > 7, {"lat": (50, 90)}], signals.grid)[1:], plain[1:] > 7)
+    np.testing.assert_array_equal(signals.weighted(values).weights, plain)
+    np.testing.assert_array_equal(signals.weighted(values > 7).weights, plain > 7)
+    np.testing.assert_array_equal(signals.noisy(values).noise[0], plain)
+    resolved = signals.constrained({"costs": values, "cost_limit": 50.0}).constraints
+    np.testing.assert_array_equal(resolved.rules.costs, plain.ravel())
+    np.testing.assert_array_equal(labels_of(values % 3, signals.grid), labels_of(plain % 3, signals.grid))
+
+
+def test_a_mask_of_the_north_chooses_sites_in_the_north():
+    """Ascending latitudes on a descending field, through `select`."""
+    north = (LABELLED.sortby("lat").lat > 0) & (LABELLED.lon >= 0)
+    for allowed in (north, FIELD.sortby("lat").lat > 0):
+        plan = quick(FIELD, k=3, constraints={"allowed": allowed})
+        assert (plan.sites["lat"] > 0).all()
+    plan = FIELD.keyhole.select(k=3, method="qr", reconstructor="ridge", constraints={"forbidden": north})
+    assert (plan.sites["lat"] < 0).all()
+
+
+def test_a_dimension_that_is_left_out_is_broadcast():
+    """A mask of latitudes alone, a cost of places on a grid with depth."""
+    np.testing.assert_array_equal(region(LABELLED.sortby("lat").lat > 0, grid()), LABELLED.values <= 10)
+    deep = {"depth": np.array([0.0, 10.0]), "lat": FIELD.lat.values, "lon": FIELD.lon.values}
+    whole = Grid((2, 4, 5), tuple(deep), deep, np.ones((2, 4, 5), bool))
+    np.testing.assert_array_equal(on_grid(LABELLED.sortby("lat"), whole, "costs")[1], LABELLED.values)
+
+
+def test_a_dimension_without_labels_goes_by_its_name():
+    """Nothing but the order is known along it."""
+    bare = xr.DataArray(LABELLED.values.T, dims=("lon", "lat"))
+    np.testing.assert_array_equal(on_grid(bare, grid(), "costs"), LABELLED.values)
+    np.testing.assert_array_equal(on_grid(bare.variable, grid(), "costs"), LABELLED.values)
+    with pytest.raises(SettingsError, match="costs: 3 values along 'lat', which has 4, and no labels"):
+        on_grid(bare[:, :3], grid(), "costs")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (LABELLED.assign_coords(lat=LABELLED.lat + 5), "no value at lat=60.0, 20.0, -20.0 ..., 4 of 4 along 'lat'"),
+        (LABELLED[1:], "no value at lat=60.0, 1 of 4"),
+        (LABELLED.isel(lon=[0, 1, 2, 2, 3, 4]), "more than one value at lon=144"),
+        (LABELLED.rename(lat="y"), "its dimension 'y' is no axis of the grid; the grid has lat, lon"),
+        (LABELLED.expand_dims(time=2), "its dimension 'time' is no axis"),
+        (LABELLED.to_dataset(name="cost"), "a Dataset; give one of its variables"),
+        (LABELLED.assign_coords(lat=list("abcd")), "no value at lat=60.0"),
+        (LABELLED.assign_coords(lat=pd.date_range("2000", periods=4)), "no value at lat=60.0"),
+        (pd.Series(np.arange(20.0)), "a Series has 1 index for a grid of lat, lon"),
+        (pd.DataFrame(LABELLED.values), "no value at lat=60.0"),
+        ({"lat=60 lon=0": 1.0}, "no value for site 'lat=60 lon=72'; 19 of 20 are missing"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(values, said):
+    """With a sentence that names the argument, the dimension and what is missing."""
+    with pytest.raises(SettingsError) as caught:
+        quick(FIELD, k=None, constraints={"costs": values, "cost_limit": 9.0})
+    assert str(caught.value).startswith("costs: ")
+    assert said in str(caught.value)
+
+
+def test_frames_and_series_of_a_grid():
+    """Rows and columns by their labels; one level of an index for each axis."""
+    frame = LABELLED.to_pandas()
+    for one in (frame[::-1], frame.T, frame.rename_axis(index=None, columns=None).iloc[::-1, ::-1]):
+        np.testing.assert_array_equal(on_grid(one, grid(), "costs"), LABELLED.values)
+    series = LABELLED.to_series()
+    np.testing.assert_array_equal(on_grid(series[::-1], grid(), "costs"), LABELLED.values)
+    np.testing.assert_array_equal(on_grid(LABELLED.rename("cost").to_series(), grid(), "costs"), LABELLED.values)
+
+
+def test_columns_of_a_table_go_by_name():
+    """A Series or a mapping of costs, weights or groups in any order; other names are refused."""
+    table = kh.read(pd.DataFrame(smooth(30, 4), columns=list("abcd")))
+    costs = {"d": 4.0, "b": 2.0, "a": 1.0, "c": 3.0}
+    for given in (costs, pd.Series(costs), xr.DataArray(pd.Series(costs), dims="site")):
+        resolved = table.constrained({"costs": given, "cost_limit": 5.0}).constraints
+        assert resolved.rules.costs.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert table.weighted(pd.Series(costs)).weights.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert table.noisy(pd.Series(costs)).noise[0].tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert region(pd.Series(costs) > 2, table.grid).tolist() == [False, False, True, True]
+    assert labels_of(pd.Series({"d": "x", "b": "y", "a": "x", "c": ""}), table.grid).tolist() == [0, 1, -1, 0]
+    with pytest.raises(SettingsError, match="weights: no value at column=a, b, c"):
+        table.weighted(pd.Series([1.0, 2.0, 3.0, 4.0]))
+    with pytest.raises(SettingsError, match="costs: numbers are needed"):
+        table.constrained({"costs": pd.Series(list("abcd"), list("abcd")), "cost_limit": 5.0})
+
+
+def test_stations_go_by_their_texts():
+    """A grid of one axis whose coordinates are names."""
+    stations = xr.DataArray(smooth(20, 3), {"station": ["buoy", "pier", "reef"]}, ("time", "station"), "level")
+    costs = pd.Series({"reef": 3.0, "buoy": 1.0, "pier": 2.0})
+    for given in (costs, costs.rename_axis("station").to_xarray()):
+        assert on_grid(given, kh.read(stations).grid, "costs").tolist() == [1.0, 2.0, 3.0]
+
+
+def test_noise_by_variable_goes_by_name():
+    """A Series, a DataArray or a Dataset in any order of the variables."""
+    signals = kh.read(xr.Dataset({"sst": FIELD, "wind": 2 * FIELD}))
+    one = pd.Series({"wind": 0.5, "sst": 0.1})
+    for given in (one, one.to_dict(), one.rename_axis("variable").to_xarray()):
+        np.testing.assert_array_equal(signals.noisy(given).noise[:, 2, 2], [0.1, 0.5])
+    both = xr.Dataset({"wind": 2 * LABELLED.sortby("lat"), "sst": LABELLED})
+    for given in (both, both.to_dataarray("variable")):
+        np.testing.assert_array_equal(signals.noisy(given).noise, np.stack([LABELLED.values, 2 * LABELLED.values]))
+    with pytest.raises(SettingsError, match="noise: no value for variable 'sst'"):
+        signals.noisy(pd.Series({"wind": 0.5, "air": 0.1}))
+
+
+def test_sites_of_a_table_go_by_place_not_by_the_index_of_another_grid():
+    """A plan of the same field, upside down: its `index` counts along another grid."""
+    plan, turned = quick(FIELD, k=3), kh.read(FIELD.sortby("lat")).grid
+    found = find_sites(plan.sites, turned)
+    names = [turned.name(int(site)) for site in found]
+    assert names == plan.names
+    assert find_sites(plan.sites[["index", "name"]], turned).tolist() == found.tolist()
+    assert find_sites(plan.sites.iloc[0], turned).tolist() == found[:1].tolist()
+    west = FIELD.assign_coords(lon=(FIELD.lon + 180) % 360 - 180).sortby("lon")
+    again = quick(west, k=2, constraints={"fixed": plan.sites})
+    np.testing.assert_array_equal(again.sites["lat"][:3], plan.sites["lat"])
+    np.testing.assert_allclose(again.sites["lon"][:3] % 360, plan.sites["lon"])
+    table = pd.DataFrame(smooth(30, 4), columns=list("abcd"))
+    chosen = quick(table, k=2)
+    other = kh.read(table[list("dcba")]).grid
+    assert [other.name(int(site)) for site in find_sites(chosen.sites, other)] == chosen.names
+
+
+def test_observable_sites_that_are_labelled():
+    """Put into signals by hand."""
+    from dataclasses import replace
+
+    north = (LABELLED.lat > 0) & (LABELLED.lon >= 0)
+    plan = quick(replace(kh.read(FIELD), observable=north.sortby("lat")), k=3)
+    assert (plan.sites["lat"] > 0).all()
+
+
+def test_labels_match_within_rounding_and_no_further():
+    """Half a step of the grid is another cell."""
+    line = np.linspace(-1, 1, 9)
+    assert match(line, line[::-1].astype(np.float32))[0].tolist() == list(range(8, -1, -1))
+    assert not match(line, line + 0.1)[1].any()
+    assert match(np.array([0.5]), np.array([0.5000001, 7.0]))[1].tolist() == [1]
+    assert match(np.array([np.nan, 1.0]), np.array([1.0, np.nan]))[1].tolist() == [0, 1]
+    ends = np.array([-180.0, 0.0, 180.0])
+    assert match(ends, ends[::-1], turn=360.0)[0].tolist() == [2, 1, 0]
+
+
+def test_a_table_of_sites_may_hold_notes():
+    """What is neither a label nor a coordinate does not count beside an index or a name."""
+    notes = pd.DataFrame({"index": [3, 7], "note": ["old", "new"]})
+    assert find_sites(notes, grid()).tolist() == [3, 7]
+    assert find_sites(notes.assign(name=["lat=60 lon=0", "lat=20 lon=0"]), grid()).tolist() == [0, 5]
+    assert find_sites(notes.assign(lat=[60.0, 20.0], lon=[0.0, -72.0]), grid()).tolist() == [0, 9]
+    with pytest.raises(SettingsError, match="whole number"):
+        find_sites(notes.assign(index=[0.5, 1.0]), grid())
