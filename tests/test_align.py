@@ -12,8 +12,9 @@ from keyhole.align import match, on_grid
 from keyhole.constraints.groups import labels_of
 from keyhole.constraints.named import find_sites
 from keyhole.constraints.regions import region
-from keyhole.errors import SettingsError
+from keyhole.errors import DataError, PlanError, SettingsError
 from keyhole.grid import Grid
+from keyhole.target import Target
 from samples import monthly_field, quick, smooth
 
 FIELD = monthly_field().fillna(1.0) * np.linspace(1, 2, 20).reshape(4, 5)
@@ -200,3 +201,115 @@ def test_a_table_of_sites_may_hold_notes():
     assert find_sites(notes.assign(lat=[60.0, 20.0], lon=[0.0, -72.0]), grid()).tolist() == [0, 9]
     with pytest.raises(SettingsError, match="whole number"):
         find_sites(notes.assign(index=[0.5, 1.0]), grid())
+
+
+def test_a_plan_is_extended_and_cut_by_place():
+    """Data upside down, or columns in another order: the same sites stay; where they are not to be had, a sentence."""
+    plan, turned = quick(FIELD, k=4), FIELD.sortby("lat")
+    more = kh.extend(plan, turned, k=1, method="qr", reconstructor="ridge")
+    assert more.names[:4] == plan.names
+    west = turned.assign_coords(lon=(FIELD.lon + 180) % 360 - 180).sortby("lon")
+    again = kh.extend(plan, west, k=1, method="qr", reconstructor="ridge")
+    np.testing.assert_array_equal(again.sites["lat"][:4], plan.sites["lat"])
+    fewer, same = (kh.drop(plan, data, k=2, reconstructor="ridge") for data in (turned, FIELD))
+    assert fewer.names == same.names
+    beside = kh.extend(plan, FIELD, k=1, method="qr", constraints={"fixed": more.sites[4:]}, reconstructor="ridge")
+    assert beside.names[:5] == more.names
+    with pytest.raises(PlanError, match=r"the plan's site lat=.* is not on the grid of the data"):
+        kh.extend(plan, FIELD.assign_coords(lat=FIELD.lat + 7), k=1)
+    table = pd.DataFrame(smooth(40, 5), columns=list("abcde"))
+    chosen = quick(table, k=3)
+    assert kh.extend(chosen, table[list("edcba")], k=1, method="qr", reconstructor="ridge").names[:3] == chosen.names
+    with pytest.raises(PlanError, match=r"the plan's site . is not on the grid"):
+        kh.drop(chosen, table.set_axis(list("vwxyz"), axis=1), k=1)
+
+
+def test_features_of_an_estimator_go_by_name():
+    """Costs, groups and what must be selected, as Series by feature."""
+    from keyhole.sklearn import KeyholeSelector
+
+    table = pd.DataFrame(smooth(40, 4), columns=list("abcd"))
+    costs = pd.Series({"d": 9.0, "c": 9.0, "b": 9.0, "a": 1.0})
+    fitted = KeyholeSelector(method="greedy", costs=costs, cost_limit=2.0).fit(table)
+    assert fitted.get_feature_names_out().tolist() == ["a"]
+    groups = pd.Series({"d": 0, "c": 1, "b": 1, "a": 0})
+    fitted = KeyholeSelector(1, method="greedy", groups=groups).fit(table)
+    assert fitted.get_feature_names_out().tolist() in (["a", "d"], ["b", "c"])
+    must = pd.Series({"d": True, "c": False, "b": False, "a": False})
+    assert "d" in KeyholeSelector(2, method="greedy", must_select=must).fit(table).get_feature_names_out()
+    with pytest.raises(SettingsError, match="costs: no value at column=a"):
+        KeyholeSelector(method="greedy", costs=pd.Series([1.0, 2.0, 3.0, 4.0]), cost_limit=2.0).fit(table)
+
+
+def test_a_target_and_context_go_by_time():
+    """Where both have times; a time that is missing is named."""
+    signals, values = kh.read(FIELD), np.arange(60.0)
+    series = pd.Series(values, FIELD.time.to_index())
+    longer = pd.concat([series, pd.Series([7.0], [pd.Timestamp(0)])])
+    for given in (series, series[::-1], series.to_xarray()[::-1], longer):
+        np.testing.assert_array_equal(signals.with_target(Target.of(given)).target.values, values)
+        np.testing.assert_array_equal(signals.with_context(columns=given).context[:, 0], values)
+    np.testing.assert_array_equal(signals.with_context(columns=series[::-1].to_frame()).context[:, 0], values)
+    bare = kh.read(smooth(60, 4))
+    np.testing.assert_array_equal(bare.with_target(Target.of(series[::-1])).target.values, values[::-1])
+    with pytest.raises(DataError, match=r"target 'target': no value at time 2004-12-01.*; 1 of 60 samples have none"):
+        signals.with_target(Target.of(series[:-1]))
+    with pytest.raises(DataError, match="context: more than one value at time 2000-01-01"):
+        signals.with_context(columns=pd.concat([series[:1], series]))
+
+
+def test_readings_of_a_field_go_by_name_or_place():
+    """A DataArray in any order of sites and dimensions, with its times; without labels in rank order."""
+    plan, sites = quick(kh.read(FIELD).anomalies("month"), k=3), ["site"]
+    truth = plan.reconstruct(kh.read(FIELD).readings(plan.indices)[:4], time=FIELD.time.values[:4])
+    taken = FIELD[:4].sel(
+        lat=xr.DataArray(plan.sites["lat"], dims=sites), lon=xr.DataArray(plan.sites["lon"], dims=sites)
+    )
+    named = taken.drop_vars(["lat", "lon"]).assign_coords(site=plan.names)
+    bare = taken.drop_vars(["lat", "lon", "site"])
+    for given in (taken[:, ::-1], taken.T, taken.drop_vars("site")[:, ::-1], named[:, [2, 0, 1]].T, bare, bare.T):
+        xr.testing.assert_allclose(plan.reconstruct(given), truth)
+    west = taken.assign_coords(lon=(taken.lon + 180) % 360 - 180)[:, ::-1]
+    xr.testing.assert_allclose(plan.reconstruct(west), truth)
+    xr.testing.assert_allclose(plan.reconstruct(named[0, ::-1]), truth[:1])
+    xr.testing.assert_allclose(plan.reconstruct(named[:, ::-1].to_dataset(name="sst")), truth)
+
+
+def test_readings_of_several_variables_go_by_name():
+    """A Dataset, or a DataArray with a dimension of variables."""
+    data = xr.Dataset({"sst": FIELD, "wind": 2 * FIELD**2})
+    plan = quick(data, k=3)
+    readings = kh.read(data).readings(plan.indices)[:4]
+    truth = plan.reconstruct(readings)
+    whole = xr.DataArray(readings, {"site": plan.names, "variable": ["sst", "wind"]}, ("time", "site", "variable"))
+    parts = whole[:, ::-1, ::-1].to_dataset("variable")
+    for given in (whole[:, ::-1, ::-1], whole.transpose("variable", "time", "site"), parts):
+        xr.testing.assert_allclose(plan.reconstruct(given), truth)
+    with pytest.raises(PlanError, match="a Dataset of wind; sst, wind is needed"):
+        plan.reconstruct(parts[["wind"]])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda a: a.assign_coords(site=["x", "y", "z"]), "no dimension of time, site is labelled by the plan's sites"),
+        (lambda a: a.assign_coords(site=[0, 1, 2]), "no dimension of time, site is labelled"),
+        (lambda a: a[:, :2], "no column for site"),
+        (lambda a: a[:, [0, 1, 2, 2]], "stands more than once"),
+        (lambda a: a.expand_dims(member=2), "dimensions member, time, site; one of sites, and at most one"),
+    ],
+)
+def test_readings_whose_labels_do_not_fit_are_refused(change, said):
+    """With a sentence."""
+    plan = quick(FIELD, k=3)
+    named = xr.DataArray(np.ones((2, 3)), {"site": plan.names}, ("time", "site"))
+    with pytest.raises(PlanError, match=said):
+        plan.reconstruct(change(named))
+
+
+def test_readings_between_the_cells_are_refused():
+    """A place that is no cell of the grid."""
+    plan = quick(FIELD, k=2)
+    places = {"lat": ("site", plan.sites["lat"] + 3), "lon": ("site", plan.sites["lon"])}
+    with pytest.raises(PlanError, match="the place at site 0 is no cell of the plan's grid"):
+        plan.reconstruct(xr.DataArray(np.ones((1, 2)), places, ("time", "site")))

@@ -269,6 +269,89 @@ def test_geojson_holes_collections_and_files(tmp_path):
     np.testing.assert_array_equal(region([polygon, {"row": (0, 0)}], grid), cells | (np.indices((9, 9))[0] == 0))
 
 
+def globe(convention: str) -> Grid:
+    """Ten degrees by ten, with longitudes written one way or the other."""
+    lon = np.arange(0.0, 360.0, 10.0) if convention == "0..360" else np.arange(-180.0, 180.0, 10.0)
+    axes = {"lat": np.arange(-80.0, 90.0, 10.0), "lon": lon}
+    return Grid((17, 36), tuple(axes), axes, np.ones((17, 36), bool))
+
+
+def longitudes(cells, grid) -> list[float]:
+    """Longitudes of a region, from 0 to 360."""
+    return sorted(set((grid.along(1)[cells.ravel()] % 360).tolist()))
+
+
+@pytest.mark.parametrize("convention", ["0..360", "-180..180"])
+@pytest.mark.parametrize(
+    ("ends", "found"),
+    [
+        ((160, -160), [160, 170, 180, 190, 200]),
+        ((160, 200), [160, 170, 180, 190, 200]),
+        ((-200, -160), [160, 170, 180, 190, 200]),
+        ((350, 10), [0, 10, 350]),
+        ((-10, 10), [0, 10, 350]),
+        ((20, 20), [20]),
+        ((0, 360), list(range(0, 360, 10))),
+        ((-180, 180), list(range(0, 360, 10))),
+        ((10, -340), [10, 20]),
+    ],
+)
+def test_longitudes_wrap_in_either_convention(ends, found, convention):
+    """From the first to the second, going east."""
+    grid = globe(convention)
+    assert longitudes(region({"lon": ends}, grid), grid) == found
+
+
+@pytest.mark.parametrize(("convention", "last"), [("0..360", 350), ("-180..180", 170)])
+def test_an_open_end_of_longitude_is_the_edge_of_the_map(convention, last):
+    """However the other end is written."""
+    grid = globe(convention)
+    for low in (150, -210):
+        assert longitudes(region({"lon": (low, None)}, grid), grid) == list(range(150, last + 10, 10))
+    for high in (-190, 170):
+        first = 0 if last == 350 else 180
+        assert longitudes(region({"lon": (None, high)}, grid), grid) == [
+            one for one in range(0, 360, 10) if (one - first) % 360 <= (170 - first) % 360
+        ]
+
+
+@pytest.mark.parametrize("convention", ["0..360", "-180..180"])
+def test_a_ring_over_the_date_line_goes_the_short_way(convention):
+    """Written with a jump, or on beyond 180; a hole in it too."""
+    grid = globe(convention)
+    box = {"lon": (160, -160), "lat": (-20, 20)}
+    for east in (-160, 200):
+        ring = [[160, -20], [east, -20], [east, 20], [160, 20]]
+        for one in (ring, ring[::-1], ring[2:] + ring[:2]):
+            cells = region({"type": "Polygon", "coordinates": [one]}, grid)
+            np.testing.assert_array_equal(cells, region(box, grid))
+        hole = [[185, -5], [195, -5], [195, 5], [185, 5]]
+        for turned in (hole, [[x - 360, y] for x, y in hole]):
+            cells = region({"type": "Polygon", "coordinates": [ring, turned]}, grid)
+            expected = region(box, grid) & ~region({"lon": (190, 190), "lat": (0, 0)}, grid)
+            np.testing.assert_array_equal(cells, expected)
+
+
+@pytest.mark.parametrize("convention", ["0..360", "-180..180"])
+def test_rings_around_the_globe(convention):
+    """A band from edge to edge is one; an edge whose way round is not clear is refused."""
+    grid = globe(convention)
+    band = [[-180, -20], [180, -20], [180, 20], [-180, 20]]
+    np.testing.assert_array_equal(
+        region({"type": "Polygon", "coordinates": [band]}, grid), region({"lat": (-20, 20)}, grid)
+    )
+    cap = [[-180, 60], [-60, 60], [60, 60], [180, 60], [180, 90], [-180, 90]]
+    np.testing.assert_array_equal(
+        region({"type": "Polygon", "coordinates": [cap]}, grid), region({"lat": (60, 90)}, grid)
+    )
+    for unclear in ([[0, 60], [90, 60], [180, 60], [-90, 60]], [[-180, 0], [10, 0], [180, 0], [180, 20], [-180, 20]]):
+        with pytest.raises(DataError, match="180 degrees.*goes around the globe"):
+            region({"type": "Polygon", "coordinates": [unclear]}, grid)
+    plain = Grid.plain((3, 400))
+    wide = [[0, 0], [300, 0], [300, 2], [0, 2]]
+    assert region({"type": "Polygon", "coordinates": [wide]}, plain)[1, 150]
+
+
 def test_polygons_over_the_date_line():
     """Longitudes of a polygon may be written either way."""
     grid = kh.datasets.sst().grid

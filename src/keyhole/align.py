@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.errors import SettingsError
+from keyhole.errors import DataError, SettingsError
 from keyhole.grid import FULL_TURN, Grid
 
-__all__ = ["is_a", "is_labelled", "match", "on_grid"]
+__all__ = ["by_time", "is_a", "is_labelled", "match", "on_grid", "same_places", "same_sites", "same_times", "times_of"]
 
 _SHARE_OF_STEP = 1e-3  # of the smallest step between a grid's coordinates: labels that are nearer are the same
 _ALONE = 1e-6  # the same for an axis of one cell, as a share of its coordinate
@@ -80,7 +80,74 @@ def on_grid(given: Any, grid: Grid, what: str) -> Any:
     return _of_field(given, grid, what)
 
 
-def match(wanted: Labels, held: Labels, *, turn: float | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def same_sites(sites: NDArray[np.int64], grid: Grid, other: Grid) -> NDArray[np.int64]:
+    """Flat index on ``other``, a grid of the same axes, of some sites of ``grid``; -1 where it has no such place."""
+    found = []
+    for axis, places in enumerate(np.unravel_index(sites, grid.shape)):
+        own, held = grid.labels(axis), other.labels(axis)
+        if np.array_equal(own, held):
+            found.append(places.astype(np.int64))
+            continue
+        positions, counts = match(own, held, turn=_turn(grid, axis))
+        found.append(np.where(counts == 1, positions, -1)[places])
+    known = np.all([places >= 0 for places in found], axis=0)
+    return np.where(known, np.ravel_multi_index([np.maximum(places, 0) for places in found], other.shape), -1)
+
+
+def same_places(array: Any, dim: Any, grid: Grid) -> NDArray[np.int64] | None:
+    """Flat index on a grid of the places along one dimension of a DataArray, -1 where the grid has no such place.
+
+    None unless it has a coordinate along that dimension for each axis of the grid, as fields have that were taken at
+    sites (``field.sel(lat=..., lon=..., method="nearest")``).
+    """
+    told = {grid.axis_called(str(name)): one for name, one in array.coords.items() if one.dims == (dim,)}
+    if grid.names is not None or not set(told) >= set(range(len(grid.dims))):
+        return None
+    found = []
+    for axis in range(len(grid.dims)):
+        own = grid.labels(axis)
+        found.append(match(np.asarray(told[axis].values), own, turn=_turn(grid, axis), steps=own))
+    flat = np.ravel_multi_index([places for places, _ in found], grid.shape)
+    return np.where(np.all([counts == 1 for _, counts in found], axis=0), flat, -1)
+
+
+def times_of(given: Any) -> NDArray[np.datetime64] | None:
+    """Times that label values: a DatetimeIndex, or the only coordinate of dates of a DataArray; None without."""
+    if is_a(given, "pandas", "Series", "DataFrame") and is_a(given.index, "pandas", "DatetimeIndex"):
+        return np.asarray(given.index.to_numpy("datetime64[ns]"))
+    if not is_a(given, "xarray", "DataArray") or not given.dims or given.dims[0] not in given.coords:
+        return None
+    labels = np.asarray(given[given.dims[0]].values)
+    return labels.astype("datetime64[ns]") if labels.dtype.kind == "M" else None
+
+
+def same_times(
+    held: NDArray[np.datetime64], wanted: NDArray[np.datetime64] | None, what: str
+) -> NDArray[np.int64]:  # fmt: skip
+    """Positions in ``held`` of the samples' times; all of them in their order where the samples have no times."""
+    if wanted is None or np.array_equal(held, wanted):
+        return np.arange(len(held), dtype=np.int64)
+    places, counts = match(wanted, held)
+    missing, twice = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
+    if len(missing):
+        raise DataError(
+            f"{what}: no value at time {wanted[missing[0]]}; {len(missing)} of {len(wanted)} samples have none. "
+            "Reindex it to the data, or leave such samples out"
+        )
+    if len(twice):
+        raise DataError(f"{what}: more than one value at time {wanted[twice[0]]}")
+    return places
+
+
+def by_time(given: Any, time: NDArray[np.datetime64] | None, what: str) -> Any:
+    """Bring values that are labelled with times, along their first axis, into the order of the samples."""
+    held = times_of(given)
+    return given if held is None else np.asarray(given)[same_times(held, time, what)]
+
+
+def match(
+    wanted: Labels, held: Labels, *, turn: float | None = None, steps: Labels | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find labels among others.
 
     Parameters
@@ -89,6 +156,8 @@ def match(wanted: Labels, held: Labels, *, turn: float | None = None) -> tuple[N
         Numbers, which match within rounding; dates and texts, which match exactly.
     turn
         What numbers may differ by and be the same, 360 for longitudes.
+    steps
+        Numbers whose smallest step says what rounding is, by default those wanted.
 
     Returns
     -------
@@ -101,7 +170,7 @@ def match(wanted: Labels, held: Labels, *, turn: float | None = None) -> tuple[N
     (array([0, 1]), array([1, 1]))
     """
     if wanted.dtype.kind in "biuf" and held.dtype.kind in "biuf":
-        return _match_numbers(wanted, held, turn)
+        return _match_numbers(wanted, held, turn, _tolerance(wanted, held, wanted if steps is None else steps))
     if "M" in (wanted.dtype.kind, held.dtype.kind) and "U" not in (wanted.dtype.kind, held.dtype.kind):
         if wanted.dtype.kind != held.dtype.kind:
             return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
@@ -117,8 +186,9 @@ def _match_sorted(wanted: Labels, held: Labels) -> tuple[NDArray[np.int64], NDAr
     return places.astype(np.int64), (right - left).astype(np.int64)
 
 
-def _match_numbers(wanted: Labels, held: Labels, turn: float | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    within = _tolerance(wanted, held)
+def _match_numbers(
+    wanted: Labels, held: Labels, turn: float | None, within: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     order = np.argsort(held, kind="stable")
     line, sought = held[order].astype(np.float64), wanted.astype(np.float64)
     places, counts = np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
@@ -131,15 +201,15 @@ def _match_numbers(wanted: Labels, held: Labels, turn: float | None) -> tuple[ND
     return places, counts
 
 
-def _tolerance(wanted: Labels, held: Labels) -> float:
-    """How far two numbers may be apart that are one label: less than half the smallest step between those wanted."""
+def _tolerance(wanted: Labels, held: Labels, steps: Labels) -> float:
+    """How far two numbers may be apart that are one label: less than half the smallest step."""
     largest = max(float(np.abs(part[np.isfinite(part)]).max(initial=0)) for part in (wanted, held))
     digits = max((float(np.finfo(part.dtype).eps) for part in (wanted, held) if part.dtype.kind == "f"), default=0.0)
     rounding = _ROUNDINGS * digits * largest
-    steps = np.diff(np.unique(wanted.astype(np.float64)))
-    if not len(steps):
+    gaps = np.diff(np.unique(steps.astype(np.float64)))
+    if not len(gaps):
         return max(rounding, _ALONE * max(largest, 1.0))
-    step = float(steps.min())
+    step = float(gaps.min())
     return min(max(_SHARE_OF_STEP * step, rounding), 0.49 * step)
 
 
@@ -211,10 +281,9 @@ def _places(labels: Labels | None, length: int, grid: Grid, axis: int, what: str
         if length != len(own):
             raise SettingsError(f"{what}: {length} values along {dim!r}, which has {len(own)}, and no labels to go by")
         return np.arange(length, dtype=np.int64)
-    turn = FULL_TURN if axis == grid.axis_of_longitude() else None
     if np.array_equal(own, labels):  # in the same order, also where two of them are the same
         return np.arange(length, dtype=np.int64)
-    places, counts = match(own, labels, turn=turn)
+    places, counts = match(own, labels, turn=_turn(grid, axis))
     missing, twice = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
     if len(missing):
         some = ", ".join(str(label) for label in own[missing[:_SHOWN]])
@@ -226,6 +295,10 @@ def _places(labels: Labels | None, length: int, grid: Grid, axis: int, what: str
     if len(twice):
         raise SettingsError(f"{what}: more than one value at {dim}={own[twice[0]]}; labels must differ")
     return places
+
+
+def _turn(grid: Grid, axis: int) -> float | None:
+    return FULL_TURN if axis == grid.axis_of_longitude() else None
 
 
 def _is_list(grid: Grid) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.align import same_sites
 from keyhole.checks import deadline_after
 from keyhole.constraints import Constraints
 from keyhole.constraints.named import sites_given
@@ -51,7 +52,7 @@ def extend(plan: Plan, signals: Any, k: int | None = None, *, constraints: Any =
     """
     source = _on_grid(plan, read(signals, missing=options.get("missing", "error")))
     asked = Constraints.of(constraints)
-    there = [int(site) for site in plan.indices]
+    there = [int(site) for site in _sites_on(plan, source)]
     return select(source, k, constraints=replace(asked, fixed=[*there, *sites_given(asked.fixed)]), **options)
 
 
@@ -74,7 +75,7 @@ def drop(
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < plan.k:
         raise BudgetError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
     prepared = prepare(_on_grid(plan, read(signals)), None, seed, calibrating=True)
-    kept, dropped = _least_missed(prepared.development, plan.indices, k)
+    kept, dropped = _least_missed(prepared.development, _sites_on(plan, prepared.signals), k)
     with progress(None) as tell:
         run = Run(seed=seed, device=device, deadline=deadline_after(time_limit), callback=tell)
         fitted = fit_reconstructor(reconstructor, prepared, kept, run)
@@ -89,10 +90,21 @@ def _on_grid(plan: Plan, signals: Signals) -> Signals:
             f"the plan is for a grid {plan.grid.dims} of shape {plan.grid.shape}, and the data are on "
             f"{signals.grid.dims} of shape {signals.grid.shape}"
         )
-    outside = [plan.grid.name(int(site)) for site in plan.indices if not signals.grid.inside.ravel()[site]]
+    outside = [signals.grid.name(int(s)) for s in _sites_on(plan, signals) if not signals.grid.inside.ravel()[s]]
     if outside:
         raise PlanError(f"the plan's site {outside[0]} is outside (missing) in the data")
     return signals.anomalies(plan.scaling.cycle) if plan.scaling.cycle is not None else signals
+
+
+def _sites_on(plan: Plan, signals: Signals) -> NDArray[np.int64]:
+    """Flat index of the plan's sites on the data's grid, by coordinate or name."""
+    sites = same_sites(plan.indices, plan.grid, signals.grid)
+    if (sites < 0).any():
+        name = plan.names[int(np.flatnonzero(sites < 0)[0])]
+        raise PlanError(
+            f"the plan's site {name} is not on the grid of the data, whose coordinates or names differ from the plan's"
+        )
+    return sites
 
 
 def _least_missed(

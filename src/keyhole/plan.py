@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.affine import affine
+from keyhole.align import by_time
 from keyhole.bands import Bands
 from keyhole.context import check_rhythms
 from keyhole.errors import PlanError
@@ -114,8 +115,9 @@ class Plan:
         Parameters
         ----------
         readings
-            ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order, or labelled by site name in any order. One that
-            is missing (NaN) is taken as what the others tell of it.
+            ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order; or labelled, in any order: a mapping, Series or
+            frame by site name, a DataArray (a Dataset of several variables) by the sites' names or coordinates. One
+            that is missing (NaN) is taken as what the others tell of it.
         time
             Time of each reading; needed where the plan was made on anomalies, unless the labels hold it.
         context
@@ -129,12 +131,21 @@ class Plan:
             ``(N, *grid)`` in the user's units, as the kind of object that was read; NaN outside. With an interval three
             of them: what is rebuilt, and the low and the high end of the band (`Banded`).
         """
-        values, when = in_rank_order(readings, self.names, len(self.scaling.scale), time)
+        values, when = self.in_rank_order(readings, time)
         rebuilt = self.rebuild(values, when, context)
         if interval is None:
             return self._as_read(rebuilt, when)
         half = unpack(self.half_width(values, when, interval), rebuilt.shape[1], self.grid)
         return Banded(*(self._as_read(part, when) for part in (rebuilt, rebuilt - half, rebuilt + half)))
+
+    def in_rank_order(
+        self, readings: Any, time: Any = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.datetime64] | None]:
+        """Give readings, labelled or in rank order, as ``(N, K, channels)`` in rank order, and their times if known."""
+        variables = tuple(self.origin.variables)
+        return in_rank_order(
+            readings, self.names, len(self.scaling.scale), time, on=(self.grid, self.indices), variables=variables
+        )
 
     def half_width(
         self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, interval: float
@@ -157,7 +168,7 @@ class Plan:
     ) -> NDArray[np.floating[Any]]:
         """Rebuild ``(N, channels, *grid)`` in the user's units, NaN outside, from readings ``(N, K, channels)``."""
         scaled = self.scaled(readings, time)
-        known = self.scaling.context(time, context, len(readings))
+        known = self.scaling.context(time, by_time(context, time, "context"), len(readings))
         if isinstance(self.reconstructor, LinearReconstructor):
             features = self.reconstructor.features(flat(scaled), known)
             phases = np.eye(len(self.scaling.baseline))[self.scaling.phase(time, len(readings))]
@@ -180,7 +191,7 @@ class Plan:
             ``(N,)``: names of classes, or numbers in the target's units.
         """
         predictor = self.need_predictor()
-        values, when = in_rank_order(readings, self.names, len(self.scaling.scale), time)
+        values, when = self.in_rank_order(readings, time)
         return predictor.answer(self.tell(values, when))
 
     def tell(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.align import by_time, same_times
 from keyhole.constraints import Constraints, Resolved, Room, Rules
 from keyhole.context import Rhythm, check_rhythms
 from keyhole.errors import DataError
@@ -167,7 +168,12 @@ class Signals:
         return replace(self, observable=resolved.observable, constraints=resolved)
 
     def with_target(self, target: Target | None) -> Signals:
-        """Choose sites to tell ``target`` by; None to rebuild the signals themselves."""
+        """Choose sites to tell ``target`` by; None to rebuild the signals themselves.
+
+        A target that knows its times goes by them where the samples have times too.
+        """
+        if target is not None and target.time is not None:
+            target = replace(target.take(same_times(target.time, self.time, f"target {target.name!r}")), time=None)
         if target is not None and len(target) != len(self):
             raise DataError(f"target {target.name!r}: {len(target)} values for {len(self)} samples")
         return replace(self, target=target)
@@ -175,12 +181,15 @@ class Signals:
     def with_context(self, *rhythms: str, columns: Any = None) -> Signals:
         """Let reconstructors know the time of ``"year"`` or ``"day"``, or ``columns`` ``(N, c)`` of your own.
 
-        Without either, nothing is known but the readings.
+        Without either, nothing is known but the readings. Columns that carry times (a DatetimeIndex, a DataArray's
+        coordinate) go by them where the samples have times too.
         """
         chosen = check_rhythms(rhythms)
         if chosen and self.time is None:
             raise DataError(f"context {chosen[0]!r} needs a time for each sample, and the data have none")
-        return replace(self, rhythms=chosen, context=None if columns is None else columns_of(columns, len(self)))
+        if columns is None:
+            return replace(self, rhythms=chosen, context=None)
+        return replace(self, rhythms=chosen, context=columns_of(by_time(columns, self.time, "context"), len(self)))
 
     def weighted(self, weights: Any) -> Signals:
         """Say how much an error in each cell counts.
@@ -188,10 +197,10 @@ class Signals:
         Parameters
         ----------
         weights
-            ``"area"`` (by the cosine of latitude), ``"none"`` or None (all cells alike), an array of the grid's shape, a
-            DataArray or Series of numbers, which is aligned by coordinate or site name,
-            or a region of interest, given as regions are (`keyhole.Constraints`); a cell that does not count at all
-            still counts a ten-thousandth of the others when sites are chosen.
+            ``"area"`` (by the cosine of latitude), ``"none"`` or None (all cells alike), an array of the grid's shape,
+            a DataArray or Series of numbers, which is aligned by coordinate or site name, or a region of interest,
+            given as regions are (`keyhole.Constraints`); a cell that does not count at all still counts a
+            ten-thousandth of the others when sites are chosen.
         """
         return replace(self, weights=weights_of(weights, self.grid))
 

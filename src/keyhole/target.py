@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.align import times_of
 from keyhole.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -36,11 +37,14 @@ class Target:
         ``(N,)``: int64 codes, positions in ``classes``; or float64 numbers.
     classes
         Names of the classes; empty where the target is a number.
+    time
+        Time of each value, where it was labelled with times; samples that have times take theirs by them.
     """
 
     name: str
     values: NDArray[np.int64] | NDArray[np.float64]
     classes: tuple[str, ...] = ()
+    time: NDArray[np.datetime64] | None = None
 
     @classmethod
     def of(cls, values: Any, *, name: str = "target", kind: TargetKind | None = None) -> Target:
@@ -63,7 +67,7 @@ class Target:
         column = pd.Series(_one_axis(values, name)).reset_index(drop=True).infer_objects()
         _check_known(column, name)
         classes = looks_like_classes(column) if kind is None else kind == "class"
-        return _classes(column, name) if classes else _numbers(column, name)
+        return replace(_classes(column, name) if classes else _numbers(column, name), time=times_of(values))
 
     def __len__(self) -> int:
         return len(self.values)
@@ -75,7 +79,7 @@ class Target:
 
     def take(self, indices: NDArray[np.int64]) -> Target:
         """Give the target of some of the samples."""
-        return replace(self, values=self.values[indices])
+        return replace(self, values=self.values[indices], time=None if self.time is None else self.time[indices])
 
 
 def _one_axis(values: Any, name: str) -> Any:

@@ -66,9 +66,8 @@ def _find_row(row: Mapping[str, Any], grid: Grid, what: str) -> int:
     others = [label for label in _OTHER_LABELS if label in row and label not in grid.dims]
     if others and not (_has_places(grid) and {grid.axis_called(str(dim)) for dim in row} >= set(range(len(grid.dims)))):
         return _find(str(row["name"]) if "name" in others else _whole(row["index"], what), grid, what)
-    if others:
-        return _nearest({dim: value for dim, value in row.items() if grid.axis_called(str(dim)) is not None}, grid, what)
-    return _nearest(row, grid, what)
+    known = {dim: value for dim, value in row.items() if grid.axis_called(str(dim)) is not None}
+    return _nearest(known if others else row, grid, what)
 
 
 def _has_places(grid: Grid) -> bool:

@@ -14,6 +14,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from keyhole.align import on_grid
 from keyhole.grid import Grid
 from keyhole.origin import Origin
 from keyhole.pipeline import choose_sites, fit_reconstructor, fit_target, make_plan, make_selector
@@ -130,22 +131,29 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     def _constraints(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """What the parameters ask of the choice, on the encoded columns."""
         owners = self._columns.owners
-        groups = self._columns.groups if self.groups is None else np.asarray(self.groups)[owners]
+        groups = self._columns.groups if self.groups is None else np.asarray(self._by_name("groups"))[owners]
         asked: dict[str, Any] = {}
         if groups is not None:
             asked["groups"] = np.asarray(groups).reshape(shape)
         if self.costs is not None:
-            each = np.broadcast_to(np.asarray(self.costs, np.float64), self.n_features_in_)
+            each = np.broadcast_to(np.asarray(self._by_name("costs"), np.float64), self.n_features_in_)
             asked["costs"] = (each / np.bincount(owners))[owners].reshape(shape)
             asked["cost_limit"] = self.cost_limit
         if self.must_select is not None:
             asked["fixed"] = [int(place) for place in np.flatnonzero(np.isin(owners, self._musts()))]
         return asked
 
+    def _by_name(self, parameter: str) -> Any:
+        """Give a parameter with one value for each feature; one that is labelled by feature in the features' order."""
+        names = tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
+        grid = Grid.plain((self.n_features_in_,))
+        return on_grid(getattr(self, parameter), replace(grid, names=names or None), parameter)
+
     def _musts(self) -> NDArray[np.int64]:
         """Places of the features that must be among the chosen: given as places, names, or a mask."""
         given = np.asarray(self.must_select)
         if given.dtype == bool:
+            given = np.asarray(self._by_name("must_select"))
             return np.flatnonzero(given)
         if given.dtype.kind in "OUS":
             names = list(getattr(self, "feature_names_in_", []))
