@@ -345,7 +345,7 @@ def test_rings_around_the_globe(convention):
         region({"type": "Polygon", "coordinates": [cap]}, grid), region({"lat": (60, 90)}, grid)
     )
     for unclear in ([[0, 60], [90, 60], [180, 60], [-90, 60]], [[-180, 0], [10, 0], [180, 0], [180, 20], [-180, 20]]):
-        with pytest.raises(DataError, match="180 degrees.*goes around the globe"):
+        with pytest.raises(DataError, match=r"180 degrees.*goes around the globe"):
             region({"type": "Polygon", "coordinates": [unclear]}, grid)
     plain = Grid.plain((3, 400))
     wide = [[0, 0], [300, 0], [300, 2], [0, 2]]

@@ -192,6 +192,14 @@ def test_samples_and_places_of_dimensions_are_chosen_by_name(tmp_path):
         kh.read(levels, samples="member")
 
 
+def test_the_nearest_longitude_is_found_around_the_globe():
+    """-140 is 220, next to 216, and 359 is next to 0."""
+    field = monthly_field()
+    for place, nearest in ((-140, 216.0), (359, 0.0), (-288, 72.0)):
+        signals = kh.read(field.fillna(0.0), at={"lon": place})
+        np.testing.assert_array_equal(signals.values[:, 0], field.fillna(0.0).sel(lon=nearest).values)
+
+
 @pytest.mark.parametrize("calendar", ["noleap", "360_day"])
 def test_other_calendars_come_back_as_they_were(tmp_path, calendar):
     """Anomalies by month, and dates of the model's own calendar in what is rebuilt."""

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from keyhole.align import on_grid
 from keyhole.errors import DataError, SettingsError, StorageError
-from keyhole.grid import Grid
+from keyhole.grid import FULL_TURN, Grid
 
 __all__ = ["inside_rings", "region"]
 
 Bools = NDArray[np.bool_]
-_FULL_TURN = 360.0
+_ROUNDING = 1e-9  # degrees
 
 
 def region(given: Any, grid: Grid, what: str = "region") -> Bools:
@@ -26,8 +26,10 @@ def region(given: Any, grid: Grid, what: str = "region") -> Bools:
     Parameters
     ----------
     given
-        A box ``{"lat": (10, 50), "lon": (-80, 0)}`` (None for an open end; longitudes may wrap), GeoJSON (a mapping
-        with a ``type``, or the path of a .geojson or .json file), a boolean array of the grid's shape, a labelled mask
+        A box ``{"lat": (10, 50), "lon": (-80, 0)}``: None is an open end, and longitudes go east from the first to the
+        second, in either notation, so that ``(160, -160)`` lies over the date line; GeoJSON (a mapping with a ``type``,
+        or the path of a .geojson or .json file), where an edge of more than 180 degrees goes the short way round, over
+        the date line, unless it spans the whole globe; a boolean array of the grid's shape, a labelled mask
         (a DataArray, which is aligned by coordinate; see `keyhole.align`), or a list of any of these, for all of them
         together.
     grid
@@ -79,9 +81,10 @@ def _box(bounds: Mapping[str, Any], grid: Grid, what: str) -> Bools:
         axis = grid.axis_called(dim)
         if axis is None:
             raise SettingsError(f"{what}: the grid has no axis {dim!r}; it has {', '.join(grid.dims)}")
-        low, high = _ends(ends, f"{what}: {dim}")
+        turns = axis == grid.axis_of_longitude()
+        low, high = _ends(ends, f"{what}: {dim}", turns=turns)
         values = _numbers(grid, axis, f"{what}: {dim}")
-        cells &= _turn(values, low, high) if axis == grid.axis_of_longitude() else (values >= low) & (values <= high)
+        cells &= _turn(values, low, high) if turns else (values >= low) & (values <= high)
     return cells.reshape(grid.shape)
 
 
@@ -92,22 +95,32 @@ def _numbers(grid: Grid, axis: int, what: str) -> NDArray[np.float64]:
         raise SettingsError(f"{what}: its coordinates are no numbers; give a mask") from error
 
 
-def _ends(ends: Any, what: str) -> tuple[float, float]:
+def _ends(ends: Any, what: str, *, turns: bool) -> tuple[float, float]:
     try:
         low, high = ends
         low, high = (-np.inf if low is None else float(low)), (np.inf if high is None else float(high))
     except (TypeError, ValueError) as error:
         raise SettingsError(f"{what}={ends!r}: a low and a high end are needed, (10, 50)") from error
-    if not low <= high:
+    if np.isnan([low, high]).any() or not (turns or low <= high):
         raise SettingsError(f"{what}={ends!r}: the low end comes first")
     return low, high
 
 
 def _turn(longitude: NDArray[np.float64], low: float, high: float) -> Bools:
-    """Which longitudes lie from low to high, going east; 350 is -10."""
+    """Which longitudes lie from low to high, going east; 350 is -10. An open end is the edge of the map."""
     if not np.isfinite([low, high]).all():
+        low, high = (_on_map(end, longitude) for end in (low, high))
         return (longitude >= low) & (longitude <= high)
-    return np.asarray((longitude - low) % _FULL_TURN <= high - low)
+    width = high - low if high >= low else (high - low) % FULL_TURN
+    return np.asarray((longitude - low + _ROUNDING) % FULL_TURN <= width + 2 * _ROUNDING)
+
+
+def _on_map(end: float, longitude: NDArray[np.float64]) -> float:
+    """Write a longitude as those of the map are written."""
+    first, middle = float(longitude.min()), float(longitude.min() + longitude.max()) / 2
+    if not np.isfinite(end) or first <= end <= first + FULL_TURN:
+        return end
+    return end + FULL_TURN * round((middle - end) / FULL_TURN)
 
 
 def _polygons(geojson: Any, grid: Grid, what: str) -> Bools:
@@ -115,9 +128,26 @@ def _polygons(geojson: Any, grid: Grid, what: str) -> Bools:
     east, north = _plane(grid, what)
     cells = np.zeros(grid.size, bool)
     for rings in _rings(geojson, what):
-        for shift in (-_FULL_TURN, 0.0, _FULL_TURN) if grid.axis_of_longitude() is not None else (0.0,):
-            cells |= inside_rings(east + shift, north, rings)
+        if grid.axis_of_longitude() is None:
+            cells |= inside_rings(east, north, rings)
+        else:
+            cells |= inside_rings(east, north, [_short_way(ring, what) for ring in rings], turn=FULL_TURN)
     return cells.reshape(grid.shape)
+
+
+def _short_way(ring: NDArray[np.float64], what: str) -> NDArray[np.float64]:
+    """Let edges of more than half a turn go the short way round, over the date line; a whole turn is as it is."""
+    steps = np.diff(ring[:, 0], append=ring[0, 0])
+    beyond = (np.abs(steps) > FULL_TURN / 2 + _ROUNDING) & (np.abs(steps) < FULL_TURN - _ROUNDING)
+    if not beyond.any():
+        return ring
+    steps = np.where(beyond, steps - FULL_TURN * np.sign(steps), steps)
+    if abs(steps.sum()) > _ROUNDING:
+        raise DataError(
+            f"{what}: a ring has an edge of more than 180 degrees of longitude, and the short way it goes around the "
+            "globe; add points so that no edge is longer, and the edge of the map (-180, 180) where it holds a pole"
+        )
+    return np.column_stack([ring[0, 0] + np.append(0.0, steps[:-1].cumsum()), ring[:, 1]])
 
 
 def _plane(grid: Grid, what: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -159,13 +189,27 @@ def _ring(points: Any, what: str) -> NDArray[np.float64]:
     return ring
 
 
-def inside_rings(x: NDArray[np.float64], y: NDArray[np.float64], rings: Sequence[NDArray[np.float64]]) -> Bools:
-    """Which points a ray to the right crosses the rings an odd number of times from; points on an edge are inside."""
+def inside_rings(
+    x: NDArray[np.float64], y: NDArray[np.float64], rings: Sequence[NDArray[np.float64]], *, turn: float = 0.0
+) -> Bools:
+    """Which points lie within an odd number of rings; points on an edge are inside.
+
+    With a ``turn``, points that are so far apart along ``x`` are the same.
+    """
     odd, edge = np.zeros(len(x), bool), np.zeros(len(x), bool)
     for ring in rings:
-        for (x1, y1), (x2, y2) in zip(ring, np.roll(ring, -1, axis=0), strict=True):
-            side = (x2 - x1) * (y - y1) - (y2 - y1) * (x - x1)
-            odd ^= ((y1 > y) != (y2 > y)) & ((side > 0) == (y2 > y1))
-            within = (x >= min(x1, x2)) & (x <= max(x1, x2)) & (y >= min(y1, y2)) & (y <= max(y1, y2))
-            edge |= within & (np.abs(side) <= 1e-12 * max(abs(x2 - x1), abs(y2 - y1), 1e-300))
+        found = [_crossed(x + shift, y, ring) for shift in ((-turn, 0.0, turn) if turn else (0.0,))]
+        odd ^= np.logical_or.reduce([one for one, _ in found])
+        edge |= np.logical_or.reduce([one for _, one in found])
     return odd | edge
+
+
+def _crossed(x: NDArray[np.float64], y: NDArray[np.float64], ring: NDArray[np.float64]) -> tuple[Bools, Bools]:
+    """Whether a ray to the right crosses the ring an odd number of times, and whether a point lies on an edge."""
+    odd, edge = np.zeros(len(x), bool), np.zeros(len(x), bool)
+    for (x1, y1), (x2, y2) in zip(ring, np.roll(ring, -1, axis=0), strict=True):
+        side = (x2 - x1) * (y - y1) - (y2 - y1) * (x - x1)
+        odd ^= ((y1 > y) != (y2 > y)) & ((side > 0) == (y2 > y1))
+        within = (x >= min(x1, x2)) & (x <= max(x1, x2)) & (y >= min(y1, y2)) & (y <= max(y1, y2))
+        edge |= within & (np.abs(side) <= 1e-12 * max(abs(x2 - x1), abs(y2 - y1), 1e-300))
+    return odd, edge

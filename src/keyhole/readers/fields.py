@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.errors import DataError, StorageError
-from keyhole.grid import Grid
+from keyhole.grid import FULL_TURN, Grid, is_longitude
 from keyhole.memory import check_fits
 from keyhole.origin import Origin
 from keyhole.readers.calendars import from_calendar
@@ -228,10 +228,17 @@ def _placed(array: xr.DataArray, at: At) -> xr.DataArray:
             raise DataError(f"at: {array.name} has no dimension {dim!r}; it has {', '.join(map(str, array.dims))}")
         try:
             exact = dim not in array.coords or array[dim].dtype.kind in "OSUT"
+            place = place if exact or not is_longitude(str(dim)) else _same_longitude(array[dim].values, place)
             array = array.sel({dim: [place]}, method=None if exact else "nearest")
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise DataError(f"at: {dim}={place!r} is not to be had ({error})") from error
     return array
+
+
+def _same_longitude(line: NDArray[Any], place: Any) -> Any:
+    """Give the longitude of ``line`` that is nearest to a place, around the globe."""
+    off = np.abs((np.asarray(line, np.float64) - float(place) + FULL_TURN / 2) % FULL_TURN - FULL_TURN / 2)
+    return line[int(off.argmin())]
 
 
 def _several(dataset: xr.Dataset, variable: Variable) -> list[str]:
