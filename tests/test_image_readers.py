@@ -68,6 +68,25 @@ def test_colour_size_and_depth(tmp_path):
     assert plan.reconstruct(np.zeros((2, 3, 3))).shape == (2, 6, 8, 3)
 
 
+@pytest.mark.parametrize("first", ["L", "RGB"])
+@pytest.mark.parametrize("kind", ["set", "set.zip"])
+def test_one_colour_image_makes_the_set_colour(tmp_path, kind, first):
+    """Wherever it stands among grey ones, none loses its colour; grey where that is asked for."""
+    pictures = {f"{i}.png": picture(i, mode=first if i < 2 else "RGB" if i == 2 else "L") for i in range(4)}
+    if kind == "set":
+        (tmp_path / kind).mkdir()
+        for name, image in pictures.items():
+            image.save(tmp_path / kind / name)
+    else:
+        zipped(tmp_path / kind, pictures)
+    signals = kh.read(tmp_path / kind)
+    assert signals.values.shape == (4, 3, 6, 8)
+    for place, image in enumerate(pictures.values()):
+        truth = np.asarray(image.convert("RGB")) / 255
+        np.testing.assert_allclose(signals.values[place].transpose(1, 2, 0), truth, rtol=1e-6)
+    assert kh.read(tmp_path / kind, colour="grey").channels == 1
+
+
 def test_images_of_several_sizes_need_one(tmp_path):
     """The odd one is named."""
     path = folder(tmp_path / "set")

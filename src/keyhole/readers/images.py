@@ -23,6 +23,7 @@ __all__ = ["Colour", "read_images"]
 Colour = Literal["grey", "rgb"]
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+_GREYS = ("1", "L", "LA", "La", "I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 _MODES = {"grey": "L", "rgb": "RGB"}
 _MOST_BYTES = 1 << 28  # of one file in a zip: an image that is larger is none of ours
 
@@ -37,7 +38,7 @@ def read_images(path: Path, *, size: int | tuple[int, int] | None = None, colour
     size
         Rows and columns to make of each (one number for both); needed where they are not all of one size.
     colour
-        ``"grey"``, or ``"rgb"`` for three channels; by default grey if the first image is.
+        ``"grey"``, or ``"rgb"`` for three channels; by default grey if all images are.
     """
     shape = _shape(size)
     if colour not in (None, *_MODES):
@@ -45,17 +46,33 @@ def read_images(path: Path, *, size: int | tuple[int, int] | None = None, colour
     with _opened(path) as (names, load):
         if len(names) < 2:
             raise DataError(f"{path}: holds {len(names) or 'no'} image{'s' * (len(names) == 0)}; several are needed")
-        first = _image(load, names[0], path)
-        mode = _MODES[colour or ("grey" if first.mode in ("1", "L", "LA", "I", "F", "I;16") else "rgb")]
-        shape = shape or (first.height, first.width)
-        bands = len(mode)
-        check_fits(len(names) * shape[0] * shape[1] * bands * 4, f"{path}: {len(names)} images")
-        values = np.empty((len(names), *shape, bands), np.float32)
-        for place, name in enumerate(names):
-            values[place] = _pixels(_image(load, name, path), mode, shape, f"{path}: {name}", resize=size is not None)
-    if bands == 1:
+        images = ((name, _image(load, name, path)) for name in names)
+        values = _values(images, len(names), shape, colour, path)
+    if values.shape[-1] == 1:
         return read_array(values[..., 0], name=path.stem)
     return read_array(values, channels=3, name=path.stem)
+
+
+def _values(
+    images: Iterator[tuple[str, Any]], count: int, size: tuple[int, int] | None, colour: Colour | None, path: Path
+) -> NDArray[np.float32]:
+    """Values ``(N, rows, columns, bands)`` of all images, each decoded once; the first of colour makes all RGB."""
+    values = np.empty((0, 0, 0, 1), np.float32)
+    for place, (name, image) in enumerate(images):
+        mode = _MODES[colour or ("grey" if values.shape[-1] == 1 and _is_grey(image) else "rgb")]
+        shape = size or (values.shape[1:3] if place else (image.height, image.width))
+        if place == 0 or len(mode) > values.shape[-1]:
+            check_fits(count * shape[0] * shape[1] * len(mode) * 4, f"{path}: {count} images")
+            wider = np.empty((count, *shape, len(mode)), np.float32)
+            if place:
+                wider[:place] = values[:place]  # what is grey is the same in all bands
+            values = wider
+        values[place] = _pixels(image, mode, shape, f"{path}: {name}", resize=size is not None)
+    return values
+
+
+def _is_grey(image: Any) -> bool:
+    return image.mode in _GREYS
 
 
 def _shape(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
