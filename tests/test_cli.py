@@ -419,6 +419,31 @@ def test_sites_for_other_tools(folder, command):
     assert command("sites", "plan.keyhole", "--out", "sites.shp").code == 1
 
 
+def test_dimensions_that_are_no_space_are_named(folder, command):
+    """Members are refused, with the options that choose; one that nobody knows is said to be space."""
+    field = monthly_field()
+    for dim in ("member", "band"):
+        xr.concat([field, field + 5], dim).transpose("time", ...).to_dataset(name="t").to_netcdf(f"{dim}.nc")
+    refused = command("select", "member.nc", "-k", 3, *QUICK)
+    assert refused.code == 1
+    assert "--at member=..." in refused.err
+    warned = command("select", "band.nc", "-k", 3, *QUICK)
+    assert warned.code == 0
+    assert "keyhole: t: its dimension 'band' (2) is taken as space" in warned.err
+    assert "space: band 2 x lat 4 x lon 5" in warned.out
+
+
+def test_longitudes_go_over_the_date_line(folder, command):
+    """As the page says, however the data write them."""
+    field = monthly_field().fillna(0.0)
+    field.assign_coords(lon=(field.lon + 180) % 360 - 180).sortby("lon").to_netcdf("west.nc")
+    field.to_netcdf("east.nc")
+    for name in ("west.nc", "east.nc"):
+        done = command("select", name, "-k", 3, *QUICK, "--allow", "lon=140..-140", "--json")
+        assert done.code == 0, done.err
+        assert {site["lon"] % 360 for site in json.loads(done.out)["sites"]} <= {144.0, 216.0}
+
+
 def test_what_to_read_is_chosen_by_options(folder, command):
     """Several variables, a level, images of one size."""
     from PIL import Image

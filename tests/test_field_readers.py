@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
-from keyhole import DataError
+from keyhole import DataError, KeyholeWarning
 from keyhole.memory import check_fits
 from samples import monthly_field, quick, smooth
 
@@ -190,6 +190,54 @@ def test_samples_and_places_of_dimensions_are_chosen_by_name(tmp_path):
             kh.read(levels, at=wrong)
     with pytest.raises(DataError, match="no dimension 'member'"):
         kh.read(levels, samples="member")
+
+
+def members(dim: str, count: int = 3) -> xr.DataArray:
+    """A field with one more dimension between time and space."""
+    parts = [monthly_field().fillna(0.0) + member * smooth(60, 4, 5, seed=member) for member in range(count)]
+    return xr.concat(parts, dim).transpose("time", dim, "lat", "lon").assign_coords({dim: range(count)})
+
+
+@pytest.mark.parametrize("dim", ["member", "realization", "number", "Ensemble", "month", "lead_time"])
+def test_a_dimension_that_is_no_space_is_refused_by_name(tmp_path, dim):
+    """Members of an ensemble are not places; the ways to choose are named, and work."""
+    field = members(dim)
+    said = rf"'{dim}' \(3\) is not space.*at=\{{'{dim}': ...\}}.*samples='{dim}'"
+    field.to_dataset(name="t").to_netcdf(tmp_path / "ensemble.nc")
+    for source in (field, field.to_dataset(name="t"), tmp_path / "ensemble.nc"):
+        with pytest.raises(DataError, match=said):
+            kh.read(source)
+    with pytest.raises(DataError, match=said), kh.open_store(tmp_path / "ensemble.nc", "1GiB"):
+        pass
+    assert kh.read(field, at={dim: 1}).grid.dims == ("lat", "lon")
+    assert kh.read(field, samples=dim).grid.dims == ("time", "lat", "lon")
+    assert kh.read(field.isel({dim: [0]})).grid.shape == (1, 4, 5)
+    stacked = kh.read(field.stack(sample=("time", dim)), samples="sample")
+    assert (len(stacked), stacked.grid.dims) == (180, ("lat", "lon"))
+
+
+def test_dates_and_what_says_so_are_no_space():
+    """A second axis of dates, or a coordinate whose standard name tells."""
+    with pytest.raises(DataError, match=r"'start' \(3\) is not space"):
+        kh.read(members("start").assign_coords(start=np.array(["2001", "2002", "2003"], "datetime64[ns]")))
+    field = members("e")
+    field["e"].attrs["standard_name"] = "realization"
+    with pytest.raises(DataError, match=r"'e' \(3\) is not space"):
+        kh.read(field)
+    with pytest.raises(DataError, match="samples would run along 'lat'"):
+        kh.read(monthly_field().isel(time=0).expand_dims("x", axis=2))
+
+
+def test_vertical_axes_are_space_and_others_are_warned_of():
+    """Depth is space like latitude; what is neither known as space nor as anything else is said to be taken as such."""
+    for dim in ("level", "depth", "plev", "isobaricInhPa"):
+        assert kh.read(members(dim)).grid.dims == (dim, "lat", "lon")
+    named = members("k")
+    named["k"].attrs["positive"] = "up"
+    assert kh.read(named).grid.dims == ("k", "lat", "lon")
+    with pytest.warns(KeyholeWarning, match=r"dimension 'band' \(3\) is taken as space.*at=\{'band': ...\}"):
+        assert kh.read(members("band")).grid.dims == ("band", "lat", "lon")
+    assert kh.read(xr.DataArray(smooth(9, 2, 3), dims=("time", "y", "x"))).grid.dims == ("y", "x")
 
 
 def test_the_nearest_longitude_is_found_around_the_globe():

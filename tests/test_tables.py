@@ -23,6 +23,12 @@ def shown(renderable) -> str:
     return text.getvalue()
 
 
+def test_a_plan_names_the_axes_that_are_space(field_plan):
+    """On the screen and for machines."""
+    assert "space: lat 4 x lon 5" in shown(plan_table(field_plan))
+    assert plan_summary(field_plan)["space"] == {"lat": 4, "lon": 5}
+
+
 def test_a_plan_shows_sites_in_rank_order_then_errors(field_plan):
     text = shown(plan_table(field_plan))
     places = [text.index(name) for name in field_plan.names]

@@ -6,6 +6,7 @@ __all__ = [
     "BudgetError",
     "DataError",
     "KeyholeError",
+    "KeyholeWarning",
     "MemoryShortError",
     "PlanError",
     "SettingsError",
@@ -16,6 +17,10 @@ __all__ = [
 
 class KeyholeError(Exception):
     """Base of every error that Keyhole raises on purpose."""
+
+
+class KeyholeWarning(UserWarning):
+    """Something was taken in a way that may not be meant; the message says how to say otherwise."""
 
 
 class DataError(KeyholeError, ValueError):

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FULL_TURN", "Grid", "is_longitude"]
+__all__ = ["FULL_TURN", "Grid", "is_latitude", "is_longitude"]
 
 FULL_TURN = 360.0  # degrees
 
@@ -160,6 +160,11 @@ class Grid:
             area = np.where(beyond, (1 - np.sin(inner)) / np.where(step > 0, step, 1.0), area)
         shape = [-1 if i == axis else 1 for i in range(len(self.shape))]
         return np.broadcast_to(np.clip(area, 0.0, None).reshape(shape), self.shape).copy()
+
+
+def is_latitude(dim: str) -> bool:
+    """Whether an axis of this name holds latitudes."""
+    return dim.lower() in _LATITUDES
 
 
 def is_longitude(dim: str) -> bool:

@@ -74,7 +74,9 @@ def plan_summary(plan: Plan) -> dict[str, Any]:
     """Everything about a plan but its weights, as JSON can hold it."""
     sites = plan.sites.to_dict(orient="records")
     told = {} if plan.predictor is None else {"target": {"name": plan.target, "classes": plan.predictor.classes}}
-    return {"k": plan.k, "sites": sites, **told, "metrics": plan.metrics, "made": plan.made}
+    return {
+        "k": plan.k, "sites": sites, "space": _space(plan), **told, "metrics": plan.metrics, "made": plan.made,
+    }  # fmt: skip
 
 
 def _fewest(curve: Curve) -> str:
@@ -126,9 +128,16 @@ def _account(plan: Plan) -> str:
     if plan.predictor is not None:
         kind = f"one of {len(plan.predictor.classes)} classes" if plan.predictor.is_class else "a number"
         lines.append(f"target {plan.target}, {kind}, told by {plan.predictor.name}")
+    if plan.origin.kind == "field":
+        lines.append(f"space: {' x '.join(f'{dim} {n}' for dim, n in _space(plan).items())}")
     lines += _kept_to(made.get("constraints", {}))
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
+
+
+def _space(plan: Plan) -> dict[str, int]:
+    """Axes of the grid, and how many cells lie along each."""
+    return dict(zip(plan.grid.dims, plan.grid.shape, strict=True))
 
 
 def _kept_to(told: Mapping[str, Any]) -> list[str]:

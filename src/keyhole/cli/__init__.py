@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import typer
 
@@ -10,10 +14,10 @@ from keyhole.bench.commands import app as bench
 from keyhole.cli.change import drop, extend
 from keyhole.cli.choose import compare, demo, select
 from keyhole.cli.count import curve
-from keyhole.cli.output import fail
+from keyhole.cli.output import fail, say
 from keyhole.cli.sweep import sweep
 from keyhole.cli.use import info, predict, reconstruct, sites
-from keyhole.errors import KeyholeError, SettingsError
+from keyhole.errors import KeyholeError, KeyholeWarning, SettingsError
 
 __all__ = ["app", "main"]
 
@@ -31,7 +35,8 @@ app.add_typer(bench, name="bench")
 def main() -> None:
     """Run the command line: exit 0 when done, 1 for data errors, 2 for usage, 130 and 143 when stopped."""
     try:
-        app()
+        with _warnings_said():
+            app()
     except SettingsError as error:
         fail(str(error), 2)
     except KeyholeError as error:
@@ -43,3 +48,20 @@ def main() -> None:
         fail(str(error), 1)
     except MemoryError as error:
         fail(f"not enough memory ({error})", 1)
+
+
+@contextmanager
+def _warnings_said() -> Iterator[None]:
+    """Say Keyhole's own warnings in a line, as errors are said."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", KeyholeWarning)
+        shown = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *where: Any, **others: Any) -> None:
+            if issubclass(category, KeyholeWarning):
+                say(f"keyhole: {message}")
+            else:
+                shown(message, category, *where, **others)
+
+        warnings.showwarning = show
+        yield

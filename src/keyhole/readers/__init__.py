@@ -76,7 +76,9 @@ def read(
     group
         Which group of a NetCDF file or a Zarr store.
     samples
-        The dimension of a field that samples run along, by default ``time`` or else the first.
+        The dimension of a field that samples run along, by default ``time`` or else the first. All others are space,
+        unless it is known that they are not (members, lead times, a second axis of dates): these are refused, and may
+        be samples, or one place of them taken. To name the samples is to take all others as space.
     at
         Which place to take of a field's other dimensions, the nearest: ``{"level": 500}``.
     channels

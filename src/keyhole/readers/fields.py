@@ -23,6 +23,7 @@ from keyhole.memory import check_fits
 from keyhole.origin import Origin
 from keyhole.readers.calendars import from_calendar
 from keyhole.readers.choice import one_of
+from keyhole.readers.space import check_space, sample_dimension
 from keyhole.signals import Signals
 
 if TYPE_CHECKING:
@@ -173,9 +174,9 @@ class Field:
         first = arrays[0]
         if first.ndim < 2:
             raise DataError(f"{first.name}: {first.ndim} dimension; samples and at least one of a grid are needed")
-        sample = samples or ("time" if "time" in first.dims else str(first.dims[0]))
-        if sample not in first.dims:
-            raise DataError(f"{first.name}: no dimension {sample!r}; it has {', '.join(map(str, first.dims))}")
+        sample = sample_dimension(first, samples)
+        if samples is None:
+            check_space(first, sample)
         for other in arrays[1:]:
             if set(other.dims) != set(first.dims) or any(other.sizes[dim] != first.sizes[dim] for dim in first.dims):
                 raise DataError(f"{other.name} is on another grid than {first.name}; channels need one grid")
@@ -331,7 +332,9 @@ def _check_declared(path: Path, group: str | None, variable: Variable) -> None:
 
 def _axis(array: xr.DataArray, dim: str) -> NDArray[Any]:
     axis = np.asarray(array[dim].values) if dim in array.coords else np.arange(array.sizes[dim])
-    return axis.astype(str) if axis.dtype.kind in "OST" else axis
+    if axis.dtype.kind == "O":  # texts, dates of other calendars, tuples where dimensions were stacked
+        return np.array([str(label) for label in axis.tolist()])
+    return axis.astype(str) if axis.dtype.kind in "ST" else axis
 
 
 def _time(array: xr.DataArray, sample: str) -> tuple[NDArray[np.datetime64] | None, str]:
