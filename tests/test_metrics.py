@@ -57,6 +57,23 @@ def test_every_figure_is_what_it_says(seed, samples, channels, rows, columns):
     assert scores == pytest.approx(by_hand(truth, rebuilt, expected, grid), rel=1e-9)
 
 
+def test_channels_of_different_units_are_standardised_before_they_are_pooled(rng):
+    """By hand: each error over its channel's scale; and each channel in its own units."""
+    truth, rebuilt, expected = rng.normal(size=(3, 4, 2, 2, 3)) * np.array([1.0, 1e5]).reshape(2, 1, 1)
+    scale, grid = np.array([2.0, 5e4]), Grid.plain((2, 3))
+    scores = evaluate(truth, rebuilt, expected, grid, scale=scale, names=("t", "p"))
+    error, spread = np.square(truth - rebuilt), np.square(truth - expected)
+    column = np.square(scale).reshape(2, 1, 1)
+    assert scores["mse"] == pytest.approx((error / column).mean())
+    assert scores["rmse"] == pytest.approx((error / column).mean() ** 0.5)
+    assert scores["fvu"] == pytest.approx((error / column).sum() / (spread / column).sum())
+    for channel, name in enumerate(("t", "p")):
+        assert scores[f"rmse[{name}]"] == pytest.approx(error[:, channel].mean() ** 0.5)
+        assert scores[f"fvu[{name}]"] == pytest.approx(error[:, channel].sum() / spread[:, channel].sum())
+    plain = evaluate(truth, rebuilt, expected, grid, names=("t", "p"))
+    assert plain["rmse"] == pytest.approx(error.mean() ** 0.5)
+
+
 def test_no_area_figures_without_latitude(rng):
     truth, rebuilt, expected = rng.normal(size=(3, 4, 1, 2, 3))
     assert set(evaluate(truth, rebuilt, expected, Grid.plain((2, 3)))) == {"mse", "rmse", "fvu"}

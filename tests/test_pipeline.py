@@ -18,7 +18,7 @@ from keyhole.reconstructors import RECONSTRUCTORS
 from keyhole.run import Run
 from keyhole.split import given
 from keyhole.target import Target
-from samples import monthly_field, smooth
+from samples import monthly_field, quick, smooth
 
 QUICK = {"train": {"steps": 10, "batch": 8, "average": 0.0}, "draws": 2}
 
@@ -233,3 +233,57 @@ def test_a_figure_of_an_unknown_kind_is_refused_before_the_work(command, tmp_pat
     np.save(tmp_path / "x.npy", smooth(30, 6))
     outcome = command("compare", tmp_path / "x.npy", "-k", 2, "--methods", "qr", "--figure", tmp_path / "c.xyz")
     assert outcome.code == 2
+
+
+def two_variables(units=("degC", "Pa")):
+    """Temperature and a pressure of a hundred thousand times the size, which have nothing to do with each other."""
+    import xarray as xr
+
+    first, second = monthly_field(), monthly_field().copy(data=1e5 * smooth(60, 4, 5, seed=1))
+    second = second.where(first.notnull())
+    return xr.Dataset({"t": first.assign_attrs(units=units[0]), "p": second.assign_attrs(units=units[1])})
+
+
+def test_errors_of_different_units_are_told_by_channel_and_pooled_in_standard_deviations(tmp_path):
+    """In memory and stored, on the screen, for machines and on the page; the plan's file keeps it."""
+    import io
+
+    from rich.console import Console
+
+    from keyhole.report import write_report
+    from keyhole.tables import comparison_table, plan_summary, plan_table
+
+    data = two_variables()
+    plan = quick(data, k=4)
+    data.to_netcdf(tmp_path / "both.nc")
+    with kh.open_store(tmp_path / "both.nc", "1GiB", variable=["t", "p"]) as store:
+        stored = kh.select_stored(store, 4, method="qr")
+    for one in (plan, stored):
+        scores = one.metrics["test"]
+        assert scores["rmse"] < 3
+        assert scores["width_90"] < 20
+        assert scores["rmse[p]"] > 100 * scores["rmse[t]"]
+        assert {"fvu[t]", "fvu[p]"} <= set(scores)
+        assert one.made["error_units"] == "standard deviations"
+    plan.save(tmp_path / "plan.keyhole")
+    comparison = compare(data, 4, ["qr", "random"])
+    text = io.StringIO()
+    for table in (plan_table(kh.load(tmp_path / "plan.keyhole")), comparison_table(comparison)):
+        Console(file=text, width=240).print(table)
+    for said in (f"RMSE {plan.metrics['test']['rmse']:.4g} standard deviations", " degC", " Pa", "test RMSE of p Pa"):
+        assert said in text.getvalue()
+    assert plan_summary(plan)["made"]["error_units"] == "standard deviations"
+    assert comparison.entries[0].curve[0] < 3
+    write_report(comparison, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "standard deviations" in page
+    assert kh.curve(data, [2], methods=["qr"], metric="rmse").label == "RMSE (standard deviations)"
+
+
+def test_errors_of_the_same_units_are_pooled_in_these():
+    """As they were; each channel is told as well."""
+    plan = quick(two_variables(("Pa", "Pa")), k=4)
+    assert plan.metrics["test"]["rmse"] > 100
+    assert plan.origin.units == "Pa"
+    assert "rmse[t]" in plan.metrics["test"]
+    assert "error_units" not in plan.made

@@ -175,7 +175,7 @@ def match(
         if wanted.dtype.kind != held.dtype.kind:
             return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
         return _match_sorted(wanted.astype("datetime64[ns]"), held.astype("datetime64[ns]"))
-    return _match_sorted(wanted.astype(str), held.astype(str))
+    return _match_sorted(*(np.array([str(label) for label in part.tolist()], dtype=str) for part in (wanted, held)))
 
 
 def _match_sorted(wanted: Labels, held: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -53,11 +53,14 @@ class Bands:
     samples: int = 0
 
     @classmethod
-    def fit(cls, readings: NDArray[Any], errors: NDArray[Any]) -> Self:
-        """Learn the spread from errors ``(n, channels * cells)`` and the readings ``(n, K * channels)`` behind them."""
+    def fit(cls, readings: NDArray[Any], errors: NDArray[Any], scale: NDArray[np.float64] | None = None) -> Self:
+        """Learn the spread from errors ``(n, channels * cells)`` and the readings ``(n, K * channels)`` behind them.
+
+        ``scale``, ``(channels * cells,)``, brings errors of different units to one in which they can be compared.
+        """
         some = slice(None, None, -(-len(readings) // _MOST_SAMPLES))
         squares = np.square(errors, dtype=np.float64)
-        made = cls(_average(squares), 0, readings[some].astype(np.float32), squares[some].astype(np.float32))
+        made = cls(_average(squares, scale), 0, readings[some].astype(np.float32), squares[some].astype(np.float32))
         counts = [count for count in _NEIGHBOURS if 2 * count < len(made.readings)]
         left = {count: replace(made, neighbours=count)._surprise() for count in (0, *counts)}
         best = min(left, key=left.__getitem__)
@@ -135,9 +138,9 @@ class Bands:
         return cls(arrays["average"], settings["neighbours"], *parts)
 
 
-def _average(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+def _average(squares: NDArray[np.float64], scale: NDArray[np.float64] | None) -> NDArray[np.float64]:
     """Mean of each column, as if one more sample had been as all are: no cell is sure by chance."""
-    known = ~np.isnan(squares)
+    known, units = ~np.isnan(squares), np.ones(1) if scale is None else np.square(scale)
     total = np.nansum(squares, axis=0)
-    overall = float(total.sum()) / max(int(known.sum()), 1)
+    overall = float((total / units).sum()) / max(int(known.sum()), 1) * units
     return np.asarray(np.maximum((total + overall) / (known.sum(axis=0) + 1), np.finfo(float).tiny))

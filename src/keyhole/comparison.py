@@ -29,8 +29,8 @@ __all__ = ["Comparison", "Entry", "compare", "single"]
 class Entry:
     """One method's plan.
 
-    ``curve`` is the test RMSE of ridge with the first 0, 1, ... K sites, in the user's units; ``seconds`` is what the
-    choice of the sites took.
+    ``curve`` is the test RMSE of ridge with the first 0, 1, ... K sites, in the units of the plan's errors; ``seconds``
+    is what the choice of the sites took.
     """
 
     method: str
@@ -133,7 +133,8 @@ def _curve(prepared: Prepared, plan: Plan) -> NDArray[np.float64]:
     development = prepared.development.unweighted()
     test = prepared.scaling.apply(prepared.test).filled(development.filler).unweighted()
     ridge = Ridge().fit(prepared.development, plan.indices, validation=prepared.validation, run=Run())
-    errors = nested_errors(development, test, plan.indices, ridge.strength, prepared.scaling.scale)
+    scale = None if prepared.signals.origin.units_differ else prepared.scaling.scale
+    errors = nested_errors(development, test, plan.indices, ridge.strength, scale)
     return np.asarray(np.sqrt(np.maximum(errors, 0) / test.packed().size))
 
 

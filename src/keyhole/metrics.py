@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ _SMALLEST = 1e-15  # probability, so that one confident mistake does not make th
 
 def evaluate(
     truth: NDArray[Any], rebuilt: NDArray[Any], expected: NDArray[Any], grid: Grid,
-    weights: NDArray[np.float64] | None = None,
+    weights: NDArray[np.float64] | None = None, *, scale: NDArray[np.float64] | None = None, names: Sequence[str] = (),
 ) -> dict[str, float]:  # fmt: skip
     """Score rebuilt signals.
 
@@ -31,6 +32,11 @@ def evaluate(
         Only its inside cells count.
     weights
         Of the grid's shape, how much each cell counts, if not all alike or by area.
+    scale
+        ``(channels,)``, what errors and deviations of each channel are divided by before channels are added up: their
+        standard deviations, where their units differ.
+    names
+        Names of the channels, to score each by itself as well.
 
     Returns
     -------
@@ -38,7 +44,8 @@ def evaluate(
         ``mse``, ``rmse``, and ``fvu``, the fraction of variance unexplained: the sum of squared errors over the
         sum of squared deviations from ``expected``. Cells count equally. Where the grid knows latitude,
         ``rmse_area`` and ``fvu_area`` weigh cells by their area as well; with weights, ``rmse_weighted`` and
-        ``fvu_weighted`` weigh them by these.
+        ``fvu_weighted`` weigh them by these. With names, ``rmse[name]`` and ``fvu[name]`` are those of one channel, in
+        its own units.
 
     Examples
     --------
@@ -46,7 +53,7 @@ def evaluate(
     >>> evaluate(truth, truth + 1, np.full_like(truth, 2.0), Grid.plain((2,)))
     {'mse': 1.0, 'rmse': 1.0, 'fvu': 0.5}
     """
-    tally = Tally(grid)
+    tally = Tally(grid, scale=scale, names=names)
     tally.add(truth, rebuilt, expected)
     return tally.scores(weights)
 
@@ -54,20 +61,26 @@ def evaluate(
 class Tally:
     """Squared errors of samples that come some at a time, cell by cell, as `evaluate` needs them."""
 
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
-        self.error, self.spread, self.known = np.zeros(grid.shape), np.zeros(grid.shape), np.zeros(grid.shape)
+    def __init__(
+        self, grid: Grid, *, scale: NDArray[np.float64] | None = None, names: Sequence[str] = ()
+    ) -> None:  # fmt: skip
+        self.grid, self.scale, self.names = grid, scale, names
+        self.error = self.spread = self.known = np.zeros((1, *grid.shape))  # (channels, *grid) once there are samples
 
     def add(self, truth: NDArray[Any], rebuilt: NDArray[Any], expected: NDArray[Any]) -> None:
         """Take more samples."""
-        self.error += _squares(truth, rebuilt, self.grid)
-        self.spread += _squares(truth, expected, self.grid)
-        self.known += (~np.isnan(truth)).sum(axis=(0, 1))
+        self.error = self.error + _squares(truth, rebuilt)
+        self.spread = self.spread + _squares(truth, expected)
+        self.known = self.known + (~np.isnan(truth)).sum(axis=0)
 
     def scores(self, weights: NDArray[np.float64] | None = None) -> dict[str, float]:
         """Score all samples so far; see `evaluate`."""
         inside = self.grid.inside
-        error, spread, known = self.error[inside], self.spread[inside], self.known[inside]
+        column = np.ones(1) if self.scale is None else np.square(self.scale)
+        error, spread = (
+            (squares[:, inside] / column[:, np.newaxis]).sum(axis=0) for squares in (self.error, self.spread)
+        )
+        known = self.known[:, inside].sum(axis=0)
         mse = float(error.sum() / known.sum())
         scores = {"mse": mse, "rmse": mse**0.5, "fvu": _ratio(error.sum(), spread.sum())}
         area = self.grid.area()
@@ -77,6 +90,17 @@ class Tally:
                 weight = counts[inside]
                 scores[f"rmse_{name}"] = float(np.sqrt((error * weight).sum() / (known * weight).sum()))
                 scores[f"fvu_{name}"] = _ratio((error * weight).sum(), (spread * weight).sum())
+        return scores | self._by_channel()
+
+    def _by_channel(self) -> dict[str, float]:
+        """Score each channel that has a name by itself, in its own units."""
+        scores = {}
+        for channel, name in enumerate(self.names):
+            error, spread, known = (
+                part[channel][self.grid.inside].sum() for part in (self.error, self.spread, self.known)
+            )
+            scores[f"rmse[{name}]"] = float(np.sqrt(error / known)) if known else float("nan")
+            scores[f"fvu[{name}]"] = _ratio(error, spread)
         return scores
 
 
@@ -127,16 +151,16 @@ def squared_error_map(truth: NDArray[Any], rebuilt: NDArray[Any], grid: Grid) ->
     """Mean squared error of each cell over samples and channels; NaN outside, and where no truth is known."""
     counts = (~np.isnan(truth)).sum(axis=(0, 1))
     with np.errstate(invalid="ignore"):
-        return np.where(grid.inside, _squares(truth, rebuilt, grid) / counts, np.nan)
+        return np.where(grid.inside, _squares(truth, rebuilt).sum(axis=0) / counts, np.nan)
 
 
-def _squares(truth: NDArray[Any], other: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
-    """Squared errors of each cell, summed over samples and channels; NaN where nothing was rebuilt of what is known."""
+def _squares(truth: NDArray[Any], other: NDArray[Any]) -> NDArray[np.float64]:
+    """Squared errors ``(channels, *grid)``, summed over samples; NaN where nothing was rebuilt of what is known."""
     if truth.shape != other.shape:
         raise DataError(f"signals of shape {truth.shape} cannot be compared with those of shape {other.shape}")
-    squares = np.zeros(grid.shape)
+    squares = np.zeros(truth.shape[1:])
     for one, two in zip(truth, other, strict=True):
-        squares += np.where(np.isnan(one), 0, np.square(np.subtract(one, two, dtype=np.float64))).sum(axis=0)
+        squares += np.where(np.isnan(one), 0, np.square(np.subtract(one, two, dtype=np.float64)))
     return squares
 
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Origin"]
+__all__ = ["STANDARDISED", "Origin"]
+
+STANDARDISED = "standard deviations"
 
 
 @dataclass(frozen=True)
@@ -30,5 +32,21 @@ class Origin:
 
     @property
     def units(self) -> str:
-        """Units of the values, or an empty string."""
-        return str(self.attributes.get("units", ""))
+        """Units of the values, those of all variables where there are several; empty where unknown or different."""
+        if not self.variables:
+            return str(self.attributes.get("units", ""))
+        return self._units_of_variables[0] if not self.units_differ else ""
+
+    @property
+    def units_differ(self) -> bool:
+        """Whether variables have different units, so that their errors cannot be added up."""
+        return len(set(self._units_of_variables)) > 1
+
+    @property
+    def error_units(self) -> str:
+        """Units of errors over all channels: those of the values, or standard deviations where they differ."""
+        return STANDARDISED if self.units_differ else self.units
+
+    @property
+    def _units_of_variables(self) -> list[str]:
+        return [str(said.get("units", "")) for said in self.variables.values()]

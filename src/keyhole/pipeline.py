@@ -21,6 +21,7 @@ from keyhole.checks import check_budget, check_failures, check_reconstructor, ch
 from keyhole.constraints import Constraints
 from keyhole.errors import KeyholeError, SettingsError, StorageError
 from keyhole.memory import told_when_short
+from keyhole.origin import STANDARDISED
 from keyhole.plan import Plan
 from keyhole.predictors import Predictor, fit_predictor
 from keyhole.predictors import nested_errors as nested_target_errors
@@ -50,6 +51,7 @@ __all__ = [
     "record",
     "run_of",
     "select",
+    "told_in",
 ]
 
 # Share of a time limit that the choice of sites may take; the rest is for the reconstructor.
@@ -267,6 +269,7 @@ def make_plan(
         **record(selector, run, method=method, fitted=fitted, notes=selection.notes),
         **_told_by(predictor),
         **kept_to(signals, selection.sites),
+        **told_in(signals),
         "split": prepared.split.sizes(),
         "data": {"name": signals.origin.name, "fingerprint": signals.fingerprint()},
     }
@@ -305,7 +308,11 @@ def score(plan: Plan, part: Signals, baseline: Scaling) -> dict[str, float]:
     """Errors of a plan on raw signals; variances are about what ``baseline`` expects, the same for all plans."""
     readings = part.sensed(plan.indices)
     rebuilt = plan.rebuild(readings, part.time, part.context)
-    scores = metrics.evaluate(part.values, rebuilt, baseline.expected(part), plan.grid, part.weights)
+    scale = baseline.scale if part.origin.units_differ else None
+    scores = metrics.evaluate(
+        part.values, rebuilt, baseline.expected(part), plan.grid, part.weights, scale=scale,
+        names=tuple(part.origin.variables),
+    )  # fmt: skip
     if plan.bands is not None:
         scores |= coverage(plan, part, rebuilt)
     if plan.predictor is None or part.target is None:
@@ -341,6 +348,11 @@ def kept_to(signals: Signals, sites: NDArray[np.int64]) -> dict[str, Any]:
     if constraints.grouping is not None:
         told["groups"] = constraints.grouping.units_of(sites).tolist()
     return {"constraints": told}
+
+
+def told_in(signals: Signals) -> dict[str, Any]:
+    """What a plan's record says of the units of its errors, where they are not those of the data."""
+    return {"error_units": STANDARDISED} if signals.origin.units_differ else {}
 
 
 def _told_by(predictor: Predictor | None) -> dict[str, Any]:

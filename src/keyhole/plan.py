@@ -86,6 +86,11 @@ class Plan:
         return len(self.indices)
 
     @property
+    def error_scale(self) -> NDArray[np.float64]:
+        """What errors of each channel are divided by before channels are pooled: one, unless their units differ."""
+        return np.asarray(self.scaling.scale if self.origin.units_differ else np.ones(len(self.scaling.scale)))
+
+    @property
     def names(self) -> list[str]:
         """Names of the sites in rank order."""
         return [self.grid.name(int(index)) for index in self.indices]

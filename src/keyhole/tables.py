@@ -103,9 +103,13 @@ class _Figure(NamedTuple):
 
 def _figures(plan: Plan) -> list[_Figure]:
     """Give what is shown of a plan's errors, what it is judged by first."""
-    units = f" {plan.origin.units}" if plan.origin.units else ""
     if plan.predictor is None:
-        return [_Figure(f"test RMSE{units}", "rmse", ".4g"), _Figure("variance left", "fvu", ".1%")]
+        each = [
+            _Figure(f"test RMSE of {name}{_spaced(units)}", f"rmse[{name}]", ".4g")
+            for name, units in _units_by_variable(plan, plan.metrics["test"]).items()
+        ]
+        pooled = _Figure(f"test RMSE{_spaced(_error_units(plan))}", "rmse", ".4g")
+        return [pooled, *each, _Figure("variance left", "fvu", ".1%")]
     left = _Figure("signals: variance left", "fvu", ".1%")
     if plan.predictor.is_class:
         return [
@@ -162,6 +166,23 @@ def _told(plan: Plan, scores: Mapping[str, float]) -> str:
 
 
 def _rebuilt(plan: Plan, scores: Mapping[str, float]) -> str:
-    units = f" {plan.origin.units}" if plan.origin.units else ""
+    units = _units_by_variable(plan, scores)
+    each = ", ".join(f"{name} {scores[f'rmse[{name}]']:.4g}{_spaced(one)}" for name, one in units.items())
     held = f", {scores['coverage_90']:.1%} within the 90 % band" if "coverage_90" in scores else ""
-    return f"RMSE {scores['rmse']:.4g}{units}, {scores['fvu']:.1%} of the variance left{held}"
+    whole = f"RMSE {scores['rmse']:.4g}{_spaced(_error_units(plan))}{f' ({each})' if each else ''}"
+    return f"{whole}, {scores['fvu']:.1%} of the variance left{held}"
+
+
+def _error_units(plan: Plan) -> str:
+    """Units of the plan's errors; plans that were made before these were told apart have none."""
+    return str(plan.made.get("error_units", plan.origin.units))
+
+
+def _units_by_variable(plan: Plan, scores: Mapping[str, float]) -> dict[str, str]:
+    """Units of each variable whose error is told."""
+    variables = plan.origin.variables.items()
+    return {name: str(said.get("units", "")) for name, said in variables if f"rmse[{name}]" in scores}
+
+
+def _spaced(units: str) -> str:
+    return f" {units}" if units else ""

@@ -24,7 +24,8 @@ def spread_of(plan: Plan, part: Signals) -> Bands:
     """Learn how far off a plan is from samples that its reconstructor did not learn from."""
     readings = part.sensed(plan.indices)
     errors = _errors(plan, part, plan.rebuild(readings, part.time, part.context))
-    return Bands.fit(_rows(plan, readings, part), errors)
+    scale = np.repeat(plan.error_scale, len(plan.grid.cells))
+    return Bands.fit(_rows(plan, readings, part), errors, scale)
 
 
 def calibrate(plan: Plan, bands: Bands, part: Signals) -> Bands:
@@ -40,7 +41,7 @@ def calibrate(plan: Plan, bands: Bands, part: Signals) -> Bands:
 
 
 def coverage(plan: Plan, part: Signals, rebuilt: NDArray[Any], level: float = _LEVEL) -> dict[str, float]:
-    """Share of known truths within the band, and its mean width in the user's units."""
+    """Share of known truths within the band, and its mean width, in the units of the plan's errors."""
     within, width = _within(plan, part, rebuilt, level)
     known = ~np.isnan(within)
     name = f"{100 * level:g}"
@@ -54,8 +55,8 @@ def reliability(plan: Plan, part: Signals, levels: Sequence[float]) -> list[floa
 
 
 def width_map(plan: Plan, part: Signals, level: float = _LEVEL) -> NDArray[np.float64]:
-    """Mean width of the band in each cell, in the user's units; NaN outside."""
-    half = plan.half_width(part.sensed(plan.indices), part.time, level)
+    """Mean width of the band in each cell, in the units of the plan's errors; NaN outside."""
+    half = _pooled(plan, plan.half_width(part.sensed(plan.indices), part.time, level))
     return _on_grid(plan, 2 * half.mean(axis=0).reshape(part.channels, -1).mean(axis=0))
 
 
@@ -74,7 +75,7 @@ def errors_by_failures(
         for _ in range(draws if lost else 1):
             given = np.array(readings, np.float64)
             given[:, rng.permutation(plan.k)[:lost]] = np.nan
-            off = _errors(plan, part, plan.rebuild(given, part.time, part.context))
+            off = _pooled(plan, _errors(plan, part, plan.rebuild(given, part.time, part.context)))
             errors.append(float(np.sqrt(np.nanmean(np.square(off)))))
         found.append((np.mean(errors), np.max(errors)))
     mean, worst = np.array(found, np.float64).T
@@ -104,7 +105,13 @@ def _within(plan: Plan, part: Signals, rebuilt: NDArray[Any], level: float) -> t
     half = plan.half_width(readings, part.time, level)
     errors = _errors(plan, part, rebuilt)
     within = np.where(np.isnan(errors), np.nan, np.abs(errors) <= half)
-    return within, 2 * float(half.mean())
+    return within, 2 * float(_pooled(plan, half).mean())
+
+
+def _pooled(plan: Plan, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give ``(N, channels * cells)`` in units in which channels can be pooled."""
+    scale = plan.error_scale
+    return np.asarray((values.reshape(len(values), len(scale), -1) / scale[:, np.newaxis]).reshape(values.shape))
 
 
 def _errors(plan: Plan, part: Signals, rebuilt: NDArray[Any]) -> NDArray[np.float64]:

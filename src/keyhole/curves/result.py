@@ -91,7 +91,7 @@ class Curve:
     @property
     def label(self) -> str:
         """The error that counts, in words, with its units."""
-        units = f" ({self.origin.units})" if self.origin.units and self.metric in _IN_UNITS else ""
+        units = f" ({self.origin.error_units})" if self.origin.error_units and self.metric in _IN_UNITS else ""
         return _WORDS[self.metric] + units
 
     @property

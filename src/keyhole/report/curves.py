@@ -92,7 +92,7 @@ def differs(entry: Entry) -> bool:
 
 
 def _draw_bars(axes: Axes, comparison: Comparison, *, slots: int) -> None:
-    entries, units = comparison.entries, comparison.prepared.signals.origin.units
+    entries, units = comparison.entries, comparison.prepared.signals.origin.error_units
     errors = [entry.plan.metrics["test"]["rmse"] for entry in entries]
     places = np.arange(len(entries))
     axes.barh(places, errors, height=0.62, color=colours(len(entries)))
@@ -111,7 +111,7 @@ def _draw_bars(axes: Axes, comparison: Comparison, *, slots: int) -> None:
 
 
 def _draw_curves(axes: Axes, comparison: Comparison) -> None:
-    entries, units = comparison.entries, comparison.prepared.signals.origin.units
+    entries, units = comparison.entries, comparison.prepared.signals.origin.error_units
     # The best is drawn last, on top of the others.
     for rank, (entry, colour) in enumerate(zip(entries, colours(len(entries)), strict=True)):
         sites, above = np.arange(len(entry.curve)), len(entries) - rank + 2

@@ -25,13 +25,18 @@ def result(findings: Findings) -> str:
     plan, scores = findings.plan, findings.plan.metrics["test"]
     count = f"{plan.k} site{'s' * (plan.k != 1)} rebuild{'s' * (plan.k == 1)}"
     error = quantity(scores["rmse"], findings.units)
+    each = [
+        quantity(scores[f"rmse[{name}]"], str(said.get("units", ""))) for name, said in plan.origin.variables.items()
+    ]
+    parts = ", ".join(f"{name} {one}" for name, one in zip(plan.origin.variables, each, strict=True))
+    error += f" ({parts})" if parts else ""
     return f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(scores['fvu'])}.{_told_of(plan)}"
 
 
 def methods(comparison: Comparison) -> list[dict[str, Any]]:
     """Give a row for each entry, the best on test first; the plan that the page is about is ``chosen``."""
     choice = comparison.choice
-    units = comparison.prepared.signals.origin.units
+    units = comparison.prepared.signals.origin.error_units
     return [
         {
             "method": entry.method,

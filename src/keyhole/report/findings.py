@@ -71,8 +71,8 @@ class Findings:
 
     @property
     def units(self) -> str:
-        """Units of the values, or an empty string."""
-        return self.plan.origin.units
+        """Units of values and errors as they are shown, or an empty string; of different ones standard deviations."""
+        return self.plan.origin.error_units
 
     @property
     def channels(self) -> int:
@@ -81,13 +81,13 @@ class Findings:
 
     @cached_property
     def spread(self) -> NDArray[np.float64]:
-        """Standard deviation of each cell around the baseline, in the user's units; the test part apart."""
+        """Standard deviation of each cell around the baseline, in the units shown; the test part apart."""
         development = self.prepared.development
         values = development.values if development.root is None else development.values / development.root
         nothing = np.broadcast_to(np.float32(0), values[:, :1].shape)
         squares = [
-            float(scale) ** 2 * metrics.squared_error_map(values[:, c : c + 1], nothing, self.grid)
-            for c, scale in enumerate(self.prepared.scaling.scale)
+            float(scale / shown) ** 2 * metrics.squared_error_map(values[:, c : c + 1], nothing, self.grid)
+            for c, (scale, shown) in enumerate(zip(self.prepared.scaling.scale, self.plan.error_scale, strict=True))
         ]
         mean: NDArray[np.float64] = np.mean(squares, axis=0)
         return np.sqrt(mean)
@@ -101,7 +101,8 @@ class Findings:
     @cached_property
     def error_map(self) -> NDArray[np.float64]:
         """RMSE of each cell on the test part, NaN outside."""
-        return np.sqrt(metrics.squared_error_map(self.prepared.test.values, self.rebuilt, self.grid))
+        true, rebuilt = (self._pooled(values) for values in (self.prepared.test.values, self.rebuilt))
+        return np.sqrt(metrics.squared_error_map(true, rebuilt, self.grid))
 
     @cached_property
     def band_map(self) -> NDArray[np.float64]:
@@ -121,7 +122,8 @@ class Findings:
     @cached_property
     def sample_errors(self) -> NDArray[np.float64]:
         """RMSE of each test sample."""
-        pairs = zip(self.prepared.test.values[:, np.newaxis], self.rebuilt[:, np.newaxis], strict=True)
+        true, rebuilt = (self._pooled(values)[:, np.newaxis] for values in (self.prepared.test.values, self.rebuilt))
+        pairs = zip(true, rebuilt, strict=True)
         maps = (metrics.squared_error_map(true, rebuilt, self.grid) for true, rebuilt in pairs)
         return np.sqrt([np.nanmean(squares[self.grid.inside]) for squares in maps])
 
@@ -129,6 +131,8 @@ class Findings:
     def as_anomalies(self) -> bool:
         """Whether samples are shown as deviations from the baseline, since raw ones would look alike."""
         scaling = self.plan.scaling
+        if self.plan.origin.units_differ:
+            return True
         varies = float(scaling.baseline[:, :, self.grid.inside].var(axis=-1).mean())
         return scaling.cycle is not None or varies > _ALIKE * float(np.square(scaling.scale).mean())
 
@@ -148,4 +152,10 @@ class Findings:
         return Pick(label, when, float(self.sample_errors[i]), true, rebuilt)
 
     def _shown(self, values: Field, expected: Field | float) -> Field:
-        return np.where(self.grid.inside, (values - expected).mean(axis=0), np.nan)
+        return np.where(self.grid.inside, self._pooled((values - expected)[np.newaxis])[0].mean(axis=0), np.nan)
+
+    def _pooled(self, values: Field) -> Field:
+        """Give ``(N, channels, *grid)`` in units in which channels can be pooled."""
+        if not self.plan.origin.units_differ:
+            return values
+        return values / self.plan.error_scale.reshape(-1, *[1] * len(self.grid.shape))

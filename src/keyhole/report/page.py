@@ -77,6 +77,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "plan": findings.plan,
         "grid": findings.grid,
         "channels": findings.channels,
+        "standardised": findings.plan.origin.units_differ,
         "as_anomalies": findings.as_anomalies,
         "cycle": findings.plan.scaling.cycle,
         "result": facts.result(findings),

@@ -16,7 +16,7 @@ from keyhole.checks import check_budget
 from keyhole.errors import DataError, SettingsError
 from keyhole.memory import told_when_short
 from keyhole.metrics import Tally
-from keyhole.pipeline import kept_to, make_selector, own_states, record, run_of
+from keyhole.pipeline import kept_to, make_selector, own_states, record, run_of, told_in
 from keyhole.plan import Plan
 from keyhole.preparation import default_split
 from keyhole.progress import progress
@@ -196,6 +196,7 @@ def _plan(scaled: _Scaled, selection: Selection, method: str, selector: Selector
     made = {
         **record(selector, run, method=method, fitted=ridge, notes=selection.notes),
         **kept_to(store.about, sites),
+        **told_in(store.about),
         "split": scaled.split.sizes(),
         "memory": store.memory,
         "data": {"name": store.about.origin.name, "fingerprint": store.fingerprint()},
@@ -218,7 +219,9 @@ def _plan(scaled: _Scaled, selection: Selection, method: str, selector: Selector
 
 def _score(plan: Plan, part: Part, baseline: Scaling) -> dict[str, float]:
     """Errors of a plan on samples as they are, as `pipeline.score` gives them."""
-    tally = Tally(plan.grid)
+    origin = part.store.about.origin
+    scale = baseline.scale if origin.units_differ else None
+    tally = Tally(plan.grid, scale=scale, names=tuple(origin.variables))
     for block in part.blocks():
         rebuilt = plan.rebuild(block.sensed(plan.indices), block.time, block.context)
         tally.add(block.values, rebuilt, baseline.expected(block))
