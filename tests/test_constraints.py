@@ -99,6 +99,17 @@ def test_every_selector_keeps_every_constraint(name, kind):
     assert legal(sites[len(fixed) :], KINDS[kind][0], kind)
 
 
+def test_exchanges_spend_a_budget_where_nothing_is_left_to_explain():
+    """The site that is there tells all; greedy's sites, which are those that vary most, stay."""
+    values = np.zeros((60, 12))
+    values[:, 3] = np.random.default_rng(0).normal(size=60)
+    asked = {"fixed": [3], "costs": np.ones(12), "cost_limit": 3}
+    plans = [
+        kh.select(values, method=name, reconstructor="ridge", constraints=asked) for name in ("greedy", "exchange")
+    ]
+    assert plans[1].indices.tolist() == plans[0].indices.tolist()
+
+
 def left(parts, sites) -> float:
     """What least squares leaves of all cells, on everything but test."""
     x = parts.development.packed().reshape(len(parts.development), -1).astype(np.float64)

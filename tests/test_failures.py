@@ -12,9 +12,12 @@ from keyhole.errors import BudgetError, PlanError, SettingsError
 from keyhole.pipeline import choose_sites
 from keyhole.preparation import prepare
 from keyhole.run import Run
+from keyhole.selectors import Selection
 from keyhole.selectors.failures import Network, failing, harden
 from keyhole.selectors.remainder import Covariance
-from samples import monthly_field, quick, smooth
+from keyhole.selectors.settled import settled_covariance
+from samples import monthly_field, quick, smooth, stops_after
+from test_kriging import left_of_all_cells, on_large_grid
 from test_selectors import selector
 
 
@@ -63,6 +66,21 @@ def test_hardening_finds_nearly_the_best_of_all_networks():
     assert explained(found.sites.tolist()) > 0.97 * best
     assert found.notes["left_after"] <= found.notes["left_before"]
     assert len(found.notes["worst"]) == 1
+
+
+@pytest.mark.parametrize("looks", [0, 2, 9])
+def test_hardening_cut_short_is_no_worse_than_its_start(looks):
+    """By all cells of a large grid, of which it sees a sample, over the loss of each site, from the definition."""
+    data = on_large_grid(110, 220)
+    start = selector("greedy").select(data, 4, validation=None, run=Run()).sites
+    found = harden(Selection(start), data, 1, stops_after(looks))
+    _, notes = settled_covariance(data, start, Run(), "harden")
+    left = [
+        np.mean([left_of_all_cells(data, notes, np.delete(sites, lost)) for lost in range(4)])
+        for sites in (start, found.sites)
+    ]
+    assert left[1] <= (1 + 1e-6) * left[0]
+    assert found.notes["left_after"] <= found.notes["left_before"]
 
 
 def test_failures_keep_constraints_and_are_checked():

@@ -16,8 +16,10 @@ from keyhole.selectors import SELECTORS
 from keyhole.selectors.features import Bandwidth, FeatureScore
 from keyhole.selectors.halves import Halves
 from keyhole.selectors.kernels import KernelScore, fitting
+from keyhole.selectors.left_out import by_all_samples
 from keyhole.selectors.scoring import ClosedFormScore, LinearScore
-from samples import crossed
+from keyhole.selectors.swaps import Swaps
+from samples import crossed, stops_after
 
 
 def straight(n=300, seed=0):
@@ -59,6 +61,16 @@ def test_no_time_leaves_the_start():
     found = SELECTORS["swaps"]().select(train, 2, validation=None, run=Run(deadline=0.0))
     greedy = SELECTORS["greedy"]().select(train, 2, validation=None, run=Run())
     assert set(found.sites.tolist()) == set(greedy.sites.tolist())
+
+
+@pytest.mark.parametrize("looks", [1, 2, 4])
+def test_swaps_cut_short_leave_no_more_than_greedy(looks):
+    """By the score that they go by, wherever the time limit cuts in."""
+    train, start = crossed(300).train, np.array([2, 4])
+    found = Swaps().improve(train, [start], stops_after(looks))
+    data = Halves.of(train, None, 2, Run())
+    score = by_all_samples(fitting(data, start, Run()), train, 2, Run())
+    assert score(found.sites) <= score(start)
 
 
 def test_the_linear_score_is_that_of_ridge():

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from keyhole.run import Event, Run
 from keyhole.selectors.base import Selection, Selector, complete, some_of
 from keyhole.selectors.classical import Greedy
+from keyhole.selectors.failures import Network
 from keyhole.selectors.picks import Picks
 from keyhole.selectors.remainder import Covariance, Remainder
 from keyhole.selectors.settled import settled_covariance
@@ -30,7 +31,9 @@ class Exchange(Selector):
     The covariance is Kriging's: its length and noise are those that rebuild best from greedy's sites when blocks of
     samples are left out. Under it sites are picked greedily; then each in turn is dropped and the best of all sites put
     in its place, until no exchange helps. One exchange costs what one greedy pick does, whatever K is. Then a fifth of
-    the sites is moved at random and exchanged anew, as often as the size of the data allows; the best are kept.
+    the sites is moved at random and exchanged anew, as often as the size of the data allows; the best are kept. What
+    comes out is scored by all cells of the grid, and where it leaves more than the sites it started from, as it may
+    when a time limit cuts in, those are given instead.
     """
 
     name: ClassVar[str] = "exchange"
@@ -41,12 +44,14 @@ class Exchange(Selector):
         start = Greedy().select(some, k, validation=None, run=run).sites
         covariance, notes = settled_covariance(some, start, run, "exchange")
         choice = _Choice(Remainder(covariance), Picks(train, covariance.candidates, k))
-        choice.pick()
-        if not choice.picks.full:  # rules leave no room for all beside the first; greedy's were completed
+        if (
+            not choice.pick() or not choice.picks.full
+        ):  # nothing to explain, or no room for all; greedy's were completed
             choice = _Choice.at(start, Remainder(covariance), Picks(train, covariance.candidates, k))
         choice.exchange(run)
         hops = _hops(covariance, k)
-        return _selection(_hop(choice, hops, run), train, k, {"hops": hops, **notes})
+        found = _hop(choice, hops, run).remainder.picks
+        return _selection(_no_worse(found, start, covariance, some), covariance, train, k, {"hops": hops, **notes})
 
     def improve(self, train: Signals, sites: NDArray[np.int64], run: Run) -> Selection:
         """Exchange sites that are good already: a fraction of the time that `select` takes."""
@@ -54,13 +59,26 @@ class Exchange(Selector):
         covariance, notes = settled_covariance(some, sites, run, "exchange")
         choice = _Choice.at(sites, Remainder(covariance), Picks(train, covariance.candidates, len(sites)))
         choice.exchange(run)
-        return _selection(choice, train, len(sites), notes)
+        found = _no_worse(choice.remainder.picks, sites, covariance, some)
+        return _selection(found, covariance, train, len(sites), notes)
 
 
-def _selection(choice: _Choice, train: Signals, k: int, notes: dict[str, float]) -> Selection:
+def _no_worse(found: list[int], start: NDArray[np.int64], covariance: Covariance, signals: Signals) -> list[int]:
+    """Give the candidates found, or those of the sites a search started from where these explain more of all cells.
+
+    A search that is cut short has not made up for what it began with, and one that was in a hurry went by a sample of
+    the cells, which flatters sites near those.
+    """
+    before = [int(pick) for pick in np.searchsorted(covariance.candidates, start)]
+    if set(found) == set(before):
+        return found
+    explained = [Network.over_all_cells(covariance, picks, signals).explained for picks in (found, before)]
+    return found if explained[0] >= explained[1] else before
+
+
+def _selection(picks: list[int], covariance: Covariance, train: Signals, k: int, notes: dict[str, float]) -> Selection:
     """Rank the sites, and complete them where rules left no room."""
-    covariance = choice.remainder.covariance
-    ranked = _ranked(covariance, choice.remainder.picks)
+    ranked = _ranked(covariance, picks)
     return Selection(complete(covariance.candidates[ranked], k, train), notes=notes)
 
 

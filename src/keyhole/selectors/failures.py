@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 from math import comb
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,11 @@ class Network:
         self.returned = self.inverse @ inner @ self.inverse
         self.explained = float(np.einsum("ij,ij->", inner, self.inverse))
 
+    @classmethod
+    def over_all_cells(cls, covariance: Covariance, picks: Sequence[int], signals: Signals) -> Self:
+        """Give the network with all cells of the signals as targets, of which a search may have seen a sample."""
+        return cls(covariance.among(np.array(picks)).with_all_cells(signals), range(len(picks)))
+
     def losses(self, sets: NDArray[np.int64]) -> NDArray[np.float64]:
         """What is given back when each of some sets ``(n, failures)`` of places among the sites fails."""
         if sets.shape[1] == 0:
@@ -64,8 +69,9 @@ class Network:
 def harden(found: Selection, train: Signals, failures: int, run: Run) -> Selection:
     """Exchange sites one by one until the mean error over the loss of ``failures`` of them is least.
 
-    The mean is over all sets of that many sites, or 1500 of them; constraints are kept. The notes tell which set would
-    be missed most.
+    The mean is over all sets of that many sites, or 1500 of them; constraints are kept. Where a sample of the cells
+    stood for a large grid, the outcome is scored by all cells, and the sites stay unless it is better. The notes tell
+    which set would be missed most.
     """
     some = some_of(train, _MOST_SAMPLES, run, "samples to harden by")
     covariance, _ = settled_covariance(some, found.sites, run, "harden")
@@ -74,15 +80,16 @@ def harden(found: Selection, train: Signals, failures: int, run: Run) -> Selecti
     for place in places:
         picks.add(place)
     sets = failing(len(places), failures, run)
-    before = _left(Network(covariance, places), sets)
-    places = _exchanged(covariance, picks, places, sets, run)
-    network = Network(covariance, places)
+    start = Network.over_all_cells(covariance, places, some)
+    exchanged = _exchanged(covariance, picks, places, sets, run)
+    network = Network.over_all_cells(covariance, exchanged, some)
+    places, network = (exchanged, network) if _left(network, sets) < _left(start, sets) else (places, start)
     losses = network.losses(sets)
     worst = sets[int(losses.argmax())]
-    total = _total(covariance)
+    total = _total(network.covariance)
     notes = {
         "failures": failures,
-        "left_before": before / total,
+        "left_before": _left(start, sets) / total,
         "left_after": _left(network, sets) / total,
         "worst": covariance.candidates[[places[place] for place in worst]].tolist(),
         "left_without_worst": (total - network.explained + float(losses.max())) / total,

@@ -60,8 +60,7 @@ class Covariance:
 
         Fewer cells stand for all where the ``seconds`` that are left are too few to see them all.
         """
-        packed = signals.packed().astype(np.float32)
-        centred = (packed - packed.mean(axis=0)) / np.float32(np.sqrt(len(packed)))
+        centred = _centred(signals)
         may = signals.observable.ravel()[signals.grid.cells]
         readings = centred[:, :, may].transpose(0, 2, 1)
         if signals.root is not None:
@@ -71,7 +70,7 @@ class Covariance:
         columns = some(centred[0].size, max(seen // readings[0].size, _FEWEST_TARGETS), rng)
         level = float(np.square(readings).sum()) / readings[0].size or 1.0
         return cls(
-            signals.grid.cells[may], readings, centred.reshape(len(packed), -1)[:, columns],
+            signals.grid.cells[may], readings, centred.reshape(len(centred), -1)[:, columns],
             places[may], places[columns % len(places)], length, noise * level + _sensors(signals, may),
         )  # fmt: skip
 
@@ -81,6 +80,14 @@ class Covariance:
             self, candidates=self.candidates[picks], readings=self.readings[:, picks], sites=self.sites[picks],
             noise=self.noise[picks],
         )  # fmt: skip
+
+    def with_all_cells(self, signals: Signals) -> Covariance:
+        """Let all cells be targets, where a sample of them stood for all; of the signals it was estimated from."""
+        centred = _centred(signals).reshape(len(signals), -1)
+        if centred.shape == self.targets.shape:
+            return self
+        places = np.tile(signals.grid.places[signals.grid.cells], (signals.channels, 1))
+        return replace(self, targets=centred, cells=places)
 
     def own(self) -> NDArray[np.float32]:
         """Of each candidate's readings with each other, ``(m, channels, channels)``, without noise."""
@@ -95,10 +102,12 @@ class Covariance:
         good as all of that span (found by a random projection, Halko et al., 2011). A sample of the cells would not do:
         sites are then chosen to be near those.
         """
-        count = max(_MOST_NUMBERS // self.readings[0].size, _FEWEST_TARGETS)
+        width = self.readings[0].size
+        count = max(_MOST_NUMBERS // width, _FEWEST_TARGETS)
         if self.targets.shape[1] <= count:
             return self._with_all(slice(None))
-        drawn = np.random.default_rng(0).normal(size=(self.readings[0].size, count)).astype(np.float32)
+        count = min(count, width)  # the span of the columns has no more directions
+        drawn = np.random.default_rng(0).normal(size=(width, count)).astype(np.float32)
         return self._onto(np.linalg.qr(self._projected(drawn))[0]).reshape(count, *self.readings.shape[1:])
 
     def _with_all(self, rows: slice) -> NDArray[np.float32]:
@@ -139,6 +148,12 @@ class Covariance:
         faded = fading(self.sites[picks], self.sites[picks], self.length)
         channels = self.readings.shape[2]
         return np.asarray(readings.T @ readings * np.kron(faded, np.ones((channels, channels))))
+
+
+def _centred(signals: Signals) -> NDArray[np.float32]:
+    """Cells of all samples, ``(n, channels, cells)``, less their mean, over the root of n."""
+    packed = signals.packed().astype(np.float32)
+    return np.asarray((packed - packed.mean(axis=0)) / np.float32(np.sqrt(len(packed))))
 
 
 def _sensors(signals: Signals, may: NDArray[np.bool_]) -> NDArray[np.float64]:
