@@ -14,7 +14,6 @@ from keyhole.export import as_array, as_field, as_frame
 from keyhole.plan import Plan
 from keyhole.readers.arrays import load_npy
 from keyhole.readers.tables import TIME, load_csv
-from keyhole.readings import in_rank_order
 from keyhole.reconstructors.base import unpack
 from keyhole.storage import replacing
 
@@ -49,7 +48,7 @@ def write_rebuilt(
         raise DataError(f"{path}: rebuilt signals go to .nc, .npy or .csv, not {path.suffix or 'without a suffix'}")
     if interval is not None and path.suffix != ".nc":
         raise DataError(f"{path}: a band is written beside what is rebuilt, as .nc alone can hold it")
-    values, time = in_rank_order(readings, plan.names, len(plan.scaling.scale), when)
+    values, time = plan.in_rank_order(readings, when)
     rebuilt = plan.rebuild(values, time)
     if path.suffix == ".csv" and rebuilt.shape[1] > 1:
         raise DataError(f"{path}: several channels do not fit a table; write .nc or .npy")
@@ -76,6 +75,9 @@ def _netcdf(plan: Plan, rebuilt: Any, time: Any, half: Any) -> bytes:
             part = as_field(values, plan.grid, plan.origin, time)
             part = part if hasattr(part, "data_vars") else part.to_dataset(name=part.name)
             whole = whole.assign({f"{name}_{end}": array for name, array in part.data_vars.items()})
+    if np.issubdtype(whole[plan.origin.sample_dim].dtype, np.datetime64) or plan.origin.calendar != "standard":
+        for said in ("units", "calendar"):  # xarray writes its own
+            whole[plan.origin.sample_dim].attrs.pop(said, None)
     for part in (whole, *whole.coords.values(), *whole.data_vars.values()):
         part.attrs = {name: _attribute(value) for name, value in part.attrs.items()}
     return bytes(whole.to_netcdf(engine="h5netcdf"))
@@ -86,7 +88,7 @@ def predictions(plan: Plan, readings: Any, when: Sequence[str] | None = None) ->
     import pandas as pd
 
     predictor = plan.need_predictor()
-    values, time = in_rank_order(readings, plan.names, len(plan.scaling.scale), when)
+    values, time = plan.in_rank_order(readings, when)
     scores = plan.tell(values, time)
     columns: dict[str, Any] = {} if time is None else {TIME: time}
     columns[predictor.target] = predictor.answer(scores)

@@ -117,7 +117,8 @@ class Plan:
             ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order, or labelled by site name in any order. One that
             is missing (NaN) is taken as what the others tell of it.
         time
-            Time of each reading; needed where the plan was made on anomalies, unless the labels hold it.
+            Time of each reading, dates or numbers as the data had them; needed where the plan was made on anomalies,
+            unless the labels hold it.
         context
             ``(N, columns)``, needed where the plan was made with columns of context.
         interval
@@ -129,12 +130,16 @@ class Plan:
             ``(N, *grid)`` in the user's units, as the kind of object that was read; NaN outside. With an interval three
             of them: what is rebuilt, and the low and the high end of the band (`Banded`).
         """
-        values, when = in_rank_order(readings, self.names, len(self.scaling.scale), time)
+        values, when = self.in_rank_order(readings, time)
         rebuilt = self.rebuild(values, when, context)
         if interval is None:
             return self._as_read(rebuilt, when)
         half = unpack(self.half_width(values, when, interval), rebuilt.shape[1], self.grid)
         return Banded(*(self._as_read(part, when) for part in (rebuilt, rebuilt - half, rebuilt + half)))
+
+    def in_rank_order(self, readings: Any, time: Any = None) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
+        """Give readings as ``(N, K, channels)`` in rank order, and their times if known."""
+        return in_rank_order(readings, self.names, len(self.scaling.scale), time, clock=self.origin.clock)
 
     def half_width(
         self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, interval: float
@@ -180,7 +185,7 @@ class Plan:
             ``(N,)``: names of classes, or numbers in the target's units.
         """
         predictor = self.need_predictor()
-        values, when = in_rank_order(readings, self.names, len(self.scaling.scale), time)
+        values, when = self.in_rank_order(readings, time)
         return predictor.answer(self.tell(values, when))
 
     def tell(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.float64]:

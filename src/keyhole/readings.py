@@ -10,27 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.errors import PlanError
+from keyhole.origin import Clock
 from keyhole.readers.tables import TIME, parse_dates
 
 __all__ = ["in_rank_order"]
 
 
 def in_rank_order(
-    readings: Any, names: Sequence[str], channels: int, time: Any = None
-) -> tuple[NDArray[np.float64], NDArray[np.datetime64] | None]:
+    readings: Any, names: Sequence[str], channels: int, time: Any = None, *, clock: Clock = "dates"
+) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
     """Give readings as ``(N, K, channels)`` in rank order, NaN where they are missing, and their times if known.
 
     Parameters
     ----------
     readings
         ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order; or a mapping, Series or frame labelled by site name,
-        in any order, with the time in a column ``time`` or in a DatetimeIndex; labels go with one channel alone.
+        in any order, with the time in a column ``time`` or in an index of dates or called ``time``; labels go with one
+        channel alone.
     names
         Names of the sites in rank order.
     channels
         Values that one site gives.
     time
         Time of each reading; outranks the one that the labels give.
+    clock
+        What times are: dates, numbers or durations, as in the data that the plan was made of.
     """
     if _is_labelled(readings):
         if channels > 1:
@@ -42,7 +46,7 @@ def in_rank_order(
         raise PlanError("readings: there are none; give one row at least")
     if np.isinf(values).any():
         raise PlanError(f"readings: {int(np.isinf(values).sum())} of {values.size} are infinite")
-    return values, None if time is None else _times(time, len(values))
+    return values, None if time is None else _times(time, len(values), clock)
 
 
 def _is_labelled(readings: Any) -> bool:
@@ -70,7 +74,7 @@ def _from_labels(readings: Any, names: Sequence[str]) -> tuple[NDArray[Any], Any
         except ValueError as error:
             raise PlanError(f"readings: rows of different length ({error})") from error
     frame = readings.to_frame().T if isinstance(readings, pd.Series) else readings
-    time: Any = frame.index if isinstance(frame.index, pd.DatetimeIndex) else None
+    time: Any = frame.index if isinstance(frame.index, pd.DatetimeIndex) or frame.index.name == TIME else None
     if TIME in frame.columns and TIME not in names:
         time, frame = frame[TIME], frame.drop(columns=TIME)
     _check_labels([str(column) for column in frame.columns], names)
@@ -108,16 +112,30 @@ def _takes(k: int, channels: int) -> str:
     return f"this plan takes {shapes} in rank order"
 
 
-def _times(time: Any, n: int) -> NDArray[np.datetime64]:
+def _times(time: Any, n: int, clock: Clock) -> NDArray[Any]:
     try:
-        when = parse_dates(time)
+        when = parse_dates(time) if clock == "dates" else _parse_numbers(time, clock)
     except (ValueError, TypeError) as error:
-        raise PlanError(f"time: not dates ({error}); write them as 2023-02-01") from error
+        remedy = "write them as 2023-02-01" if clock == "dates" else f"the time of this plan's data is {clock}"
+        raise PlanError(f"time: not {clock} ({error}); {remedy}") from error
     if len(when) != n:
         raise PlanError(f"time has {len(when)} entries for {n} readings")
-    if np.isnat(when).any():
-        raise PlanError(f"time: {int(np.isnat(when).sum())} of {n} is missing; each reading needs its own")
+    missing = np.isnat(when) if when.dtype.kind in "mM" else ~np.isfinite(when)
+    if missing.any():
+        raise PlanError(f"time: {int(missing.sum())} of {n} is missing; each reading needs its own")
     return when
+
+
+def _parse_numbers(time: Any, clock: Clock) -> NDArray[Any]:
+    """Turn what is given into numbers or durations; a ValueError or TypeError where it is neither."""
+    found = np.atleast_1d(np.asarray(time))
+    if found.ndim > 1 or found.dtype.kind not in ("iufUSO" if clock == "numbers" else "mUSO"):
+        raise TypeError(f"{found.dtype} of shape {found.shape}")
+    if clock == "numbers":
+        return found if found.dtype.kind in "iuf" else found.astype(np.float64)
+    import pandas as pd
+
+    return pd.to_timedelta(found).to_numpy()
 
 
 def _some(names: Sequence[str]) -> str:

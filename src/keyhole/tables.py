@@ -126,9 +126,18 @@ def _account(plan: Plan) -> str:
     if plan.predictor is not None:
         kind = f"one of {len(plan.predictor.classes)} classes" if plan.predictor.is_class else "a number"
         lines.append(f"target {plan.target}, {kind}, told by {plan.predictor.name}")
-    lines += _kept_to(made.get("constraints", {}))
+    lines += _kept_to(made.get("constraints", {})) + _split(made.get("split", {}))
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
+
+
+def _split(told: Mapping[str, Any]) -> list[str]:
+    """Say how the samples were split, and why."""
+    if not told:
+        return []
+    why = f" ({told['reason']})" if told.get("reason") else ""
+    sizes = [f"{size} {part}" for part, size in told.items() if part not in ("kind", "reason")]
+    return [f"split: {told['kind']}{why}: {', '.join(sizes)}"]
 
 
 def _kept_to(told: Mapping[str, Any]) -> list[str]:
