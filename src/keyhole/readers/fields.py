@@ -22,6 +22,7 @@ from keyhole.grid import Grid
 from keyhole.memory import check_fits
 from keyhole.origin import Origin, clock_of
 from keyhole.readers.calendars import from_calendar
+from keyhole.readers.cdf5 import check_cdf5
 from keyhole.readers.choice import one_of
 from keyhole.signals import Signals
 
@@ -307,9 +308,11 @@ def _check_whole(path: Path) -> None:
     from scipy.io import netcdf_file
 
     with path.open("rb") as file:
-        classic = file.read(4) in (b"CDF\x01", b"CDF\x02")
-    if classic:
+        magic = file.read(4)
+    if magic in (b"CDF\x01", b"CDF\x02"):
         netcdf_file(path, mmap=True).close()
+    elif magic == b"CDF\x05":
+        check_cdf5(path)
 
 
 def _check_declared(path: Path, group: str | None, variable: Variable) -> None:

@@ -47,8 +47,6 @@ def read_frame(
 
 def read_csv(path: Path, *, target: str | None = None, target_kind: TargetKind | None = None) -> Signals:
     """Read a CSV file whose first row names the columns; a column called ``time`` gives the samples' times."""
-    import pandas as pd
-
     frame = load_csv(path, whole=True)
     if any(column.startswith("Unnamed: ") for column in frame.columns):  # row numbers would be a site like any other
         raise DataError("a column has no name; name it or leave it out (pandas: to_csv(index=False))")
