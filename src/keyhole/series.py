@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, permutations
 
 import numpy as np
@@ -63,7 +64,7 @@ def find_series(rows: NDArray[np.floating]) -> Evidence | None:
     """Test whether neighbouring samples are more alike than samples farther apart; None where they are not.
 
     Samples are cut in windows of seven neighbours. If their order means nothing, every order within a window is as
-    likely as any other, so the rank of the true order, by the summed squared distance between samples that stand ``lag``
+    likely as any other, so the rank of the true order, by the summed squared distance between samples that stand a lag
     apart, is uniform, and independent from window to window: an exact permutation test. With the mean rank `u` of `n`
     windows, ``p <= min(exp(-6 n (1/2 - u)^2), (n u)^n / n!)``. The test is made for lags 1 to 4 (waves), and for the
     means of 2 and of 4 neighbours (slow changes under noise).
@@ -128,6 +129,7 @@ def _ranks(distances: NDArray[np.float64], lag: int) -> NDArray[np.float64]:
     return np.asarray((sums <= own).mean(axis=1))
 
 
+@cache
 def _adjacent(lag: int) -> NDArray[np.float64]:
     """Which pairs stand ``lag`` apart in each order, ``(orders, pairs)``; the true order is the first."""
     orders = [order for order in permutations(range(_WINDOW)) if order[0] < order[-1]]
