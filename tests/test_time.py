@@ -138,9 +138,7 @@ def test_readings_in_a_file_give_numbers_as_time(tmp_path, command):
         np.testing.assert_array_equal(rebuilt.time, [0.5, 0.75])
         assert rebuilt.time.attrs["units"] == "turnover times"
     np.save(tmp_path / "readings.npy", np.ones((1, 3)))
-    done = command(
-        "reconstruct", tmp_path / "plan.keyhole", tmp_path / "readings.npy", "--out", out, "--time", "0.25"
-    )
+    done = command("reconstruct", tmp_path / "plan.keyhole", tmp_path / "readings.npy", "--out", out, "--time", "0.25")
     assert done.code == 0
     with xr.open_dataset(out) as rebuilt:
         np.testing.assert_array_equal(rebuilt.time, [0.25])
