@@ -208,7 +208,7 @@ def test_a_time_limit_that_is_no_positive_number_is_refused(limit):
         lambda: kh.drop(plan, data, 1, time_limit=limit),
     ]
     for call in calls:
-        with pytest.raises(SettingsError, match="time_limit=.*: a positive number of seconds is needed"):
+        with pytest.raises(SettingsError, match=r"time_limit=.*: a positive number of seconds is needed"):
             call()
     with pytest.raises(ValueError, match="time_limit"):
         KeyholeSelector(2, method="qr", time_limit=limit).fit(data)
@@ -216,7 +216,7 @@ def test_a_time_limit_that_is_no_positive_number_is_refused(limit):
 
 @pytest.mark.parametrize("every", ["x", True, -1, float("nan")])
 def test_an_interval_of_saves_that_is_no_number_is_refused(every):
-    with pytest.raises(SettingsError, match="save_every=.*: a number of seconds is needed"):
+    with pytest.raises(SettingsError, match=r"save_every=.*: a number of seconds is needed"):
         kh.select(smooth(20, 4), 2, method="qr", save_every=every)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -31,7 +33,7 @@ def shuffled(n: int) -> np.ndarray:
 def latest(split: kh.Split, time: np.ndarray) -> bool:
     """Whether each part is later than the one before it."""
     parts = [split.train, split.validation, *([split.calibration] if len(split.calibration) else []), split.test]
-    return all(time[one].max() < time[other].min() for one, other in zip(parts, parts[1:], strict=False))
+    return all(time[one].max() < time[other].min() for one, other in itertools.pairwise(parts))
 
 
 @pytest.mark.parametrize("calibrating", [False, True])

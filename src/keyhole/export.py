@@ -52,8 +52,8 @@ def as_field(values: NDArray[Any], grid: Grid, origin: Origin, time: Time) -> xr
         dim: (dim, np.asarray(grid.coordinates[dim]), dict(origin.axis_attributes.get(dim, {}))) for dim in grid.dims
     }
     if time is not None:
-        said = dict(origin.axis_attributes.get(sample, {}))
-        coordinates[sample] = (sample, to_calendar(time, origin.calendar), said)
+        about = dict(origin.axis_attributes.get(sample, {}))
+        coordinates[sample] = (sample, to_calendar(time, origin.calendar), about)
     elif origin.clock == "dates":  # numbers that were made up would pass for times
         coordinates[sample] = np.arange(len(values))
     return xr.DataArray(

@@ -197,11 +197,11 @@ def as_split(asked: SplitLike, n: int, *, time: NDArray[Any] | None = None, seed
         return None
     if isinstance(asked, Split):
         names = ("train", "validation", "test", "calibration")
-        return replace(asked, **{name: _indices(name, getattr(asked, name)) for name in names})
+        parts: dict[str, Any] = {name: _indices(name, getattr(asked, name)) for name in names}
+        return replace(asked, **parts)
     if isinstance(asked, str) and asked in ("blocks", "random"):
         return blocks(n, time=time) if asked == "blocks" else shuffled(n, seed=seed)
-    parts = _named_parts(asked)
-    found = {name: _numbers(name, part, n) for name, part in parts.items()}
+    found = {name: _numbers(name, part, n) for name, part in _named_parts(asked).items()}
     return given(found["train"], found["test"], found.get("validation"))
 
 

@@ -201,10 +201,9 @@ def _report(plan: Plan, data: Signals | Store, asked: SplitLike, seed: int, path
     from keyhole.stored import Store, samples_of
 
     calibrating = "calibration" in plan.made["split"]
-    signals, split = data, asked
     if isinstance(data, Store):
-        signals, split = samples_of(data, seed, calibrating=calibrating, split=asked)
-    write_report(single(plan, prepare(signals, split, seed, calibrating=calibrating)), path)
+        data, asked = samples_of(data, seed, calibrating=calibrating, split=asked)
+    write_report(single(plan, prepare(data, asked, seed, calibrating=calibrating)), path)
 
 
 def _draw(comparison: Comparison, figure: Path | None, report: Path | None) -> None:
