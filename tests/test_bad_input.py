@@ -191,3 +191,35 @@ def test_every_error_is_a_keyhole_error_and_one_that_python_knows():
     for name in ("DataError", "BudgetError", "SettingsError", "PlanError", *known):
         assert issubclass(getattr(kh, name), KeyholeError)
         assert issubclass(getattr(kh, name), known.get(name, ValueError))
+
+
+@pytest.mark.parametrize("limit", ["x", "5", True, -1, float("nan"), 0, [5], np.bool_(True), 1j])
+def test_a_time_limit_that_is_no_positive_number_is_refused(limit):
+    from keyhole.comparison import compare
+    from keyhole.sklearn import KeyholeSelector
+
+    data = smooth(40, 6)
+    plan = quick(data)
+    calls = [
+        lambda: kh.select(data, 2, method="qr", time_limit=limit),
+        lambda: compare(data, 2, ["qr"], time_limit=limit),
+        lambda: kh.curve(data, [2], ["qr"], time_limit=limit),
+        lambda: kh.extend(plan, data, 1, method="qr", time_limit=limit),
+        lambda: kh.drop(plan, data, 1, time_limit=limit),
+    ]
+    for call in calls:
+        with pytest.raises(SettingsError, match=r"time_limit=.*: a positive number of seconds is needed"):
+            call()
+    with pytest.raises(ValueError, match="time_limit"):
+        KeyholeSelector(2, method="qr", time_limit=limit).fit(data)
+
+
+@pytest.mark.parametrize("every", ["x", True, -1, float("nan")])
+def test_an_interval_of_saves_that_is_no_number_is_refused(every):
+    with pytest.raises(SettingsError, match=r"save_every=.*: a number of seconds is needed"):
+        kh.select(smooth(20, 4), 2, method="qr", save_every=every)
+
+
+@pytest.mark.parametrize("limit", [5, np.float32(5), Fraction(5), float("inf")])
+def test_a_time_limit_may_be_any_positive_number(limit):
+    assert kh.select(smooth(20, 4), 2, method="qr", reconstructor="ridge", time_limit=limit).k == 2

@@ -387,3 +387,59 @@ def test_bounds_of_cells_are_no_fields(tmp_path):
     dataset.to_netcdf(tmp_path / "model.nc")
     assert kh.read(tmp_path / "model.nc").origin.name == "sst"
     assert kh.read(dataset).origin.name == "sst"
+
+
+@pytest.mark.parametrize("stacked", ["samples", "grid"])
+def test_a_stacked_dimension_is_refused_with_what_to_do(stacked):
+    field = monthly_field()
+    if stacked == "grid":
+        field = field.stack(place=("lat", "lon"))
+    else:
+        field = field.expand_dims(member=2).stack(time_and_member=("time", "member")).transpose("time_and_member", ...)
+    dim = next(str(dim) for dim in field.dims if str(dim) in ("place", "time_and_member"))
+    samples = "time" if stacked == "grid" else dim
+    with pytest.raises(DataError, match=rf"{dim!r} is stacked.*unstack\({dim!r}\).*reset_index\({dim!r}\)"):
+        kh.read(field, samples=samples)
+    assert len(kh.read(field.reset_index(dim), samples=samples)) == field.sizes[samples]
+
+
+def classic_netcdf(path: Path, kind: str, *, records: bool, alone: bool) -> bytes:
+    """A classic NetCDF file, with records or without, of one variable or several, some of them narrow."""
+    import netCDF4
+
+    with netCDF4.Dataset(path, "w", format=kind) as file:
+        file.title = "a title"
+        file.createDimension("time", None if records else 12)
+        file.createDimension("x", 7)
+        variable = file.createVariable("narrow", "i2", ("time", "x"))
+        variable.units = "mm"
+        variable[:] = np.arange(84).reshape(12, 7) + 1
+        if not alone:
+            file.createVariable("one", "f8", ())[:] = 3.0
+            file.createVariable("v", "f4", ("time", "x"))[:] = smooth(12, 7) + 5
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("records", [False, True])
+@pytest.mark.parametrize("kind", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"])
+def test_a_classic_file_that_was_cut_off_is_refused(tmp_path, kind, records, alone):
+    """The NetCDF library reads zeros beyond the end."""
+    path, name = tmp_path / "field.nc", "narrow" if alone else "v"
+    whole = classic_netcdf(path, kind, records=records, alone=alone)
+    assert kh.read(path, variable=name).values.min() > 0
+    for cut in (5, 20, 60, 130, len(whole) // 2, len(whole) - 100, len(whole) - 4):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(DataError, match=r"field\.nc"):
+            kh.read(path, variable=name)
+        with pytest.raises(DataError, match=r"field\.nc"), kh.open_store(path, "100MiB", variable=name):
+            pass
+
+
+def test_a_damaged_header_of_cdf5_is_refused(tmp_path):
+    path = tmp_path / "field.nc"
+    whole = bytearray(classic_netcdf(path, "NETCDF3_64BIT_DATA", records=True, alone=False))
+    for place in range(4, 200, 3):
+        path.write_bytes(whole[:place] + b"\xff\xff\xff" + whole[place + 3 :])
+        with contextlib.suppress(DataError):
+            kh.read(path, variable="v")

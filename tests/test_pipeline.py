@@ -287,3 +287,27 @@ def test_errors_of_the_same_units_are_pooled_in_these():
     assert plan.origin.units == "Pa"
     assert "rmse[t]" in plan.metrics["test"]
     assert "error_units" not in plan.made
+
+
+def test_anomalies_are_an_option_of_all_that_choose_sites():
+    field = monthly_field()
+    by_month = quick(kh.read(field).anomalies("month"))
+    plan = quick(field, anomalies="month")
+    assert plan.metrics == by_month.metrics
+    assert quick(kh.read(field).anomalies("month"), anomalies="none").metrics == quick(field).metrics
+    compared = compare(field, 3, ["qr"], anomalies="month")
+    assert compared.prepared.signals.cycle == "month"
+    curve = kh.curve(field, [3], ["qr"], anomalies="month")
+    assert curve.rows[0].test["rmse"] == pytest.approx(compared.entries[0].plan.metrics["test"]["rmse"])
+    assert field.keyhole.select(3, method="qr", reconstructor="ridge", anomalies="month").metrics == plan.metrics
+    assert kh.extend(plan, field, 1, method="qr", reconstructor="ridge", anomalies="month").scaling.cycle == "month"
+
+
+@pytest.mark.parametrize("wrong", ["day", True, 12])
+def test_anomalies_that_there_are_not_are_refused(wrong):
+    field = monthly_field()
+    for call in (quick, lambda data, **given: data.keyhole.select(3, method="qr", **given)):
+        with pytest.raises(SettingsError, match="anomalies="):
+            call(field, anomalies=wrong)
+    with pytest.raises(DataError, match="anomalies by month need a time"):
+        quick(smooth(40, 6), anomalies="month")

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import keyhole as kh
 from keyhole import DataError, SettingsError
 from keyhole import split as splits
 from keyhole.split import Split
+from samples import quick, smooth
 
 SHARE = st.floats(0.05, 0.6)
 
@@ -127,3 +129,97 @@ def test_many_samples_leave_all_but_enough_of_them_to_learn_from() -> None:
 
 def test_a_block_of_time_is_not_cut_short() -> None:
     assert len(splits.blocks(100_000).validation) == 16_000
+
+
+TRAIN, VALIDATION, TEST = np.arange(20), np.arange(20, 30), np.arange(30, 40)
+
+
+def flags(part: np.ndarray) -> np.ndarray:
+    return np.isin(np.arange(40), part)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        splits.given(TRAIN, TEST, VALIDATION),
+        Split(list(TRAIN), tuple(VALIDATION), TEST),
+        (TRAIN, VALIDATION, TEST),
+        [list(TRAIN), list(VALIDATION), list(TEST)],
+        (flags(TRAIN), flags(VALIDATION), flags(TEST)),
+        {"train": TRAIN, "validation": VALIDATION, "test": TEST},
+        {"test": flags(TEST), "train": flags(TRAIN), "validation": range(20, 30)},
+    ],
+)
+def test_parts_are_taken_in_every_form(asked):
+    plan = quick(smooth(40, 6), split=asked, bands=False)
+    assert plan.made["split"] == {"train": 20, "validation": 10, "test": 10, "kind": "given"}
+    found = splits.as_split(asked, 40)
+    assert found is not None
+    np.testing.assert_array_equal(parts(found), np.arange(40))
+
+
+@pytest.mark.parametrize("asked", [(TRAIN, TEST), {"train": TRAIN, "test": TEST}])
+def test_validation_comes_off_the_end_of_train_where_it_is_not_given(asked):
+    found = splits.as_split(asked, 40)
+    assert found is not None
+    np.testing.assert_array_equal(found.validation, np.arange(16, 20))
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "says"),
+    [
+        ("halves", SettingsError, "split: 'halves' is not a split.*'blocks', 'random'"),
+        (0.2, SettingsError, "split: 0.2 is not a split"),
+        ((TRAIN,), SettingsError, "is not a split"),
+        ((), SettingsError, "is not a split"),
+        ({}, SettingsError, "a mapping of nothing is not a split"),
+        ({"train": TRAIN}, SettingsError, "a mapping of 'train' is not a split"),
+        ({"train": TRAIN, "test": TEST, "valid": [1]}, SettingsError, "'valid' is not a split"),
+        ((TRAIN, [30.5]), DataError, "split: test must be.*whole numbers"),
+        ((TRAIN, [[30, 31], [32]]), DataError, "split: test must be"),
+        ((TRAIN, [40]), DataError, "outside 0 to 39"),
+        ((TRAIN, [0]), DataError, "more than one part"),
+        ((flags(TRAIN)[:-1], TEST), DataError, r"train is a boolean array of shape \(39,\).*40 samples"),
+        (Split([0.5], [1], [2]), DataError, "train must be"),
+        (Split(TRAIN, VALIDATION, TEST, "given", np.array([40])), DataError, "calibration part names samples outside"),
+    ],
+)
+@pytest.mark.parametrize("run", [quick, lambda data, split: kh.curve(data, [2], ["qr"], split=split)])
+def test_what_is_no_split_is_refused(run, asked, error, says):
+    with pytest.raises(error, match=says):
+        run(smooth(40, 6), split=asked)
+
+
+def test_constructors_are_public():
+    np.testing.assert_array_equal(kh.Split.blocks(10).test, splits.blocks(10).test)
+    np.testing.assert_array_equal(kh.Split.random(10, seed=3).test, splits.shuffled(10, seed=3).test)
+    np.testing.assert_array_equal(kh.Split.given(range(5), [6], [5]).validation, [5])
+
+
+@given(n=st.integers(4, 120), ties=st.integers(1, 5), seed=st.integers(0, 99))
+def test_blocks_of_time_are_complete_and_never_share_a_time(n, ties, seed):
+    time = np.random.default_rng(seed).permutation(n) // ties
+    if len(np.unique(time)) < 3:
+        return
+    split = splits.blocks(n, time=time)
+    np.testing.assert_array_equal(np.sort(parts(split)), np.arange(n))
+    splits.check(split, n)
+    assert time[split.train].max() < time[split.validation].min()
+    assert time[split.validation].max() < time[split.test].min()
+
+
+@pytest.mark.parametrize("name", ["select", "compare", "curve", "extend", "drop"])
+def test_the_command_line_takes_a_split(name, command, tmp_path):
+    np.save(tmp_path / "data.npy", smooth(60, 6))
+    plan = tmp_path / "plan.keyhole"
+    quick(smooth(60, 6)).save(plan)
+    given = [plan] if name in ("extend", "drop") else []
+    method = {"compare": ["--methods", "qr"], "curve": ["--methods", "qr"], "drop": []}.get(name, ["--method", "qr"])
+    rest = ["--reconstructor", "ridge", *method, *(["--out", plan] if name in ("select", "extend", "drop") else [])]
+    done = command(name, *given, tmp_path / "data.npy", "-k", 2, "--split", "blocks", *rest)
+    assert done.code == 0, done.err
+    if name in ("select", "extend", "drop"):
+        assert kh.load(plan).made["split"]["kind"] == "blocks"
+    wrong = command(name, *given, tmp_path / "data.npy", "-k", 2, "--split", "halves", *rest)
+    assert wrong.code == 2
+    assert "auto, blocks or random" in wrong.err

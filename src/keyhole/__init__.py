@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from keyhole.plan import Plan as Plan
     from keyhole.plan import load as load
     from keyhole.readers import read as read
+    from keyhole.split import Split as Split
     from keyhole.stored import open_store as open_store
     from keyhole.stored import select_stored as select_stored
 
@@ -52,6 +53,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "SettingsError",
+    "Split",
     "StorageError",
     "TrainingError",
     "curve",
@@ -72,6 +74,7 @@ _LAZY = {
     "Constraints": "constraints",
     "Curve": "curves",
     "Plan": "plan",
+    "Split": "split",
     "curve": "curves",
     "drop": "changes",
     "extend": "changes",

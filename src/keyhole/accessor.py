@@ -42,7 +42,7 @@ class KeyholeAccessor:
         from keyhole.readers import read
 
         found = read(self._source, **options)
-        return found if anomalies is None else found.anomalies("month" if anomalies == "month" else None)
+        return found.anomalies_as_asked(anomalies)
 
     def select(self, k: int | None = None, **options: Any) -> Plan:
         """Choose sites: options of `read`, ``anomalies``, and those of `keyhole.select`."""

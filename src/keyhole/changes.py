@@ -23,6 +23,7 @@ from keyhole.selectors import Selection
 from keyhole.selectors.failures import Network
 from keyhole.selectors.settled import settled_covariance
 from keyhole.signals import Signals
+from keyhole.split import SplitLike
 
 __all__ = ["drop", "extend"]
 
@@ -58,12 +59,12 @@ def extend(plan: Plan, signals: Any, k: int | None = None, *, constraints: Any =
 
 def drop(
     plan: Plan, signals: Any, k: int, *, reconstructor: str = "auto", seed: int = 0, device: str = "auto",
-    time_limit: float | None = None,
+    time_limit: float | None = None, split: SplitLike = None,
 ) -> Plan:  # fmt: skip
     """Leave out the ``k`` sites that would be missed least, one after the other, and fit a plan to the rest.
 
     The new plan's record (``made["notes"]["dropped"]``) names them, the least missed first, with the share of the
-    variance that is left after each.
+    variance that is left after each. ``split`` is as `select` takes it.
 
     Examples
     --------
@@ -74,7 +75,8 @@ def drop(
     """
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < plan.k:
         raise BudgetError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
-    prepared = prepare(_on_grid(plan, read(signals)), None, seed, calibrating=True)
+    deadline_after(time_limit)
+    prepared = prepare(_on_grid(plan, read(signals)), split, seed, calibrating=True)
     kept, dropped = _least_missed(prepared.development, _sites_on(plan, prepared.signals), k)
     with progress(None) as tell:
         run = Run(seed=seed, device=device, deadline=deadline_after(time_limit), callback=tell)

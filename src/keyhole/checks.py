@@ -7,6 +7,8 @@ import time as clock
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from keyhole.errors import BudgetError, SettingsError
 from keyhole.grid import Grid
 from keyhole.predictors import check_predictor
@@ -88,7 +90,7 @@ def check_run(device: str, precision: str, save_every: float = 15.0) -> None:
         raise SettingsError(f"device {device!r} is not known; there are {', '.join(_DEVICES)}")
     if precision not in _PRECISIONS:
         raise SettingsError(f"precision {precision!r} is not known; there are {', '.join(_PRECISIONS)}")
-    if not save_every >= 0:
+    if not _is_number(save_every) or not save_every >= 0:
         raise SettingsError(f"save_every={save_every!r}: a number of seconds is needed")
 
 
@@ -96,8 +98,12 @@ def deadline_after(time_limit: float | None) -> float | None:
     """Clock time at which a time limit that starts now is over."""
     if time_limit is None:
         return None
-    if not time_limit > 0:
+    if not _is_number(time_limit) or not time_limit > 0:
         raise SettingsError(f"time_limit={time_limit!r}: a positive number of seconds is needed")
     if processes().count > 1:
         raise SettingsError("time_limit: clocks of several processes differ; limit the steps instead")
-    return clock.monotonic() + time_limit
+    return clock.monotonic() + float(time_limit)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from keyhole.readers import read
 from keyhole.reconstructors import Ridge, nested_errors
 from keyhole.run import Event, Run
 from keyhole.selectors import Selector
-from keyhole.split import Split
+from keyhole.split import SplitLike
 from keyhole.target import TargetKind
 
 __all__ = ["Comparison", "Entry", "compare", "single"]
@@ -75,7 +75,8 @@ def compare(
     target_kind: TargetKind | None = None,
     reconstructor: str = "ridge",
     predictor: str = "auto",
-    split: Split | None = None,
+    split: SplitLike = None,
+    anomalies: Literal["month", "none"] | None = None,
     time_limit: float | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -84,12 +85,15 @@ def compare(
 ) -> Comparison:
     """Let each method choose ``k`` sites and fit the same reconstructor to them; ``time_limit`` is for each method.
 
-    With ``bands``, samples are held back to calibrate each plan's.
+    With ``bands``, samples are held back to calibrate each plan's; ``split`` and ``anomalies`` are as `select` takes
+    them.
 
     Where there is a target, a predictor is fitted to them too, and the methods are ranked by the target's error.
     """
     selectors = {method: make_selector(method, {}) for method in methods}
-    prepared = prepare(read(signals, target=target, target_kind=target_kind), split, seed, calibrating=bands)
+    deadline_after(time_limit)
+    source = read(signals, target=target, target_kind=target_kind).anomalies_as_asked(anomalies)
+    prepared = prepare(source, split, seed, calibrating=bands)
     k = check_budget(k, prepared.signals)
     check_stages(selectors, reconstructor, predictor, prepared.signals)
     with progress(callback) as tell:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_array", "as_field", "as_frame", "as_read"]
 
-Time = NDArray[np.datetime64] | None
+Time = NDArray[Any] | None
 
 
 def as_read(values: NDArray[Any], grid: Grid, origin: Origin, time: Time) -> Any:
@@ -51,7 +51,11 @@ def as_field(values: NDArray[Any], grid: Grid, origin: Origin, time: Time) -> xr
     coordinates: dict[str, Any] = {
         dim: (dim, np.asarray(grid.coordinates[dim]), dict(origin.axis_attributes.get(dim, {}))) for dim in grid.dims
     }
-    coordinates |= {sample: np.arange(len(values)) if time is None else to_calendar(time, origin.calendar)}
+    if time is not None:
+        about = dict(origin.axis_attributes.get(sample, {}))
+        coordinates[sample] = (sample, to_calendar(time, origin.calendar), about)
+    elif origin.clock == "dates":  # numbers that were made up would pass for times
+        coordinates[sample] = np.arange(len(values))
     return xr.DataArray(
         values if many else values[:, 0], coordinates, dims, name=origin.name, attrs=dict(origin.attributes)
     )
@@ -62,5 +66,5 @@ def as_frame(values: NDArray[Any], grid: Grid, time: Time) -> pd.DataFrame:
     import pandas as pd
 
     columns = [grid.name(index) for index in range(grid.size)]
-    index = None if time is None else pd.DatetimeIndex(time, name="time")
+    index = None if time is None else pd.Index(time, name="time")
     return pd.DataFrame(values.reshape(len(values), -1), columns=columns, index=index)

@@ -75,6 +75,9 @@ def _netcdf(plan: Plan, rebuilt: Any, time: Any, half: Any) -> bytes:
             part = as_field(values, plan.grid, plan.origin, time)
             part = part if hasattr(part, "data_vars") else part.to_dataset(name=part.name)
             whole = whole.assign({f"{name}_{end}": array for name, array in part.data_vars.items()})
+    if np.issubdtype(whole[plan.origin.sample_dim].dtype, np.datetime64) or plan.origin.calendar != "standard":
+        for said in ("units", "calendar"):  # xarray writes its own
+            whole[plan.origin.sample_dim].attrs.pop(said, None)
     for part in (whole, *whole.coords.values(), *whole.data_vars.values()):
         part.attrs = {name: _attribute(value) for name, value in part.attrs.items()}
     return bytes(whole.to_netcdf(engine="h5netcdf"))

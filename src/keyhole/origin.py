@@ -6,9 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["STANDARDISED", "Origin"]
+from numpy.typing import NDArray
+
+__all__ = ["STANDARDISED", "Clock", "Origin", "clock_of"]
 
 STANDARDISED = "standard deviations"
+Clock = Literal["dates", "numbers", "durations"]
+
+
+def clock_of(time: NDArray[Any] | None) -> Clock:
+    """Say what times are; dates where there are none, for these are what a plan takes then."""
+    kind = "M" if time is None else time.dtype.kind
+    return "dates" if kind == "M" else "durations" if kind == "m" else "numbers"
 
 
 @dataclass(frozen=True)
@@ -18,7 +27,8 @@ class Origin:
     ``kind`` is ``"array"``, ``"field"`` (an xarray DataArray) or ``"table"`` (a pandas frame);
     ``channel_axis`` is where an array's channels were, ``sample_dim`` the name of a field's sample dimension,
     ``axis_attributes`` what a field says about its coordinates. ``variables`` are the names of a Dataset's variables,
-    each a channel, with what they say about themselves, and ``calendar`` is that of a field's times.
+    each a channel, with what they say about themselves, ``calendar`` is that of a field's times, and ``clock`` what
+    times are: dates, numbers, or durations.
     """
 
     kind: Literal["array", "field", "table"] = "array"
@@ -29,6 +39,7 @@ class Origin:
     axis_attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     calendar: str = "standard"
+    clock: Clock = "dates"
 
     @property
     def units(self) -> str:

@@ -36,7 +36,7 @@ from keyhole.selectors import SELECTORS, Selection, Selector
 from keyhole.selectors.classical import Greedy
 from keyhole.selectors.failures import harden
 from keyhole.signals import Signals
-from keyhole.split import Split
+from keyhole.split import SplitLike
 from keyhole.target import TargetKind
 from keyhole.uncertainty import calibrate, coverage, spread_of
 from keyhole.views import View
@@ -75,7 +75,8 @@ def select(
     reconstructor: str = "auto",
     predictor: str = "auto",
     settings: Mapping[str, Any] | None = None,
-    split: Split | None = None,
+    split: SplitLike = None,
+    anomalies: Literal["month", "none"] | None = None,
     time_limit: float | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -129,8 +130,13 @@ def select(
     settings
         Settings of the selector, by name, where its defaults do not fit.
     split
-        Which samples train, validate and test; by default that of the data set, else contiguous blocks where samples
-        have a time and a random split where they have none.
+        Which samples train, validate and test: ``"blocks"`` of time, ``"random"``, a `Split`, ``(train, test)`` or
+        ``(train, validation, test)`` of sample numbers or boolean arrays, or a mapping of these names. By default that
+        of the data set, else blocks of time where samples have a time or, without one, look like a series (of tables
+        and of samples with a target this is not asked), and a random split elsewhere. The plan's record says which.
+    anomalies
+        ``"month"``: work on anomalies from the monthly climatology of the training part, which needs dates;
+        ``"none"``: on deviations from the mean; None: as the signals say.
     time_limit
         Seconds after which learning stops with what it has.
     seed
@@ -161,7 +167,7 @@ def select(
         resume=resume, save_every=save_every,
     )  # fmt: skip
     selector = make_selector(method, settings or {})
-    source = read(signals, target=target, target_kind=target_kind, missing=missing)
+    source = read(signals, target=target, target_kind=target_kind, missing=missing).anomalies_as_asked(anomalies)
     source = source if constraints is None else source.constrained(constraints)
     source = source if weights is None else source.weighted(weights)
     source = source if noise is None else source.noisy(noise)

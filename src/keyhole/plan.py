@@ -124,7 +124,8 @@ class Plan:
             frame by site name, a DataArray (a Dataset of several variables) by the sites' names or coordinates. One
             that is missing (NaN) is taken as what the others tell of it.
         time
-            Time of each reading; needed where the plan was made on anomalies, unless the labels hold it.
+            Time of each reading, dates or numbers as the data had them; needed where the plan was made on anomalies,
+            unless the labels hold it.
         context
             ``(N, columns)``, needed where the plan was made with columns of context.
         interval
@@ -143,14 +144,12 @@ class Plan:
         half = unpack(self.half_width(values, when, interval), rebuilt.shape[1], self.grid)
         return Banded(*(self._as_read(part, when) for part in (rebuilt, rebuilt - half, rebuilt + half)))
 
-    def in_rank_order(
-        self, readings: Any, time: Any = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.datetime64] | None]:
+    def in_rank_order(self, readings: Any, time: Any = None) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
         """Give readings, labelled or in rank order, as ``(N, K, channels)`` in rank order, and their times if known."""
-        variables = tuple(self.origin.variables)
         return in_rank_order(
-            readings, self.names, len(self.scaling.scale), time, on=(self.grid, self.indices), variables=variables
-        )
+            readings, self.names, len(self.scaling.scale), time, clock=self.origin.clock,
+            on=(self.grid, self.indices), variables=tuple(self.origin.variables),
+        )  # fmt: skip
 
     def half_width(
         self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, interval: float

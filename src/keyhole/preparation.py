@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +12,9 @@ from numpy.typing import NDArray
 from keyhole import split as splits
 from keyhole.errors import DataError
 from keyhole.scaling import Scaling
+from keyhole.series import features, find_series
 from keyhole.signals import Signals
-from keyhole.split import Split
+from keyhole.split import Split, SplitLike
 
 __all__ = ["Prepared", "default_split", "prepare", "prepare_with"]
 
@@ -44,15 +47,17 @@ class Prepared:
         return np.empty(0, np.int64) if constraints is None else constraints.rules.held
 
 
-def prepare(signals: Signals, split: Split | None, seed: int, *, calibrating: bool = False) -> Prepared:
+def prepare(signals: Signals, split: SplitLike, seed: int, *, calibrating: bool = False) -> Prepared:
     """Split and scale; choices are made with a scaling from the training part, the plan's is from all but test.
 
     To calibrate bands, some samples are held back from both.
     """
-    parts = split or signals.split or default_split(len(signals), signals.time, seed)
-    parts = parts.calibrating() if calibrating else parts
-    splits.check(parts, len(signals))
-    signals = _known_enough(signals, parts)
+    n = len(signals)
+    parts = splits.as_split(split, n, time=signals.time, seed=seed) or signals.split
+    parts = parts or default_split(signals, n, signals.time, seed, lambda: [signals])
+    parts = parts.calibrating(signals.time) if calibrating else parts
+    splits.check(parts, n)
+    signals = replace(_known_enough(signals, parts), ordered=parts.kind == "blocks")
     _check_varies(signals.take(parts.train))
     _check_target_varies(signals.take(parts.train))
     choosing, scaling = (Scaling.fit(signals.take(rows)) for rows in (parts.train, parts.development))
@@ -73,9 +78,31 @@ def prepare_with(signals: Signals, split: Split, choosing: Scaling, scaling: Sca
     return Prepared(signals, split, choosing, scaling, train, validation, development, test, calibration)
 
 
-def default_split(n: int, time: NDArray[np.datetime64] | None, seed: int) -> Split:
-    """Blocks where samples have a time, at random where they have none."""
-    return splits.shuffled(n, seed=seed) if time is None else splits.blocks(n)
+def default_split(
+    about: Signals, n: int, time: NDArray[Any] | None, seed: int, blocks: Callable[[], Iterable[Signals]]
+) -> Split:
+    """Blocks where samples have a time or look like a series, at random where they have none.
+
+    Rows of a table, and samples with a target, are a series if they have a time, and not otherwise.
+
+    Parameters
+    ----------
+    about
+        Signals of the same kind.
+    n, time
+        How many samples there are, and their time.
+    blocks
+        Gives all samples in their order, some at a time.
+    """
+    if time is not None:
+        return replace(splits.blocks(n, time=time), reason="samples have a time")
+    if about.origin.kind == "table" or about.target is not None:
+        return replace(splits.shuffled(n, seed=seed), reason="samples have no time")
+    found = find_series(features(blocks(), n))
+    if found is None:
+        reason = "samples have no time and do not look like a series"
+        return replace(splits.shuffled(n, seed=seed), reason=reason)
+    return replace(splits.blocks(n), reason=found.words)
 
 
 def _known_enough(signals: Signals, parts: Split) -> Signals:

@@ -11,27 +11,30 @@ from numpy.typing import NDArray
 from keyhole.align import is_a, same_places
 from keyhole.errors import PlanError
 from keyhole.grid import Grid
+from keyhole.origin import Clock
 from keyhole.readers.calendars import from_calendar
 from keyhole.readers.tables import TIME, parse_dates
 
 __all__ = ["in_rank_order"]
 
 _CHANNELS = ("variable", "channel")
+_KINDS: dict[Clock, str] = {"dates": "M", "numbers": "iuf", "durations": "m"}  # of numpy, for each kind of time
 On = tuple[Grid, NDArray[np.int64]] | None
 
 
 def in_rank_order(
-    readings: Any, names: Sequence[str], channels: int, time: Any = None, *, on: On = None,
+    readings: Any, names: Sequence[str], channels: int, time: Any = None, *, clock: Clock = "dates", on: On = None,
     variables: Sequence[str] = (),
-) -> tuple[NDArray[np.float64], NDArray[np.datetime64] | None]:  # fmt: skip
+) -> tuple[NDArray[np.float64], NDArray[Any] | None]:  # fmt: skip
     """Give readings as ``(N, K, channels)`` in rank order, NaN where they are missing, and their times if known.
 
     Parameters
     ----------
     readings
         ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order; or a mapping, Series or frame labelled by site name,
-        in any order, with the time in a column ``time`` or in a DatetimeIndex (one channel alone); or a DataArray, of
-        several channels a Dataset or one with a dimension of variables, whose sites go by name or by coordinates.
+        in any order, with the time in a column ``time`` or in an index of dates or called ``time`` (one channel alone);
+        or a DataArray, of several channels a Dataset or one with a dimension of variables, whose sites go by name or by
+        coordinates.
     names
         Names of the sites in rank order.
     channels
@@ -42,9 +45,11 @@ def in_rank_order(
         The grid, and the sites' flat index on it in rank order, to know sites by their coordinates.
     variables
         Names of the channels, where they have some.
+    clock
+        What times are: dates, numbers or durations, as in the data that the plan was made of.
     """
     if is_a(readings, "xarray", "DataArray", "Dataset"):
-        readings, found = _from_field(readings, names, channels, on, variables)
+        readings, found = _from_field(readings, names, channels, on, variables, clock)
         time = found if time is None else time
     elif _is_labelled(readings):
         if channels > 1:
@@ -56,7 +61,7 @@ def in_rank_order(
         raise PlanError("readings: there are none; give one row at least")
     if np.isinf(values).any():
         raise PlanError(f"readings: {int(np.isinf(values).sum())} of {values.size} are infinite")
-    return values, None if time is None else _times(time, len(values))
+    return values, None if time is None else _times(time, len(values), clock)
 
 
 def _is_labelled(readings: Any) -> bool:
@@ -81,7 +86,7 @@ def _from_labels(readings: Any, names: Sequence[str]) -> tuple[NDArray[Any], Any
         except ValueError as error:
             raise PlanError(f"readings: rows of different length ({error})") from error
     frame = readings.to_frame().T if isinstance(readings, pd.Series) else readings
-    time: Any = frame.index if isinstance(frame.index, pd.DatetimeIndex) else None
+    time: Any = frame.index if isinstance(frame.index, pd.DatetimeIndex) or frame.index.name == TIME else None
     if TIME in frame.columns and TIME not in names:
         time, frame = frame[TIME], frame.drop(columns=TIME)
     _check_labels([str(column) for column in frame.columns], names)
@@ -93,7 +98,7 @@ def _from_labels(readings: Any, names: Sequence[str]) -> tuple[NDArray[Any], Any
 
 
 def _from_field(
-    readings: Any, names: Sequence[str], channels: int, on: On, variables: Sequence[str]
+    readings: Any, names: Sequence[str], channels: int, on: On, variables: Sequence[str], clock: Clock
 ) -> tuple[NDArray[Any], Any]:
     """Give readings of a DataArray or Dataset as ``(N, K, channels)``, and their times if they have some."""
     array = _one_array(readings, channels, variables)
@@ -111,7 +116,7 @@ def _from_field(
     if channel and variables and channel[0] in array.coords:
         array = array.isel({channel[0]: _found(array[channel[0]].values, variables, "variable")})
     values = array.transpose(*samples, site, *channel).values
-    return values.reshape(-1, len(names), values.shape[-1] if channel else 1), _time_of(array, samples)
+    return values.reshape(-1, len(names), values.shape[-1] if channel else 1), _time_of(array, samples, clock)
 
 
 def _one_array(readings: Any, channels: int, variables: Sequence[str]) -> Any:
@@ -166,13 +171,13 @@ def _found(labels: Any, wanted: Sequence[str], what: str) -> list[int]:
     return [texts.index(name) for name in wanted]
 
 
-def _time_of(array: Any, samples: Sequence[Any]) -> Any:
-    """Times along the dimension of samples, or the one time of a single sample."""
+def _time_of(array: Any, samples: Sequence[Any], clock: Clock) -> Any:
+    """Times along the dimension of samples, or the one time of a single sample; None where they are of another kind."""
     dim = samples[0] if samples else TIME
     if dim not in array.coords:
         return None
     labels = np.atleast_1d(np.asarray(array[dim].values))
-    if labels.dtype.kind == "M":
+    if labels.dtype.kind in _KINDS[clock]:
         return labels
     dated = labels.dtype == object and labels.size and hasattr(labels.flat[0], "calendar")
     return from_calendar(labels) if dated else None
@@ -205,16 +210,30 @@ def _takes(k: int, channels: int) -> str:
     return f"this plan takes {shapes} in rank order"
 
 
-def _times(time: Any, n: int) -> NDArray[np.datetime64]:
+def _times(time: Any, n: int, clock: Clock) -> NDArray[Any]:
     try:
-        when = parse_dates(time)
+        when = parse_dates(time) if clock == "dates" else _parse_numbers(time, clock)
     except (ValueError, TypeError) as error:
-        raise PlanError(f"time: not dates ({error}); write them as 2023-02-01") from error
+        remedy = "write them as 2023-02-01" if clock == "dates" else f"the time of this plan's data is {clock}"
+        raise PlanError(f"time: not {clock} ({error}); {remedy}") from error
     if len(when) != n:
         raise PlanError(f"time has {len(when)} entries for {n} readings")
-    if np.isnat(when).any():
-        raise PlanError(f"time: {int(np.isnat(when).sum())} of {n} is missing; each reading needs its own")
+    missing = np.isnat(when) if when.dtype.kind in "mM" else ~np.isfinite(when)
+    if missing.any():
+        raise PlanError(f"time: {int(missing.sum())} of {n} is missing; each reading needs its own")
     return when
+
+
+def _parse_numbers(time: Any, clock: Clock) -> NDArray[Any]:
+    """Turn what is given into numbers or durations; a ValueError or TypeError where it is neither."""
+    found = np.atleast_1d(np.asarray(time))
+    if found.ndim > 1 or found.dtype.kind not in ("iufUSO" if clock == "numbers" else "mUSO"):
+        raise TypeError(f"{found.dtype} of shape {found.shape}")
+    if clock == "numbers":
+        return found if found.dtype.kind in "iuf" else found.astype(np.float64)
+    import pandas as pd
+
+    return pd.to_timedelta(found).to_numpy()
 
 
 def _some(names: Sequence[str]) -> str:

@@ -153,6 +153,8 @@ def _phase(time: NDArray[np.datetime64] | None, n: int, cycle: Cycle | None) -> 
             "this plan was made on anomalies by month: give the time of each reading "
             "(time=..., --time, or a time column)"
         )
+    if time.dtype.kind != "M":
+        raise PlanError("this plan was made on anomalies by month: give dates as the time of each reading, not numbers")
     if len(time) != n:
         raise PlanError(f"time has {len(time)} entries for {n} readings")
     return time.astype("datetime64[M]").astype(np.int64) % 12

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from keyhole.align import by_time, same_times
 from keyhole.constraints import Constraints, Resolved, Room, Rules
 from keyhole.context import Rhythm, check_rhythms
-from keyhole.errors import DataError
+from keyhole.errors import DataError, SettingsError
 from keyhole.gaps import Filler, fill_by_covariance
 from keyhole.grid import Grid
 from keyhole.origin import Origin
 from keyhole.source import Source
 from keyhole.split import Indices, Split
 from keyhole.target import Target
-from keyhole.values import Cycle, check_cycle, check_shape, check_time, check_values, columns_of, floating
+from keyhole.values import Cycle, check_cycle, check_dates, check_shape, check_time, check_values, columns_of, floating
 from keyhole.weights import noise_of, weights_of
 
 __all__ = ["Signals"]
@@ -42,7 +42,7 @@ class Signals:
     observable
         Boolean array of the grid's shape: the sites that may be chosen; a subset of ``grid.inside``.
     time
-        One ``datetime64`` for each sample, if they are ordered in time.
+        One ``datetime64``, ``timedelta64`` or number for each sample, in any order, if they have a time.
     cycle
         ``"month"`` to work on anomalies from the monthly climatology of the training block, which needs ``time``;
         None to work on deviations from the mean.
@@ -68,6 +68,8 @@ class Signals:
         Of scaled signals with gaps: what filled them, so that ``values`` has none.
     source
         Where all samples are, if ``values`` are but a few that stand for them.
+    ordered
+        Whether samples without a time follow each other in time as they stand.
     root, jitter
         Of scaled signals: the root of the weights, which ``values`` were multiplied by, and the noise that is added to
         readings, ``(N, channels, *grid)``.
@@ -76,7 +78,7 @@ class Signals:
     values: NDArray[np.floating[Any]]
     grid: Grid
     observable: NDArray[np.bool_]
-    time: NDArray[np.datetime64] | None = None
+    time: NDArray[Any] | None = None
     cycle: Cycle | None = None
     split: Split | None = None
     origin: Origin = field(default_factory=Origin)
@@ -92,6 +94,7 @@ class Signals:
     gaps: NDArray[np.bool_] | None = None
     filler: Filler | None = None
     source: Source | None = None
+    ordered: bool = False
 
     @classmethod
     def build(
@@ -99,7 +102,7 @@ class Signals:
         values: NDArray[Any],
         grid: Grid,
         *,
-        time: NDArray[np.datetime64] | None = None,
+        time: NDArray[Any] | None = None,
         cycle: Cycle | None = None,
         split: Split | None = None,
         origin: Origin | None = None,
@@ -129,6 +132,15 @@ class Signals:
     def taught(self) -> int:
         """How many samples there are to learn from: these, or those that they stand for."""
         return len(self) if self.source is None else len(self.source)
+
+    @property
+    def is_series(self) -> bool:
+        """Whether samples follow each other in time, so that neighbours are alike."""
+        return self.time is not None or self.ordered
+
+    def order_in_time(self) -> Indices:
+        """Places of the samples by their time; as they stand where they have none."""
+        return np.arange(len(self)) if self.time is None else np.argsort(self.time, kind="stable")
 
     @property
     def channels(self) -> int:
@@ -185,8 +197,8 @@ class Signals:
         coordinate) go by them where the samples have times too.
         """
         chosen = check_rhythms(rhythms)
-        if chosen and self.time is None:
-            raise DataError(f"context {chosen[0]!r} needs a time for each sample, and the data have none")
+        if chosen:
+            check_dates(self.time, f"context {chosen[0]!r} needs")
         if columns is None:
             return replace(self, rhythms=chosen, context=None)
         return replace(self, rhythms=chosen, context=columns_of(by_time(columns, self.time, "context"), len(self)))
@@ -241,6 +253,12 @@ class Signals:
         """Work on anomalies from a climatology (``"month"``), or on deviations from the mean (None)."""
         check_cycle(cycle, self.time)
         return replace(self, cycle=cycle)
+
+    def anomalies_as_asked(self, asked: str | None) -> Signals:
+        """Work on anomalies by ``"month"``, on deviations from the mean (``"none"``), or as before (None)."""
+        if asked not in (None, "month", "none"):
+            raise SettingsError(f"anomalies={asked!r}: 'month', 'none' or None is needed")
+        return self if asked is None else self.anomalies("month" if asked == "month" else None)
 
     def packed(self) -> NDArray[np.floating[Any]]:
         """Give the inside cells alone, ``(N, channels, cells)``."""

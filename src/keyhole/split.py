@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.errors import DataError, SettingsError
 
-__all__ = ["Split", "blocks", "given", "shuffled"]
+__all__ = ["Split", "SplitLike", "as_split", "blocks", "given", "shuffled"]
 
 Indices = NDArray[np.int64]
 
@@ -24,7 +25,23 @@ class Split:
     """Sample indices of the three parts, disjoint.
 
     Sites and reconstructors are fitted on ``train``, choices between them are made on ``validation``, bands are
-    calibrated on ``calibration``, if there is one, and ``test`` is looked at once, by the metrics.
+    calibrated on ``calibration``, if there is one, and ``test`` is looked at once, by the metrics. Make one with
+    `Split.blocks`, `Split.random` or `Split.given`.
+
+    Parameters
+    ----------
+    train, validation, test, calibration
+        Sample numbers, from 0 on, in the order of the data as they were given.
+    kind
+        ``"blocks"``, ``"random"`` or ``"given"``.
+    reason
+        Why the samples were split like that, where Keyhole decided it.
+
+    Examples
+    --------
+    >>> split = Split.given(train=range(60), test=range(80, 100), validation=range(60, 80))
+    >>> split.sizes()
+    {'train': 60, 'validation': 20, 'test': 20, 'kind': 'given'}
     """
 
     train: Indices
@@ -32,22 +49,80 @@ class Split:
     test: Indices
     kind: str = "given"
     calibration: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+    reason: str = ""
+
+    @classmethod
+    def blocks(
+        cls, n: int, *, time: NDArray[Any] | None = None, test: float = _FIFTH, validation: float = _FIFTH
+    ) -> Split:
+        """Cut ``n`` samples in contiguous blocks of time: train, then validation, then test, the last.
+
+        Parameters
+        ----------
+        n
+            Number of samples.
+        time
+            Time of each sample, dates or numbers, in any order; None: they are in order. Samples of the same time stay
+            in one part.
+        test
+            Share of the samples.
+        validation
+            Share of what ``test`` leaves.
+        """
+        return blocks(n, time=time, test=test, validation=validation)
+
+    @classmethod
+    def random(cls, n: int, *, seed: int = 0, test: float = _FIFTH, validation: float | None = None) -> Split:
+        """Cut ``n`` samples at random, for samples that do not follow each other in time.
+
+        Parameters
+        ----------
+        n
+            Number of samples.
+        seed
+            Of the draw.
+        test
+            Share of the samples.
+        validation
+            Share of what ``test`` leaves; by default a fifth, but at most 5000 samples.
+        """
+        return shuffled(n, seed=seed, test=test, validation=validation)
+
+    @classmethod
+    def given(
+        cls, train: Sequence[int] | Indices, test: Sequence[int] | Indices,
+        validation: float | Sequence[int] | Indices | None = None,
+    ) -> Split:  # fmt: skip
+        """Use these sample numbers.
+
+        Parameters
+        ----------
+        train, test
+            Sample numbers, from 0 on.
+        validation
+            Sample numbers too, or the share of the end of ``train`` to take; by default a fifth, but at most 5000.
+        """
+        return given(train, test, validation)
 
     @property
     def development(self) -> Indices:
         """Everything that a plan may learn from: train, then validation."""
         return np.concatenate([self.train, self.validation])
 
-    def calibrating(self) -> Split:
+    def calibrating(self, time: NDArray[Any] | None = None) -> Split:
         """Hold back the last tenth of train and validation, at most 2000 samples, to calibrate on.
 
-        Validation is as large as it was, train is shorter. One that holds some back already stays as it is, and so does
-        one too small to.
+        Validation is as large as it was, train is shorter; blocks are cut where ``time`` changes. One that holds some
+        back already stays as it is, and so does one too small to.
         """
         count = min(_MOST_CALIBRATION, len(self.development) // 10)
         if len(self.calibration) or count < _LEAST_CALIBRATION or len(self.train) < 4 * count:
             return self
-        cuts = [len(self.train) - count, len(self.development) - count]
+        cuts: list[int] | None = [len(self.train) - count, len(self.development) - count]
+        if time is not None and self.kind == "blocks":
+            cuts = _between_times(np.asarray(time)[self.development], len(self.train) - count, count)
+        if cuts is None:
+            return self
         train, validation, calibration = np.split(self.development, cuts)
         return replace(self, train=train, validation=validation, calibration=calibration)
 
@@ -55,15 +130,33 @@ class Split:
         """Give the size of each part, and how they were cut, for the record."""
         parts = {"train": self.train, "validation": self.validation, "test": self.test}
         parts |= {"calibration": self.calibration} if len(self.calibration) else {}
-        return {name: len(part) for name, part in parts.items()} | {"kind": self.kind}
+        sizes: dict[str, int | str] = {name: len(part) for name, part in parts.items()}
+        return sizes | {"kind": self.kind} | ({"reason": self.reason} if self.reason else {})
 
 
-def blocks(n: int, *, test: float = _FIFTH, validation: float = _FIFTH) -> Split:
+SplitLike = Split | Literal["blocks", "random"] | Mapping[str, Any] | Sequence[Any] | None
+
+
+def blocks(n: int, *, time: NDArray[Any] | None = None, test: float = _FIFTH, validation: float = _FIFTH) -> Split:
     """Cut ``n`` samples in contiguous blocks: train, then validation, then test, the last in time.
 
-    ``validation`` is a share of what ``test`` leaves.
+    ``validation`` is a share of what ``test`` leaves. With ``time``, in any order, samples are ordered by it, and those
+    of the same time stay in one part.
     """
-    return _cut(np.arange(n), test, validation, "blocks")
+    if time is None:
+        return _cut(np.arange(n), test, validation, "blocks")
+    if np.shape(time) != (n,):
+        raise DataError(f"split: time of shape {np.shape(time)} for {n} samples")
+    order = np.argsort(time, kind="stable")
+    made = _cut(order, test, validation, "blocks")
+    cuts = _between_times(np.asarray(time)[order], len(made.train), len(made.test))
+    if cuts is None:
+        raise DataError(
+            "split: blocks of time need samples of at least three different times; leave the time out, or choose "
+            "another split (split='random', --split random)"
+        )
+    train, validation_, test_ = np.split(order.astype(np.int64), cuts)
+    return replace(made, train=train, validation=validation_, test=test_)
 
 
 def shuffled(n: int, *, seed: int, test: float = _FIFTH, validation: float | None = None) -> Split:
@@ -91,13 +184,34 @@ def given(
     return Split(train, _indices("validation", validation), test)
 
 
+def as_split(asked: SplitLike, n: int, *, time: NDArray[Any] | None = None, seed: int = 0) -> Split | None:
+    """Give the split that is asked for, of ``n`` samples; None where none is.
+
+    Parameters
+    ----------
+    asked
+        A `Split`; ``"blocks"`` (of time) or ``"random"``; ``{"train": ..., "validation": ..., "test": ...}``,
+        ``(train, validation, test)`` or ``(train, test)``, of sample numbers or boolean arrays of all samples.
+    """
+    if asked is None:
+        return None
+    if isinstance(asked, Split):
+        names = ("train", "validation", "test", "calibration")
+        parts: dict[str, Any] = {name: _indices(name, getattr(asked, name)) for name in names}
+        return replace(asked, **parts)
+    if isinstance(asked, str) and asked in ("blocks", "random"):
+        return blocks(n, time=time) if asked == "blocks" else shuffled(n, seed=seed)
+    found = {name: _numbers(name, part, n) for name, part in _named_parts(asked).items()}
+    return given(found["train"], found["test"], found.get("validation"))
+
+
 def check(split: Split, n: int) -> None:
     """Raise a DataError unless the parts are disjoint, not empty and within ``n`` samples."""
     parts = {"train": split.train, "validation": split.validation, "test": split.test}
-    for name, part in parts.items():
-        if len(part) == 0:
+    for name, part in (parts | {"calibration": split.calibration}).items():
+        if len(part) == 0 and name in parts:
             raise DataError(f"split: the {name} part is empty; there are {n} samples")
-        if part.min() < 0 or part.max() >= n:
+        if len(part) and (part.min() < 0 or part.max() >= n):
             raise DataError(f"split: the {name} part names samples outside 0 to {n - 1}")
     every = np.concatenate([*parts.values(), split.calibration])
     if len(np.unique(every)) < len(every):
@@ -112,6 +226,45 @@ def _cut(order: Indices, test: float, validation: float | None, kind: str) -> Sp
     second = first - _validation(first, validation)
     parts = np.split(order.astype(np.int64), [second, first])
     return Split(parts[0], parts[1], parts[2], kind)
+
+
+def _between_times(times: NDArray[Any], first: int, last: int) -> list[int] | None:
+    """Two cuts of ordered times in three parts, as near as can be to ``first`` samples ahead and ``last`` at the end.
+
+    Each is where the time changes, so that no time stands in two parts; None where that makes no three parts.
+    """
+    changes = np.flatnonzero(times[1:] != times[:-1]) + 1
+    if len(changes) < 2:
+        return None
+    late = changes[1:]
+    second = int(late[np.abs(late - (len(times) - last)).argmin()])
+    early = changes[changes < second]
+    return [int(early[np.abs(early - first).argmin()]), second]
+
+
+def _named_parts(asked: Any) -> dict[str, Any]:
+    """Parts by name, as a mapping or a tuple gives them."""
+    if isinstance(asked, Mapping) and {"train", "test"} <= set(asked) <= {"train", "validation", "test"}:
+        return dict(asked)
+    if isinstance(asked, tuple | list) and len(asked) in (2, 3):
+        names = ("train", "test") if len(asked) == 2 else ("train", "validation", "test")
+        return dict(zip(names, asked, strict=True))
+    shown = f"a mapping of {', '.join(map(repr, asked)) or 'nothing'}" if isinstance(asked, Mapping) else repr(asked)
+    raise SettingsError(
+        f"split: {shown[:80]} is not a split; give 'blocks', 'random', a keyhole.Split, (train, test), "
+        "(train, validation, test), or a mapping of these names to sample numbers"
+    )
+
+
+def _numbers(name: str, part: Any, n: int) -> Indices:
+    """Sample numbers of a part that may be given as a boolean array of all samples."""
+    try:
+        found = np.asarray(part)
+    except ValueError as error:
+        raise DataError(f"split: {name} must be a list of sample numbers ({error})") from error
+    if found.dtype == bool and found.shape != (n,):
+        raise DataError(f"split: {name} is a boolean array of shape {found.shape}, and there are {n} samples")
+    return np.flatnonzero(found) if found.dtype == bool else _indices(name, found)
 
 
 def _validation(n: int, fraction: float | None) -> int:

@@ -134,7 +134,7 @@ def _account(plan: Plan) -> str:
         lines.append(f"target {plan.target}, {kind}, told by {plan.predictor.name}")
     if plan.origin.kind == "field":
         lines.append(f"space: {' x '.join(f'{dim} {n}' for dim, n in _space(plan).items())}")
-    lines += _kept_to(made.get("constraints", {}))
+    lines += _kept_to(made.get("constraints", {})) + _split(made.get("split", {}))
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
 
@@ -142,6 +142,15 @@ def _account(plan: Plan) -> str:
 def _space(plan: Plan) -> dict[str, int]:
     """Axes of the grid, and how many cells lie along each."""
     return dict(zip(plan.grid.dims, plan.grid.shape, strict=True))
+
+
+def _split(told: Mapping[str, Any]) -> list[str]:
+    """Say how the samples were split, and why."""
+    if not told:
+        return []
+    why = f" ({told['reason']})" if told.get("reason") else ""
+    sizes = [f"{size} {part}" for part, size in told.items() if part not in ("kind", "reason")]
+    return [f"split: {told['kind']}{why}: {', '.join(sizes)}"]
 
 
 def _kept_to(told: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 from keyhole.errors import DataError, SettingsError
 from keyhole.grid import Grid
 
-__all__ = ["Cycle", "check_cycle", "check_shape", "check_time", "check_values", "columns_of", "floating"]
+__all__ = [
+    "Cycle",
+    "check_cycle",
+    "check_dates",
+    "check_shape",
+    "check_time",
+    "check_values",
+    "columns_of",
+    "floating",
+]
 
 Cycle = Literal["month"]
 
@@ -55,18 +64,30 @@ def check_values(values: NDArray[Any], inside: NDArray[np.bool_]) -> None:
         raise DataError("the data are constant: every sample is the same, so there is nothing to rebuild")
 
 
-def check_time(time: NDArray[np.datetime64], n: int) -> None:
-    """Raise a DataError unless each sample has a time."""
+def check_time(time: NDArray[Any], n: int) -> None:
+    """Raise a DataError unless each sample has a time: a date, a duration or a number."""
     if len(time) != n:
         raise DataError(f"time has {len(time)} entries for {n} samples")
-    absent = int(np.isnat(time).sum())
+    if time.dtype.kind not in "mMiuf":
+        raise DataError(f"time is of type {time.dtype}; dates or numbers are needed")
+    absent = int((np.isnat(time) if time.dtype.kind in "mM" else ~np.isfinite(time)).sum())
     if absent:
-        raise DataError(f"the time of {absent} sample{'s' * (absent > 1)} is missing (NaT); leave such samples out")
+        what = "missing (NaT)" if time.dtype.kind in "mM" else "missing or infinite"
+        raise DataError(f"the time of {absent} sample{'s' * (absent > 1)} is {what}; leave such samples out")
 
 
-def check_cycle(cycle: Cycle | None, time: NDArray[np.datetime64] | None) -> None:
+def check_dates(time: NDArray[Any] | None, needs: str) -> None:
+    """Raise a DataError unless there is a date for each sample; ``needs`` says what for."""
+    if time is None:
+        raise DataError(f"{needs} a time for each sample, and the data have none")
+    if time.dtype.kind != "M":
+        kind = "durations" if time.dtype.kind == "m" else "numbers"
+        raise DataError(f"{needs} dates, and the time of the data is {kind} ({time[0]}, ...); give it as dates")
+
+
+def check_cycle(cycle: Cycle | None, time: NDArray[Any] | None) -> None:
     """Raise an error unless anomalies of this kind can be had."""
     if cycle not in (None, "month"):
         raise SettingsError(f"cycle={cycle!r}: 'month' or None is needed")
-    if cycle is not None and time is None:
-        raise DataError("anomalies by month need a time for each sample, and the data have none")
+    if cycle is not None:
+        check_dates(time, "anomalies by month need")

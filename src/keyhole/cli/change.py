@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keyhole.cli.constraints import Counting, Price, Where, constraints_of
-from keyhole.cli.options import Device, Json, Method, PlanFile, Rebuilder, Seed, Source, TimeLimit
+from keyhole.cli.options import Device, Json, Method, PlanFile, Rebuilder, Seed, Source, SplitKind, TimeLimit
 from keyhole.cli.output import check_writable, say, show_plan
-from keyhole.cli.source import Reading
+from keyhole.cli.source import Reading, split_kind
 from keyhole.cli.spread import spread
 from keyhole.interrupts import stoppable
 
@@ -33,6 +33,7 @@ def extend(
     out: Out = Path("extended.keyhole"),
     method: Method = "auto",
     reconstructor: Rebuilder = "auto",
+    split: SplitKind = "auto",
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -48,7 +49,7 @@ def extend(
     with stoppable(say):
         made = run_extend(
             load(plan), signals, price.k, constraints=asked, method=method, reconstructor=reconstructor,
-            time_limit=time_limit, seed=seed, device=device,
+            split=split_kind(split), time_limit=time_limit, seed=seed, device=device,
         )  # fmt: skip
     _deliver(made, out, as_json)
 
@@ -62,6 +63,7 @@ def drop(
     reading: Reading,
     out: Out = Path("reduced.keyhole"),
     reconstructor: Rebuilder = "auto",
+    split: SplitKind = "auto",
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -75,8 +77,9 @@ def drop(
     signals = counting.of(reading.signals(source, hint=False))
     with stoppable(say):
         made = run_drop(
-            load(plan), signals, k, reconstructor=reconstructor, time_limit=time_limit, seed=seed, device=device
-        )
+            load(plan), signals, k, reconstructor=reconstructor, split=split_kind(split), time_limit=time_limit,
+            seed=seed, device=device,
+        )  # fmt: skip
     for row in made.made["notes"]["dropped"]:
         say(f"dropped {row['site']}, after which {row['left']:.1%} of the variance is left")
     _deliver(made, out, as_json)

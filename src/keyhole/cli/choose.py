@@ -22,10 +22,11 @@ from keyhole.cli.options import (
     Seed,
     SetOption,
     Source,
+    SplitKind,
     TimeLimit,
 )
 from keyhole.cli.output import check_suffix, check_writable, say, show_comparison, show_plan
-from keyhole.cli.source import Reading, Target, method_names
+from keyhole.cli.source import Reading, Target, method_names, split_kind
 from keyhole.cli.spread import spread
 from keyhole.errors import StorageError
 from keyhole.interrupts import stoppable
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from keyhole.comparison import Comparison
     from keyhole.plan import Plan
     from keyhole.signals import Signals
+    from keyhole.split import SplitLike
     from keyhole.stored import Store
 
 __all__ = ["compare", "demo", "select"]
@@ -80,6 +82,7 @@ def select(
     method: Method = "auto",
     reconstructor: Rebuilder = "auto",
     setting: SetOption = None,
+    split: SplitKind = "auto",
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -105,6 +108,7 @@ def select(
     options: dict[str, Any] = {
         "method": method, "reconstructor": reconstructor, "settings": _settings(setting or []),
         "time_limit": time_limit, "seed": seed, "device": device, "precision": precision, "compiled": compiled,
+        "split": split_kind(split),
         "checkpoint": folder, "resume": bool(resume), "save_every": save_every, "bands": bands,
     }  # fmt: skip
     with contextlib.ExitStack() as stack:
@@ -122,7 +126,7 @@ def select(
         plan.save(out)
         clear_states(folder)
         if report is not None:
-            _report(plan, data, seed, report)
+            _report(plan, data, split_kind(split), seed, report)
     show_plan(plan, as_json)
     say(f"plan   {out}" + (f"\nreport {report}" if report else ""))
 
@@ -138,6 +142,7 @@ def compare(
     reading: Reading,
     methods: Methods = "learned,greedy,qr,variance,random",
     reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
+    split: SplitKind = "auto",
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -156,7 +161,7 @@ def compare(
     with stoppable(say):
         comparison = run_comparison(
             signals, price.k, names, reconstructor=reconstructor, predictor=target.predictor, time_limit=time_limit,
-            seed=seed, device=device,
+            split=split_kind(split), seed=seed, device=device,
         )  # fmt: skip
     _draw(comparison, figure, report)
     show_comparison(comparison, as_json)
@@ -189,15 +194,16 @@ def _check_plain(target: Target, counting: Counting, failures: int) -> None:
         raise typer.BadParameter("needs the data in memory; leave out --memory", param_hint=option)
 
 
-def _report(plan: Plan, data: Signals | Store, seed: int, path: Path) -> None:
+def _report(plan: Plan, data: Signals | Store, asked: SplitLike, seed: int, path: Path) -> None:
     from keyhole.comparison import single
     from keyhole.preparation import prepare
     from keyhole.report import write_report
     from keyhole.stored import Store, samples_of
 
     calibrating = "calibration" in plan.made["split"]
-    signals, split = samples_of(data, seed, calibrating=calibrating) if isinstance(data, Store) else (data, None)
-    write_report(single(plan, prepare(signals, split, seed, calibrating=calibrating)), path)
+    if isinstance(data, Store):
+        data, asked = samples_of(data, seed, calibrating=calibrating, split=asked)
+    write_report(single(plan, prepare(data, asked, seed, calibrating=calibrating)), path)
 
 
 def _draw(comparison: Comparison, figure: Path | None, report: Path | None) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keyhole.cli.constraints import Counting, Kept, Where, constraints_of
-from keyhole.cli.options import Device, Json, Methods, Precision, Seed, Source
+from keyhole.cli.options import Device, Json, Methods, Precision, Seed, Source, SplitKind
 from keyhole.cli.output import check_suffix, check_writable, say, show_curve
-from keyhole.cli.source import Reading, Target, method_names
+from keyhole.cli.source import Reading, Target, method_names, split_kind
 from keyhole.cli.spread import spread
 from keyhole.interrupts import stoppable
 
@@ -42,6 +42,7 @@ def curve(
     ] = None,
     reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
     time_limit: Annotated[float | None, typer.Option(help="Seconds that learning may take, for each K.")] = None,
+    split: SplitKind = "auto",
     seed: Seed = 0,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -63,8 +64,8 @@ def curve(
         try:
             found = run_curve(
                 signals, ks, method_names(methods, signals), reconstructor=reconstructor, predictor=target.predictor,
-                target_error=target_error, metric=metric, time_limit=time_limit, seed=seed, device=device,
-                precision=precision,
+                target_error=target_error, metric=metric, split=split_kind(split), time_limit=time_limit, seed=seed,
+                device=device, precision=precision,
             )  # fmt: skip
         except Stopped as stop:
             if stop.curve.rows:

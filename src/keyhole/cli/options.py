@@ -20,6 +20,7 @@ __all__ = [
     "Seed",
     "SetOption",
     "Source",
+    "SplitKind",
     "Time",
     "TimeLimit",
 ]
@@ -46,6 +47,14 @@ SetOption = Annotated[
 ]
 Time = Annotated[list[str] | None, typer.Option(help="Time of a reading, once for each, where the file holds none.")]
 TimeLimit = Annotated[float | None, typer.Option(help="Seconds that learning may take.")]
+SplitKind = Annotated[
+    str,
+    typer.Option(
+        "--split",
+        help="How samples are split in train, validation and test: blocks (of time), random, or auto: blocks where "
+        "samples have a time or look like a series.",
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same machine and threads: same result.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Precision = Annotated[str, typer.Option(help="auto, 32-true, or bf16-mixed.")]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keyhole.stored import Store
     from keyhole.target import TargetKind
 
-__all__ = ["Reading", "Target", "method_names"]
+__all__ = ["Reading", "Target", "method_names", "split_kind"]
 
 _KINDS: dict[str, TargetKind | None] = {"auto": None, "class": "class", "number": "number"}
 _READING = "What is read"
@@ -171,6 +171,13 @@ class Reading:
         return read(source, target=target.target, target_kind=kind, missing=missing, **options)
 
 
+def split_kind(text: str) -> Literal["blocks", "random"] | None:
+    """Give the split that an option asks for; None where it is to be found out."""
+    if text not in ("auto", "blocks", "random"):
+        raise typer.BadParameter(f"{text!r}: auto, blocks or random", param_hint="--split")
+    return "blocks" if text == "blocks" else "random" if text == "random" else None
+
+
 def method_names(text: str, signals: Signals) -> list[str]:
     """Give the methods that an option names; for 'all', those that these signals allow, saying why not the others."""
     from keyhole.selectors import SELECTORS
@@ -232,7 +239,7 @@ def _is_monthly(signals: Signals) -> bool:
     """Whether samples are a month apart, for three years or more."""
     import numpy as np
 
-    if signals.time is None or len(signals) < 36:
+    if signals.time is None or signals.time.dtype.kind != "M" or len(signals) < 36:
         return False
-    days = np.diff(signals.time) / np.timedelta64(1, "D")
+    days = np.diff(np.sort(signals.time)) / np.timedelta64(1, "D")
     return bool(27 <= np.median(days) <= 32)

@@ -30,7 +30,7 @@ def sweep(
     asked = read_study(study)
     url = asked.url(study)
     reading = Reading(variable=asked.variable, anomalies=asked.anomalies)
-    prepared = prepare(reading.signals(asked.source), None, asked.seed)
+    prepared = prepare(reading.signals(asked.source), asked.split, asked.seed)
     with stoppable(say):
         work(asked, url, prepared, say)
     trials = finished(asked, url)

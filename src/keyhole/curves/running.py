@@ -6,7 +6,7 @@ import math
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from keyhole.checks import check_k, check_run, check_stages, deadline_after
 from keyhole.curves.result import Curve, Row, Stopped
@@ -19,7 +19,7 @@ from keyhole.progress import progress
 from keyhole.readers import read
 from keyhole.run import Event, Run
 from keyhole.signals import Signals
-from keyhole.split import Split
+from keyhole.split import SplitLike
 from keyhole.target import TargetKind
 
 __all__ = ["curve"]
@@ -36,7 +36,8 @@ def curve(
     predictor: str = "auto",
     target_error: float | None = None,
     metric: str | None = None,
-    split: Split | None = None,
+    split: SplitLike = None,
+    anomalies: Literal["month", "none"] | None = None,
     time_limit: float | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -63,7 +64,7 @@ def curve(
         ``"target_fvu"``, ...), which is the default then.
     time_limit
         Seconds for the sites and the reconstructor of one method at one K.
-    target, target_kind, reconstructor, predictor, split, seed, device, precision, callback
+    target, target_kind, reconstructor, predictor, split, anomalies, seed, device, precision, callback
         As `select` takes them.
 
     Raises
@@ -84,7 +85,8 @@ def curve(
     selectors = {method: make_selector(method, {}) for method in methods}
     if not selectors:
         raise SettingsError("no method is named; a curve needs one at least")
-    prepared = prepare(read(signals, target=target, target_kind=target_kind), split, seed)
+    source = read(signals, target=target, target_kind=target_kind).anomalies_as_asked(anomalies)
+    prepared = prepare(source, split, seed)
     check_stages(selectors, reconstructor, predictor, prepared.signals)
     metric, counts = _check_metric(metric, prepared.signals), _check_ks(ks, prepared.signals)
     blank = Curve((), counts, metric, reconstructor, target_error, prepared.signals.origin)

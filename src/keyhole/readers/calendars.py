@@ -15,7 +15,7 @@ def from_calendar(dates: NDArray[Any]) -> NDArray[np.datetime64]:
     return np.array([_plain(date) for date in dates.ravel()], "datetime64[ns]")
 
 
-def to_calendar(time: NDArray[np.datetime64], calendar: str) -> Any:
+def to_calendar(time: NDArray[Any], calendar: str) -> Any:
     """Give times as dates of a calendar; a day that the month has not there is its last."""
     import cftime
 

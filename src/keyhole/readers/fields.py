@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from keyhole.errors import DataError, StorageError
 from keyhole.grid import FULL_TURN, Grid, is_longitude
 from keyhole.memory import check_fits
-from keyhole.origin import Origin
+from keyhole.origin import Origin, clock_of
 from keyhole.readers.calendars import from_calendar
+from keyhole.readers.cdf5 import check_cdf5
 from keyhole.readers.choice import one_of
 from keyhole.readers.space import check_space, sample_dimension
 from keyhole.signals import Signals
@@ -164,7 +165,7 @@ class Field:
 
     arrays: Sequence[xr.DataArray]
     grid: Grid
-    time: NDArray[np.datetime64] | None
+    time: NDArray[Any] | None
     origin: Origin
 
     @classmethod
@@ -180,13 +181,15 @@ class Field:
         for other in arrays[1:]:
             if set(other.dims) != set(first.dims) or any(other.sizes[dim] != first.sizes[dim] for dim in first.dims):
                 raise DataError(f"{other.name} is on another grid than {first.name}; channels need one grid")
+        _check_plain_axes(first)
         order = (sample, *(dim for dim in first.dims if dim != sample))
         dims = tuple(str(dim) for dim in order[1:])
         shape = tuple(int(first.sizes[dim]) for dim in order[1:])
         grid = Grid(shape, dims, {dim: _axis(first, dim) for dim in dims}, np.ones(shape, bool))
         time, calendar = _time(first, str(sample))
         made = [array.transpose(*order) for array in arrays]
-        return cls(made, grid, time, _origin(made, str(sample), dims, calendar))
+        origin = _origin(made, str(sample), dims, calendar)
+        return cls(made, grid, time, replace(origin, clock=clock_of(time)))
 
     def __len__(self) -> int:
         return int(self.arrays[0].shape[0])
@@ -216,7 +219,7 @@ def _origin(arrays: Sequence[xr.DataArray], sample: str, dims: tuple[str, ...], 
         sample_dim=sample,
         name=" ".join(str(array.name) for array in arrays),
         attributes={} if several else _attributes(first),
-        axis_attributes={dim: _attributes(first[dim]) for dim in dims if dim in first.coords},
+        axis_attributes={dim: _attributes(first[dim]) for dim in (sample, *dims) if dim in first.coords},
         variables={str(array.name): _attributes(array) for array in arrays} if several else {},
         calendar=calendar,
     )
@@ -313,9 +316,11 @@ def _check_whole(path: Path) -> None:
     from scipy.io import netcdf_file
 
     with path.open("rb") as file:
-        classic = file.read(4) in (b"CDF\x01", b"CDF\x02")
-    if classic:
+        magic = file.read(4)
+    if magic in (b"CDF\x01", b"CDF\x02"):
         netcdf_file(path, mmap=True).close()
+    elif magic == b"CDF\x05":
+        check_cdf5(path)
 
 
 def _check_declared(path: Path, group: str | None, variable: Variable) -> None:
@@ -337,14 +342,38 @@ def _axis(array: xr.DataArray, dim: str) -> NDArray[Any]:
     return axis.astype(str) if axis.dtype.kind in "ST" else axis
 
 
-def _time(array: xr.DataArray, sample: str) -> tuple[NDArray[np.datetime64] | None, str]:
-    """Times of the samples, if they have some, and the calendar that they are written in."""
-    values = _axis(array, sample)
-    if np.issubdtype(values.dtype, np.datetime64):
+def _check_plain_axes(array: xr.DataArray) -> None:
+    """Refuse stacked dimensions: their coordinates are pairs, which neither plans nor files can hold."""
+    for dim in array.dims:
+        levels = getattr(array.indexes.get(dim), "levels", None)
+        if levels is not None:
+            names = ", ".join(str(name) for name in array.indexes[dim].names)
+            raise DataError(
+                f"{array.name}: dimension {str(dim)!r} is stacked (a MultiIndex of {names}); undo it first with "
+                f".unstack({str(dim)!r}), or give up its coordinates with .reset_index({str(dim)!r})"
+            )
+
+
+def _time(array: xr.DataArray, sample: str) -> tuple[NDArray[Any] | None, str]:
+    """Times of the samples, if they have some, and the calendar that they are written in.
+
+    Dates are times wherever they stand, numbers and durations where the dimension is called so.
+    """
+    if sample not in array.coords:
+        return None, "standard"
+    values = np.asarray(array[sample].values)
+    if values.dtype.kind == "M":
         return values.astype("datetime64[ns]"), "standard"
-    dates = np.asarray(array[sample].values) if sample in array.coords else values
-    calendar = getattr(dates.flat[0], "calendar", None) if dates.dtype == object and dates.size else None
-    return (None, "standard") if calendar is None else (from_calendar(dates), str(calendar))
+    if values.dtype.kind in "miuf" and _is_called_time(array[sample]):
+        return values, "standard"
+    calendar = getattr(values.flat[0], "calendar", None) if values.dtype == object and values.size else None
+    return (None, "standard") if calendar is None else (from_calendar(values), str(calendar))
+
+
+def _is_called_time(axis: xr.DataArray) -> bool:
+    """Whether a coordinate is time by its name or, as the CF conventions have it, by its attributes."""
+    said = axis.attrs
+    return str(axis.name).lower() == "time" or said.get("axis") == "T" or said.get("standard_name") == "time"
 
 
 def _attributes(array: xr.DataArray) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from keyhole.errors import DataError, SettingsError, StorageError
 from keyhole.grid import Grid
 from keyhole.memory import check_fits
-from keyhole.origin import Origin
+from keyhole.origin import Origin, clock_of
 from keyhole.signals import Signals
 from keyhole.target import Target, TargetKind, looks_like_classes
 
@@ -30,7 +30,10 @@ _SHOWN = 5
 def read_frame(
     frame: pd.DataFrame, *, target: str | None = None, target_kind: TargetKind | None = None, name: str = "table"
 ) -> Signals:
-    """Take a frame of numbers; a DatetimeIndex gives the samples' times, and a column of any kind the target."""
+    """Take a frame of numbers; its index gives the samples' times, and a column of any kind the target.
+
+    An index of dates is time, and so is one of numbers or durations that is called ``time``.
+    """
     if target is None:
         if target_kind is not None:
             raise SettingsError(
@@ -44,19 +47,12 @@ def read_frame(
 
 def read_csv(path: Path, *, target: str | None = None, target_kind: TargetKind | None = None) -> Signals:
     """Read a CSV file whose first row names the columns; a column called ``time`` gives the samples' times."""
-    import pandas as pd
-
     frame = load_csv(path, whole=True)
     if any(column.startswith("Unnamed: ") for column in frame.columns):  # row numbers would be a site like any other
         raise DataError("a column has no name; name it or leave it out (pandas: to_csv(index=False))")
     if target is not None and target in frame.columns:
         frame[target] = _typed(_fields(path, target), target, target_kind)
-    if TIME in frame.columns:
-        try:
-            frame.index = pd.DatetimeIndex(parse_dates(frame.pop(TIME)))
-        except (ValueError, TypeError) as error:
-            raise DataError(f"time: not dates ({error}); write them as 2023-02-01, or rename the column") from error
-    return read_frame(frame, target=target, target_kind=target_kind, name=path.stem)
+    return read_frame(_by_time(frame), target=target, target_kind=target_kind, name=path.stem)
 
 
 def read_parquet(path: Path, *, target: str | None = None, target_kind: TargetKind | None = None) -> Signals:
@@ -73,9 +69,7 @@ def read_parquet(path: Path, *, target: str | None = None, target_kind: TargetKi
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path}: cannot be read as Parquet ({error})") from error
-    if TIME in frame.columns:
-        frame.index = pd.DatetimeIndex(frame.pop(TIME))
-    return read_frame(frame, target=target, target_kind=target_kind, name=path.stem)
+    return read_frame(_by_time(frame), target=target, target_kind=target_kind, name=path.stem)
 
 
 def load_csv(path: Path, *, whole: bool = False) -> pd.DataFrame:
@@ -93,6 +87,19 @@ def load_csv(path: Path, *, whole: bool = False) -> pd.DataFrame:
     if repeated:  # pandas has renamed them
         raise DataError(f"{path}: column {repeated[0]!r} stands more than once")
     return frame
+
+
+def _by_time(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take the column ``time``, if there is one, as the samples' times; numbers are not dates, whatever they mean."""
+    import pandas as pd
+
+    if TIME not in frame.columns:
+        return frame
+    try:
+        dates = parse_dates(frame[TIME])
+    except (ValueError, TypeError) as error:
+        raise DataError(f"time: not dates ({error}); write them as 2023-02-01, or rename the column") from error
+    return frame.drop(columns=TIME).set_axis(pd.DatetimeIndex(dates), axis="index")
 
 
 def parse_dates(values: Any) -> NDArray[np.datetime64]:
@@ -161,11 +168,23 @@ def _signals(frame: pd.DataFrame, name: str) -> Signals:
     if len(set(names)) < len(names):
         raise DataError("two columns have the same name; a site's name must be its own")
     grid = Grid((len(names),), ("column",), {"column": np.arange(len(names))}, np.ones(len(names), bool), names)
-    time = frame.index.to_numpy("datetime64[ns]") if isinstance(frame.index, pd.DatetimeIndex) else None
+    time = _index_time(frame)
     values = frame.to_numpy()
     if values.dtype == object:  # kinds of numbers that numpy does not join
         values = frame.to_numpy(float, na_value=np.nan)
-    return Signals.build(values[:, np.newaxis], grid, time=time, origin=Origin("table", name=name))
+    return Signals.build(
+        values[:, np.newaxis], grid, time=time, origin=Origin("table", name=name, clock=clock_of(time))
+    )
+
+
+def _index_time(frame: pd.DataFrame) -> NDArray[Any] | None:
+    """Times that the index gives, if it does."""
+    import pandas as pd
+
+    if isinstance(frame.index, pd.DatetimeIndex):
+        return frame.index.to_numpy("datetime64[ns]")
+    found = frame.index.to_numpy()
+    return found if frame.index.name == TIME and found.dtype.kind in "miuf" else None
 
 
 def _place(frame: pd.DataFrame, target: str) -> int:

@@ -177,7 +177,8 @@ def _split(findings: Findings) -> str:
     split = findings.prepared.split
     parts = {"train": split.train, "validation": split.validation, "test": split.test}
     parts |= {"calibration": split.calibration} if len(split.calibration) else {}
-    return f"{split.kind}: {', '.join(f'{len(part)} {name}' for name, part in parts.items())}"
+    why = f" ({split.reason})" if split.reason else ""
+    return f"{split.kind}{why}: {', '.join(f'{len(part)} {name}' for name, part in parts.items())}"
 
 
 def _scores(scores: Mapping[str, float]) -> str:

@@ -90,7 +90,7 @@ class Auto(Selector):
         """Go through the stages and keep the sites that leave least."""
         kind = ClosedFormScore if train.target is None else TargetScore
         judge = kind(train, train if validation is None else validation, run)
-        trail = _Trail(judge, _WORTH if train.time is not None else 1.0)
+        trail = _Trail(judge, _WORTH if train.is_series else 1.0)
         for stage in self._stages(train):
             if trail.found and stage not in _AT_ONCE and run.seconds_left() <= 0:
                 continue
@@ -98,7 +98,7 @@ class Auto(Selector):
             found = self._stage(stage, trail, train, k, validation, run.share(_SHARES.get(stage, 1.0)))
             trail.note(stage, found, time.monotonic() - started)
         chosen, sites = trail.best, trail.found[trail.best].sites
-        if validation is not None and train.time is None and bends(judge):
+        if validation is not None and not train.is_series and bends(judge):
             chosen, sites = trail.race(train, validation, run)
         notes = {**trail.found[chosen].notes, "chosen": chosen, "scores": trail.scores}
         return Selection(sites, trail.history, notes)
@@ -112,7 +112,7 @@ class Auto(Selector):
         """
         stage, k = found.notes["chosen"], len(found.sites)
         took = {row["by"]: float(row["seconds"]) for row in found.history if "by" in row}
-        if development.time is None and stage not in _STEADY:
+        if not development.is_series and stage not in _STEADY:
             return found
         quick = stage in _CLOSED and took[stage] < max(_LITTLE * sum(took.values()), _MOMENT)
         if not quick and run.seconds_left() < _AGAIN.get(stage, 1.0) * took[stage]:

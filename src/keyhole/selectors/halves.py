@@ -83,7 +83,7 @@ class Halves:
 
         if judge is None:
             drawn = run.generator("samples to swap by").permutation(len(train))
-            order = drawn if train.time is None else np.argsort(train.time)
+            order = train.order_in_time() if train.is_series else drawn
             cut = max(1, len(train) - min(_MOST_JUDGED, len(train) // 3))
             train, judge = train.take(np.sort(order[:cut])), train.take(np.sort(order[cut:]))
         first = some_of(train, _MOST_TAUGHT, run, "samples to teach by")

@@ -62,6 +62,6 @@ def by_all_samples(score: Proxy, train: Signals, k: int, run: Run) -> Proxy:
 
     Not in a series: there the samples beside one that is left out are nearly that one.
     """
-    if not isinstance(score, KernelScore) or train.time is not None or len(train) > _MOST_SAMPLES:
+    if not isinstance(score, KernelScore) or train.is_series or len(train) > _MOST_SAMPLES:
         return score
     return LeftOutScore(Halves.of(train, train, k, run), score.shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -15,6 +14,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from keyhole.align import on_grid
+from keyhole.checks import deadline_after
 from keyhole.grid import Grid
 from keyhole.origin import Origin
 from keyhole.pipeline import choose_sites, fit_reconstructor, fit_target, make_plan, make_selector
@@ -99,9 +99,8 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """Choose features of a table, and fit what rebuilds, or tells, from them."""
         prepared = _prepared(self._signals(values, target), seed)
         selector = make_selector(self.method, self.settings or {})
-        deadline = None if self.time_limit is None else time.monotonic() + self.time_limit
         with progress(None if self.verbose else lambda event: None) as tell:
-            run = Run(seed=seed, deadline=deadline, callback=tell)
+            run = Run(seed=seed, deadline=deadline_after(self.time_limit), callback=tell)
             selection = choose_sites(selector, prepared, self._count(prepared), run)
             if before is not None:
                 selection = _better(Selection(before.indices), selection, prepared, run)

@@ -30,7 +30,7 @@ from keyhole.selectors import Selection, Selector
 from keyhole.selectors.classical import QR, Greedy
 from keyhole.selectors.learned import Learned
 from keyhole.signals import Signals
-from keyhole.split import Split
+from keyhole.split import Split, SplitLike
 from keyhole.stored.components import leading_components, sketch
 from keyhole.stored.store import Part, Store
 from keyhole.uncertainty import calibrate, coverage, spread_of
@@ -79,7 +79,7 @@ def select_stored(
     reconstructor: str = "auto",
     settings: Mapping[str, Any] | None = None,
     bands: bool = True,
-    split: Split | None = None,
+    split: SplitLike = None,
     time_limit: float | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -122,15 +122,15 @@ def select_stored(
     return replace(plan, made={**plan.made, "seconds": round(clock.monotonic() - started, 2)})
 
 
-def samples_of(store: Store, seed: int, *, calibrating: bool) -> tuple[Signals, Split]:
+def samples_of(store: Store, seed: int, *, calibrating: bool, split: SplitLike = None) -> tuple[Signals, Split]:
     """Give as many samples as fit, evenly spaced, and the parts that they are of, for a report."""
-    parts = _parts(store, None, seed, calibrating)
+    parts = _parts(store, split, seed, calibrating)
     whole = store.part(np.arange(len(store)))
     few = whole.some()
     rows = np.linspace(0, len(store) - 1, len(few)).astype(np.int64)
     every = (parts.train, parts.validation, parts.test, parts.calibration)
     train, validation, test, calibration = (np.flatnonzero(np.isin(rows, part)) for part in every)
-    return few, Split(train, validation, test, parts.kind, calibration)
+    return few, Split(train, validation, test, parts.kind, calibration, parts.reason)
 
 
 def _selector(method: str, settings: Mapping[str, Any]) -> Selector:
@@ -146,14 +146,16 @@ def _selector(method: str, settings: Mapping[str, Any]) -> Selector:
     return selector
 
 
-def _parts(store: Store, split: Split | None, seed: int, calibrating: bool) -> Split:
-    parts = split or default_split(len(store), store.field.time, seed)
-    parts = parts.calibrating() if calibrating else parts
+def _parts(store: Store, split: SplitLike, seed: int, calibrating: bool) -> Split:
+    n, time = len(store), store.field.time
+    parts = splits.as_split(split, n, time=time, seed=seed)
+    parts = parts or default_split(store.about, n, time, seed, lambda: (block for _, block in store.blocks()))
+    parts = parts.calibrating(time) if calibrating else parts
     splits.check(parts, len(store))
     return parts
 
 
-def _scaled(store: Store, split: Split | None, seed: int, calibrating: bool) -> _Scaled:
+def _scaled(store: Store, split: SplitLike, seed: int, calibrating: bool) -> _Scaled:
     parts = _parts(store, split, seed, calibrating)
     choosing, scaling = (Scaling.fit_blocks(store.part(rows).blocks) for rows in (parts.train, parts.development))
     made = _Scaled(store, parts, choosing, scaling)

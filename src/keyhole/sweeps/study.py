@@ -56,6 +56,7 @@ class StudyFile(Settings):
     source: str
     variable: str | None = None
     anomalies: Literal["month", "none"] | None = None
+    split: Literal["blocks", "random"] | None = None  # None: blocks where samples have a time or look like a series
     k: list[int] = Field(min_length=1)
     methods: list[str] = Field(["greedy", "qr"], min_length=1)
     reconstructors: list[str] = Field(["ridge"], min_length=1)
