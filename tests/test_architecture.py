@@ -16,8 +16,8 @@ ROOMS = [
     "errors", "memory", "grid", "align", "split", "settings", "target", "context", "constraints", "weights", "gaps",
     "origin", "values", "source", "signals", "series", "scaling", "preparation", "metrics", "storage", "processes",
     "run", "progress", "interrupts", "readers", "datasets", "components", "covariance", "checkpoint", "training",
-    "laws", "budget", "objectives", "collapse", "reconstructors", "predictors", "views", "selectors", "checks", "readings",
-    "export", "bands", "affine", "plan", "places", "uncertainty", "pipeline", "stored", "changes", "comparison",
+    "laws", "budget", "objectives", "collapse", "reconstructors", "predictors", "views", "selectors", "checks",
+    "readings", "export", "bands", "affine", "plan", "places", "uncertainty", "pipeline", "stored", "changes", "comparison",
     "files", "report", "curves", "accessor", "tables", "sklearn", "sweeps", "bench", "cli",
 ]  # fmt: skip
 
