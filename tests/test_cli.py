@@ -433,6 +433,40 @@ def test_dimensions_that_are_no_space_are_named(folder, command):
     assert "space: band 2 x lat 4 x lon 5" in warned.out
 
 
+def test_files_of_labelled_values_are_aligned(folder, command):
+    """NetCDF upside down, CSV by site name or by coordinates; labels that do not fit are refused."""
+    field = monthly_field().fillna(0.0)
+    field.to_netcdf("field.nc")
+    flipped = field[0].sortby("lat").drop_vars("time")
+    (flipped * 0 + 1).where(flipped.lat > 0, 0).to_netcdf("north.nc")
+    ((flipped.lat < 0) | (flipped.lon < 0)).rename("south").to_netcdf("south.nc")
+    prices = (flipped * 0 + 1).where(flipped.lat > 0, 50.0).rename("price")
+    prices.to_netcdf("prices.nc")
+    prices.to_series().reset_index().to_csv("prices.csv", index=False)
+    (flipped * 0 + 0.1).rename("noise").to_netcdf("noise.nc")
+    for options in (
+        ("-k", 3, "--allow", "north.nc"), ("-k", 3, "--forbid", "south.nc"),
+        ("--costs", "prices.nc", "--cost-limit", 4), ("--costs", "prices.csv", "--cost-limit", 4),
+    ):  # fmt: skip
+        done = command(
+            "select", "field.nc", *options, "--noise", "noise.nc", "--weights", "prices.nc", *QUICK, "--json"
+        )
+        assert done.code == 0, done.err
+        assert all(site["lat"] > 0 for site in json.loads(done.out)["sites"])
+    prices.assign_coords(lat=prices.lat + 1).to_netcdf("shifted.nc")
+    refused = command("select", "field.nc", "--costs", "shifted.nc", "--cost-limit", 4, *QUICK)
+    assert refused.code == 2
+    assert "costs: no value at lat=" in refused.err
+    pd.DataFrame(smooth(30, 3), columns=list("abc")).to_csv("table.csv", index=False)
+    Path("costs.csv").write_text("name,cost\nc,9\nb,9\na,1\n")
+    done = command("select", "table.csv", "--costs", "costs.csv", "--cost-limit", 2, *QUICK, "--json")
+    assert [site["name"] for site in json.loads(done.out)["sites"]] == ["a"]
+    Path("bad.csv").write_text("cost\n9\n")
+    Path("twice.csv").write_text("name,cost\na,9\na,1\nb,1\nc,1\n")
+    for name in ("bad.csv", "twice.csv", "none.csv", "none.nc", "table.csv.nc"):
+        assert command("select", "table.csv", "--costs", name, "--cost-limit", 2, *QUICK).code == 1
+
+
 def test_longitudes_go_over_the_date_line(folder, command):
     """As the page says, however the data write them."""
     field = monthly_field().fillna(0.0)

@@ -15,7 +15,10 @@ __all__ = ["Counting", "Kept", "Price", "Where", "constraints_of"]
 
 _PLACES = "Where sites may be"
 _ERRORS = "Where errors count"
-_REGION = "a box, lat=10..50,lon=-80..0 (either end may be left out), a .geojson file, or a mask in a .npy file"
+_REGION = (
+    "a box, lat=10..50,lon=160..-160 (either end may be left out), a .geojson file, or a mask in a .npy or .nc file"
+)
+_FILES = (".npy", ".nc", ".nc4", ".csv")
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Kept:
     groups: Annotated[
         str | None,
         typer.Option(
-            help="Axes along which sites come together, or a .npy file of labels; -k counts groups.",
+            help="Axes along which sites come together, or a .npy, .nc or .csv file of labels; -k counts groups.",
             rich_help_panel=_PLACES,
         ),
     ] = None
@@ -76,7 +79,10 @@ class Price:
     ] = None
     costs: Annotated[
         str | None,
-        typer.Option(help="What a site costs: a number, or a .npy file of the grid's shape.", rich_help_panel=_PLACES),
+        typer.Option(
+            help="What a site costs: a number, a .npy file of the grid's shape, or a .nc or .csv file with labels.",
+            rich_help_panel=_PLACES,
+        ),
     ] = None
     cost_limit: Annotated[
         float | None,
@@ -99,14 +105,14 @@ class Counting:
         str | None,
         typer.Option(
             help="Where errors count: area (where there is latitude and longitude), none, a region as --allow takes "
-            "it, or a .npy file of numbers.",
+            "it, or a .npy, .nc or .csv file of numbers.",
             rich_help_panel=_ERRORS,
         ),
     ] = None
     noise: Annotated[
         str | None,
         typer.Option(
-            help="Standard deviation of a sensor's noise, in the data's units, or a .npy file of them.",
+            help="Standard deviation of a sensor's noise, in the data's units, or a .npy, .nc or .csv file of them.",
             rich_help_panel=_ERRORS,
         ),
     ] = None
@@ -128,7 +134,7 @@ def constraints_of(*parts: Where | Kept | Price) -> Constraints:
 
 def _region(text: str, option: str) -> Any:
     """Give a mask, a path as it is, or a box as bounds by axis."""
-    if text.endswith(".npy"):
+    if text.endswith(_FILES):
         return _array(text)
     if "=" not in text:
         return text
@@ -173,10 +179,15 @@ def _number_or_array(text: str) -> Any:
 
 
 def _labels(text: str) -> Any:
-    return _array(text) if text.endswith(".npy") else [axis.strip() for axis in text.split(",")]
+    return _array(text) if text.endswith(_FILES) else [axis.strip() for axis in text.split(",")]
 
 
 def _array(text: str) -> Any:
+    """Give what a file holds: of .npy an array in the grid's order, else labelled values, which are aligned."""
     from keyhole.readers.arrays import load_npy
+    from keyhole.readers.fields import load_field
+    from keyhole.readers.tables import load_values
 
-    return load_npy(Path(text))
+    if text.endswith((".nc", ".nc4")):
+        return load_field(Path(text))
+    return load_values(Path(text)) if text.endswith(".csv") else load_npy(Path(text))

@@ -78,7 +78,7 @@ def _has_places(grid: Grid) -> bool:
 def _whole(index: Any, what: str) -> int:
     if isinstance(index, bool) or not isinstance(index, numbers.Real) or not float(index).is_integer():
         raise SettingsError(f"{what}: index {index!r} is not a whole number")
-    return int(index)
+    return int(float(index))
 
 
 def _index(one: numbers.Integral, grid: Grid, what: str) -> int:

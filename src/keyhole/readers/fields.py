@@ -30,7 +30,7 @@ from keyhole.signals import Signals
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Field", "opened", "read_dataarray", "read_dataset", "read_grib", "read_netcdf", "read_zarr"]
+__all__ = ["Field", "load_field", "opened", "read_dataarray", "read_dataset", "read_grib", "read_netcdf", "read_zarr"]
 
 # What xarray and the libraries under it raise on files that are damaged or made up.
 _ZARR = {"engine": "zarr", "consolidated": False}
@@ -98,6 +98,20 @@ def read_dataarray(array: xr.DataArray, *, samples: str | None = None, at: At = 
     if name in array.coords:
         raise DataError(f"{name}: called like one of its own coordinates; rename it")
     return _read(array.to_dataset(name=name), [name], samples, at)
+
+
+def load_field(path: Path) -> xr.DataArray:
+    """Load the only variable of a NetCDF file, with its coordinates."""
+    if not path.is_file():
+        raise StorageError(f"{path}: no such file")
+    with _whole(path, "NetCDF"):
+        _check_whole(path)
+        with _dataset(path, {}) as dataset:
+            names = [str(name) for name in dataset.data_vars]
+            if len(names) != 1:
+                raise DataError(f"{path}: holds {', '.join(names) or 'no variable'}; one variable is needed")
+            check_fits(int(dataset[names[0]].nbytes), f"{path}: {names[0]}")
+            return dataset[names[0]].load()
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from keyhole.target import Target, TargetKind, looks_like_classes
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TIME", "load_csv", "parse_dates", "read_csv", "read_frame", "read_parquet"]
+__all__ = ["TIME", "load_csv", "load_values", "parse_dates", "read_csv", "read_frame", "read_parquet"]
 
 TIME = "time"
 _ENCODING = "utf-8-sig"
@@ -100,6 +100,23 @@ def _by_time(frame: pd.DataFrame) -> pd.DataFrame:
     except (ValueError, TypeError) as error:
         raise DataError(f"time: not dates ({error}); write them as 2023-02-01, or rename the column") from error
     return frame.drop(columns=TIME).set_axis(pd.DatetimeIndex(dates), axis="index")
+
+
+def load_values(path: Path) -> Any:
+    """Load one value for each site from a CSV file whose last column holds it, and the others say where it is.
+
+    A column ``name`` gives a mapping by site name; any others a Series by coordinate.
+    """
+    frame = load_csv(path, whole=True)
+    if frame.shape[1] < 2 or frame.empty:
+        raise DataError(f"{path}: a column of site names, or one for each coordinate, and one of values are needed")
+    *where, last = frame.columns
+    if frame.duplicated(where).any():
+        twice = frame[frame.duplicated(where)].iloc[0]
+        raise DataError(f"{path}: {', '.join(f'{name} {twice[name]}' for name in where)} stands more than once")
+    if "name" in where:
+        return dict(zip(frame["name"].astype(str), frame[last], strict=True))
+    return frame.set_index(where[0] if len(where) == 1 else where)[last]
 
 
 def parse_dates(values: Any) -> NDArray[np.datetime64]:
