@@ -13,7 +13,7 @@ ROOT = Path(keyhole.__file__).parent
 
 # From the top: each may use those above it. The same order stands in docs/architecture.md.
 ROOMS = [
-    "errors", "memory", "grid", "split", "settings", "target", "context", "constraints", "weights", "gaps", "origin",
+    "errors", "paths", "terminal", "memory", "grid", "split", "settings", "target", "context", "constraints", "weights", "gaps", "origin",
     "values", "source", "signals", "scaling", "preparation", "metrics", "storage", "processes", "run", "progress",
     "interrupts", "readers", "datasets", "components", "covariance", "checkpoint", "training", "laws", "budget",
     "objectives", "collapse", "reconstructors", "predictors", "views", "selectors", "checks", "readings", "export",

@@ -459,3 +459,79 @@ def test_extend_and_drop_read_as_select_does(tmp_path: Path) -> None:
     assert run("extend", plan, str(folder), "-k", "2", "--method", "qr", "--out", more, *asked) == 0
     assert run("drop", plan, str(folder), "-k", "2", "--out", less, *asked) == 0
     assert (kh.load(more).k, kh.load(less).k) == (6, 2)
+
+
+# What must not reach the terminal -----------------------------------------------------------------------------------
+
+EVIL = ["\x1b[2J\x1b]0;owned\x07a", "b\u202egpj", "\x9b31mc", "d\x7f", "e\r"]
+UNSAFE = set("\x1b\x07\x9b\x7f\r\u202e")
+
+
+@pytest.fixture
+def evil(folder: Path) -> Path:
+    """A table whose columns are named to steer a terminal."""
+    pd.DataFrame(smooth(40, len(EVIL)), columns=EVIL).to_parquet("evil.parquet")
+    return folder / "evil.parquet"
+
+
+def test_names_do_not_steer_the_terminal(evil, command):
+    for arguments in (
+        ("select", evil, "-k", 5, *QUICK),
+        ("info", "plan.keyhole"),
+        ("curve", evil, "-k", "1,2", "--methods", "qr,variance"),
+        ("compare", evil, "-k", 2, "--methods", "qr,variance"),
+        ("drop", "plan.keyhole", evil, "-k", 1),
+    ):
+        done = command(*arguments)
+        assert done.code == 0, done.err
+        assert not UNSAFE & set(done.out + done.err), arguments
+    assert r"\x1b[2J\x1b]0;owned" in command("info", "plan.keyhole").out
+
+
+def test_machines_get_names_as_they_are(evil, command):
+    """JSON escapes what a terminal would act on; CSV that goes to a file or a pipe is exact."""
+    made = command("select", evil, "-k", 5, *QUICK, "--json")
+    assert not UNSAFE & set(made.out)
+    assert {site["name"] for site in json.loads(made.out)["sites"]} == set(EVIL)
+    listed = command("sites", "plan.keyhole")
+    assert "\x1b[2J" in listed.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("info", "\x1b[2Jx.keyhole"),
+        ("select", "\x1b[2J.foo", "-k", 3),
+        ("select", "evil.parquet", "-k", 3, "--target", "\x1b[2J"),
+        ("compare", "plain.npy", "-k", 3, "--figure", "\x1b[2J.foo"),
+        ("select", "plain.npy", "-k", 3, "--\x1b[2J"),
+        ("\x1b[2J",),
+        ("info", os.fsdecode(b"\xff.keyhole")),
+    ],
+)
+def test_errors_do_not_steer_the_terminal(evil, command, arguments):
+    done = command(*arguments)
+    assert done.code in (1, 2)
+    assert not UNSAFE & set(done.err)
+    assert "\\x" in done.err.replace("\\u", "\\x")
+
+
+def test_a_warning_does_not_steer_the_terminal(folder):
+    """A library's warning may quote a name of the file."""
+    script = (
+        "import sys, warnings, keyhole.cli.use as use, keyhole.plan as plan, keyhole.cli as cli\n"
+        "plan.load = lambda path: warnings.warn(str(path))\n"
+        "use.show_plan = lambda *_: None\n"
+        "sys.argv = ['keyhole', 'info', '\\x1b[2J']\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert r"UserWarning: \x1b[2J" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+def test_the_version_is_told(command):
+    from importlib.metadata import version
+
+    done = command("--version")
+    assert (done.code, done.out) == (0, f"keyhole {version('keyhole')}\n")

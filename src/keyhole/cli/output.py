@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from keyhole.processes import is_first
+from keyhole.terminal import visible
 
 if TYPE_CHECKING:
     from keyhole.comparison import Comparison
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = [
     "check_suffix",
     "check_writable",
+    "echo",
     "fail",
+    "print_data",
     "print_json",
     "say",
     "show_comparison",
@@ -76,26 +79,40 @@ def check_suffix(path: Path | None, option: str, *suffixes: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print JSON that every reader takes."""
-    typer.echo(json.dumps(_strict(value), indent=2, default=str, allow_nan=False))
+    """Print JSON that every reader takes, and that no terminal acts on."""
+    text = json.dumps(_strict(value), indent=2, default=str, allow_nan=False)
+    typer.echo(text.replace("\x7f", "\\u007f"))  # the one control character that json leaves as it is
+
+
+def print_data(text: str) -> None:
+    """Print a table for other programs: exact in a file or a pipe, harmless on a terminal."""
+    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)  # typer would leave escapes out of a pipe
+
+
+def echo(text: object, *, err: bool = False) -> None:
+    """Print a text for people; what may stem from a file cannot steer the terminal."""
+    typer.echo(visible(str(text)), err=err)
 
 
 def say(message: str) -> None:
     """Tell a person something that is not the result; of several processes the first does."""
     if is_first():
-        typer.echo(message, err=True)
+        echo(message, err=True)
 
 
 def fail(message: str, code: int) -> None:
     """Say what is wrong and exit."""
-    typer.echo(f"keyhole: {message}", err=True)
+    echo(f"keyhole: {message}", err=True)
     sys.exit(code)
 
 
 def _print(renderable: Any) -> None:
     from rich.console import Console
+    from rich.segment import Segment, Segments
 
-    Console().print(renderable)
+    console = Console()
+    parts = [part if part.control else Segment(visible(part.text), part.style) for part in console.render(renderable)]
+    console.print(Segments(parts), end="")
 
 
 def _strict(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from keyhole.cli.options import Json
-from keyhole.cli.output import check_suffix, check_writable, print_json, say
+from keyhole.cli.output import check_suffix, check_writable, echo, print_json, say
 from keyhole.cli.source import Reading
 from keyhole.interrupts import stoppable
 
@@ -43,6 +43,6 @@ def sweep(
         print_json({"trials": [vars(one) for one in trials], "by_k": [one.number for one in by_k.trials],
                     "by_time": [one.number for one in by_time.trials]})  # fmt: skip
         return
-    typer.echo(f"{len(trials)} trials; nothing has less {asked.metric} with as few sites than:")
+    echo(f"{len(trials)} trials; nothing has less {asked.metric} with as few sites than:")
     for one in by_k.trials:
-        typer.echo(f"  K = {one.k:>4}  {one.error:.4f}  {one.method} + {one.reconstructor}, {one.seconds:.1f} s")
+        echo(f"  K = {one.k:>4}  {one.error:.4f}  {one.method} + {one.reconstructor}, {one.seconds:.1f} s")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from keyhole.cli.options import Json, PlanFile, Readings, Time
-from keyhole.cli.output import print_json, say, show_plan
+from keyhole.cli.output import echo, print_data, print_json, say, show_plan
 
 __all__ = ["info", "predict", "reconstruct", "sites"]
 
@@ -52,7 +52,7 @@ def predict(
     if as_json:
         print_json(told.to_dict(orient="records"))
     elif out is None:
-        typer.echo(told.to_string(index=False))
+        echo(told.to_string(index=False))
 
 
 def sites(
@@ -67,7 +67,7 @@ def sites(
 
     found = load(plan)
     if out is None:
-        typer.echo(found.sites.to_csv(index=False), nl=False)
+        print_data(found.sites.to_csv(index=False))
         return
     write_sites(found, out)
     say(f"{found.k} sites: {out}")
