@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from keyhole.paths import check_apart
 from keyhole.terminal import visible
 
 if TYPE_CHECKING:
@@ -259,6 +260,7 @@ def show(
     """Write the results page, Markdown and SVG, from the JSON lines alone."""
     from keyhole.bench.page import write_page
 
+    check_apart({"--results": results}, {"--out": out, "--readme": readme}, read_from_folders=(".jsonl",))
     for path in write_page(results, out, readme):
         _echo(path)
 

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from keyhole.plan import Plan
 
 __all__ = [
+    "check_apart",
     "check_suffix",
     "check_writable",
     "echo",
@@ -30,6 +32,7 @@ __all__ = [
     "show_comparison",
     "show_curve",
     "show_plan",
+    "texts_of",
 ]
 
 
@@ -61,6 +64,28 @@ def show_plan(plan: Plan, as_json: bool) -> None:
         print_json(plan_summary(plan))
     else:
         _print(plan_table(plan))
+
+
+def check_apart(inputs: Mapping[str, Any], outputs: Mapping[str, Path | None]) -> None:
+    """Fail before the work where a result would replace what is read, or another result, also through links.
+
+    Inputs are what an argument or an option gives: a path, several, or a text that may be one.
+    """
+    from keyhole.datasets import DATASETS
+    from keyhole.paths import check_apart
+    from keyhole.readers import IN_FOLDERS, named_paths
+
+    given = {name: [value] if isinstance(value, str | Path) else value or [] for name, value in inputs.items()}
+    paths = {name: named_paths([one for one in ones if one not in DATASETS]) for name, ones in given.items()}
+    check_apart(paths, outputs, read_from_folders=IN_FOLDERS)
+
+
+def texts_of(*bundles: Any) -> dict[str, str | list[str]]:
+    """Give the options of some bundles that hold text, by name: each may be the path of a file."""
+    named = {
+        f"--{one.name.replace('_', '-')}": getattr(bundle, one.name) for bundle in bundles for one in fields(bundle)
+    }
+    return {name: value for name, value in named.items() if isinstance(value, str | list)}
 
 
 def check_writable(*paths: Path | None) -> None:

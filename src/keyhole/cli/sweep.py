@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from keyhole.cli.options import Json
-from keyhole.cli.output import check_suffix, check_writable, echo, print_json, say
+from keyhole.cli.output import check_apart, check_suffix, check_writable, echo, print_json, say
 from keyhole.cli.source import Reading
 from keyhole.interrupts import stoppable
 
@@ -29,6 +29,8 @@ def sweep(
     check_writable(figure)
     asked = read_study(study)
     url = asked.url(study)
+    kept = study.with_suffix(".db") if asked.storage is None else None
+    check_apart({"STUDY": study, "its source": asked.source}, {"--figure": figure, "its trials": kept})
     reading = Reading(variable=asked.variable, anomalies=asked.anomalies)
     prepared = prepare(reading.signals(asked.source), None, asked.seed)
     with stoppable(say):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from keyhole.cli.options import Json, PlanFile, Readings, Time
-from keyhole.cli.output import echo, print_data, print_json, say, show_plan
+from keyhole.cli.output import check_apart, echo, print_data, print_json, say, show_plan
 
 __all__ = ["info", "predict", "reconstruct", "sites"]
 
@@ -27,6 +27,7 @@ def reconstruct(
     from keyhole.files import read_readings, write_rebuilt
     from keyhole.plan import load
 
+    check_apart({"PLAN": plan, "READINGS": readings}, {"--out": out})
     rebuilt = write_rebuilt(load(plan), read_readings(readings), out, time or None, interval)
     if as_json:
         print_json({"out": str(out), "shape": list(rebuilt)})
@@ -45,6 +46,7 @@ def predict(
     from keyhole.files import predictions, read_readings, write_predictions
     from keyhole.plan import load
 
+    check_apart({"PLAN": plan, "READINGS": readings}, {"--out": out})
     told = predictions(load(plan), read_readings(readings), time or None)
     if out is not None:
         write_predictions(told, out)
@@ -65,6 +67,7 @@ def sites(
     from keyhole.places import write_sites
     from keyhole.plan import load
 
+    check_apart({"PLAN": plan}, {"--out": out})
     found = load(plan)
     if out is None:
         print_data(found.sites.to_csv(index=False))

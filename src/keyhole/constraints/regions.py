@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from keyhole.errors import DataError, SettingsError, StorageError
 from keyhole.grid import Grid
+from keyhole.paths import check_regular
 
 __all__ = ["inside_rings", "region"]
 
@@ -52,6 +53,7 @@ def _is_mask(given: Sequence[Any]) -> bool:
 def _of_file(path: Path, grid: Grid, what: str) -> Bools:
     if path.suffix not in (".geojson", ".json"):
         raise SettingsError(f"{what}: {path}: a .geojson or .json file is needed")
+    check_regular(path)
     try:
         return _polygons(json.loads(path.read_text(encoding="utf-8")), grid, f"{what}: {path}")
     except OSError as error:

@@ -14,6 +14,7 @@ from keyhole.errors import DataError, SettingsError, StorageError
 from keyhole.grid import Grid
 from keyhole.memory import check_fits
 from keyhole.origin import Origin
+from keyhole.paths import check_regular
 from keyhole.signals import Signals
 from keyhole.target import Target, TargetKind, looks_like_classes
 
@@ -82,6 +83,7 @@ def load_csv(path: Path, *, whole: bool = False) -> pd.DataFrame:
     """Load a CSV file whose first row names the columns; no row may be longer, nor shorter if they are to be whole."""
     import pandas as pd
 
+    check_regular(path)
     try:
         header = _check_rows(path, whole=whole)
         frame = pd.read_csv(path, encoding=_ENCODING, index_col=False)
