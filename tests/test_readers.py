@@ -431,9 +431,9 @@ def test_a_pipe_is_refused_before_it_blocks(tmp_path, ending):
     os.mkfifo(path)
     link = tmp_path / f"link{ending}"
     link.symlink_to(path)
-    for given in (path, link):
-        with pytest.raises(StorageError, match=f"{given}: is a named pipe, not a regular file"):
-            kh.read(given)
+    for source in (path, link):
+        with pytest.raises(StorageError, match=f"{source}: is a named pipe, not a regular file"):
+            kh.read(source)
 
 
 def test_a_pipe_among_images_or_chunks_is_refused_before_it_blocks(tmp_path):
@@ -450,9 +450,9 @@ def test_a_pipe_among_images_or_chunks_is_refused_before_it_blocks(tmp_path):
     chunk.unlink()
     os.mkfifo(chunk)
     (store / "loop").symlink_to(store)
-    for given, pipe in ((images, images / "3.png"), (store, chunk)):
+    for source, pipe in ((images, images / "3.png"), (store, chunk)):
         with pytest.raises(StorageError, match=f"{pipe}: is a named pipe"):
-            kh.read(given)
+            kh.read(source)
     with pytest.raises(StorageError, match=f"{chunk}: is a named pipe"), kh.open_store(store, "1GiB"):
         pass
 

@@ -245,10 +245,8 @@ class Snapshot(Field):
         """Take variables that share their dimensions; what is known of them comes from arrays of nothing."""
         arrays = [_placed(dataset[name], at, samples or "time") for name in names]
         nothing = [array.copy(data=np.broadcast_to(np.float32(0), array.shape)) for array in arrays]
-        about = Field.of(
-            nothing[0].to_dataset().assign({str(array.name): array for array in nothing}).expand_dims(samples or "time"),
-            names, samples, None,
-        )  # fmt: skip
+        known = nothing[0].to_dataset().assign({str(array.name): array for array in nothing})
+        about = Field.of(known.expand_dims(samples or "time"), names, samples, None)
         return cls([array.transpose(*about.grid.dims) for array in arrays], about.grid, about.time, about.origin)
 
     def __len__(self) -> int:

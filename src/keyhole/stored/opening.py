@@ -23,8 +23,8 @@ __all__ = ["open_store"]
 
 @contextmanager
 def open_store(
-    path: str | Path | Sequence[str | Path], memory: int | str, *, variable: str | Sequence[str] | None = None, group: str | None = None,
-    samples: str | None = None, at: Mapping[str, Any] | None = None,
+    path: str | Path | Sequence[str | Path], memory: int | str, *, variable: str | Sequence[str] | None = None,
+    group: str | None = None, samples: str | None = None, at: Mapping[str, Any] | None = None,
 ) -> Iterator[Store]:  # fmt: skip
     """Open a NetCDF file or a Zarr store, to be gone through some samples at a time.
 
