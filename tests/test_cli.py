@@ -400,7 +400,8 @@ def test_constraints_on_the_command_line(folder, command):
     assert all(site // 5 >= 2 for site in sites("-k", 3, "--allow", "row=2..", "--forbid", "column=4"))
     assert all(site < 12 for site in sites("-k", 3, "--allow", "mask.npy"))
     assert sites("-k", 2, "--fixed", "there.csv", "--fixed", "row=1 column=1")[:3] == [0, 19, 6]
-    assert len(sites("-k", 2, "--fixed", "plan.keyhole")) == 7
+    Path("plan.keyhole").rename("older.keyhole")
+    assert len(sites("-k", 2, "--fixed", "older.keyhole")) == 7
     assert len(sites("--costs", "costs.npy", "--cost-limit", 7)) == 3
     assert len(sites("--costs", 3, "--cost-limit", 7)) == 2
     assert len(sites("-k", 2, "--groups", "labels.npy")) == 10
@@ -480,7 +481,7 @@ def test_names_do_not_steer_the_terminal(evil, command):
         ("info", "plan.keyhole"),
         ("curve", evil, "-k", "1,2", "--methods", "qr,variance"),
         ("compare", evil, "-k", 2, "--methods", "qr,variance"),
-        ("drop", "plan.keyhole", evil, "-k", 1),
+        ("drop", "plan.keyhole", evil, "-k", 1, "--reconstructor", "ridge"),
     ):
         done = command(*arguments)
         assert done.code == 0, done.err
@@ -624,8 +625,8 @@ def test_several_netcdf_files_are_one_source(folder, command):
         assert json.loads(done.out)["sites"] == whole
     assert command("compare", *sorted(parts.iterdir()), "-k", 3, "--methods", "qr,random").code == 0
     assert command("curve", "parts", "-k", "3", "--methods", "qr").code == 0
-    assert command("extend", "plan.keyhole", *sorted(parts.iterdir()), "-k", 1).code == 0
-    assert command("drop", "plan.keyhole", "parts", "-k", 1).code == 0
+    assert command("extend", "plan.keyhole", *sorted(parts.iterdir()), "-k", 1, *QUICK).code == 0
+    assert command("drop", "plan.keyhole", "parts", "-k", 1, "--reconstructor", "ridge").code == 0
     refused = command("select", *sorted(parts.iterdir()), "-k", 3, "--out", "parts/2.nc")
     assert (refused.code, "same file as SOURCE" in refused.err) == (2, True)
     refused = command("select", "parts/*.nc", "-k", 3, "--out", "parts/2.nc")
