@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import keyhole
@@ -13,12 +15,13 @@ ROOT = Path(keyhole.__file__).parent
 
 # From the top: each may use those above it. The same order stands in docs/architecture.md.
 ROOMS = [
-    "errors", "memory", "grid", "align", "split", "settings", "target", "context", "constraints", "weights", "gaps",
-    "origin", "values", "source", "signals", "series", "scaling", "preparation", "metrics", "storage", "processes",
-    "run", "progress", "interrupts", "readers", "datasets", "components", "covariance", "checkpoint", "training",
-    "laws", "budget", "objectives", "collapse", "reconstructors", "predictors", "views", "selectors", "checks",
-    "readings", "export", "bands", "affine", "plan", "places", "uncertainty", "pipeline", "stored", "changes", "comparison",
-    "files", "report", "curves", "accessor", "tables", "sklearn", "sweeps", "bench", "cli",
+    "errors", "paths", "terminal", "memory", "grid", "align", "split", "settings", "target", "context", "constraints",
+    "weights", "gaps", "origin", "values", "source", "signals", "series", "scaling", "preparation", "metrics",
+    "storage", "processes", "run", "progress", "interrupts", "readers", "datasets", "components", "covariance",
+    "checkpoint", "training", "laws", "budget", "objectives", "collapse", "reconstructors", "predictors", "views",
+    "selectors", "checks", "readings", "export", "bands", "affine", "plan", "places", "uncertainty", "pipeline",
+    "stored", "changes", "comparison", "files", "report", "curves", "accessor", "tables", "sklearn", "sweeps",
+    "bench", "cli",
 ]  # fmt: skip
 
 # Heavy dependencies and the rooms that may import them at the top of a module.
@@ -122,3 +125,26 @@ def test_the_order_in_the_docs_is_the_order_here():
         if line and not line.startswith(" ")
     ]
     assert listed == ROOMS
+
+
+# Distributions whose modules are called otherwise.
+DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "pysensors": "python-sensors"}
+
+
+def test_every_import_is_declared():
+    """What is not in the standard library stands in pyproject.toml, as a dependency or in an extra."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    extras = [lines for name, lines in project["optional-dependencies"].items() if name != "dev"]
+    lines = [*project["dependencies"], *(line for extra in extras for line in extra)]
+    declared = {canonical(re.split(r"[<>=!~\[; ]", line)[0]) for line in lines}
+    used = {
+        name.split(".")[0]
+        for path in ROOT.rglob("*.py")
+        for name in imports(ast.parse(path.read_text()), top_only=False)
+    }
+    others = used - {"keyhole"} - set(sys.stdlib_module_names)
+    assert {name for name in others if canonical(DISTRIBUTIONS.get(name, name)) not in declared} == set()
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -400,7 +400,8 @@ def test_constraints_on_the_command_line(folder, command):
     assert all(site // 5 >= 2 for site in sites("-k", 3, "--allow", "row=2..", "--forbid", "column=4"))
     assert all(site < 12 for site in sites("-k", 3, "--allow", "mask.npy"))
     assert sites("-k", 2, "--fixed", "there.csv", "--fixed", "row=1 column=1")[:3] == [0, 19, 6]
-    assert len(sites("-k", 2, "--fixed", "plan.keyhole")) == 7
+    Path("plan.keyhole").rename("older.keyhole")
+    assert len(sites("-k", 2, "--fixed", "older.keyhole")) == 7
     assert len(sites("--costs", "costs.npy", "--cost-limit", 7)) == 3
     assert len(sites("--costs", 3, "--cost-limit", 7)) == 2
     assert len(sites("-k", 2, "--groups", "labels.npy")) == 10
@@ -518,3 +519,174 @@ def test_extend_and_drop_read_as_select_does(tmp_path: Path) -> None:
     assert run("extend", plan, str(folder), "-k", "2", "--method", "qr", "--out", more, *asked) == 0
     assert run("drop", plan, str(folder), "-k", "2", "--out", less, *asked) == 0
     assert (kh.load(more).k, kh.load(less).k) == (6, 2)
+
+
+# What must not reach the terminal -----------------------------------------------------------------------------------
+
+EVIL = ["\x1b[2J\x1b]0;owned\x07a", "b\u202egpj", "\x9b31mc", "d\x7f", "e\r"]
+UNSAFE = set("\x1b\x07\x9b\x7f\r\u202e")
+
+
+@pytest.fixture
+def evil(folder: Path) -> Path:
+    """A table whose columns are named to steer a terminal."""
+    pd.DataFrame(smooth(40, len(EVIL)), columns=EVIL).to_parquet("evil.parquet")
+    return folder / "evil.parquet"
+
+
+def test_names_do_not_steer_the_terminal(evil, command):
+    for arguments in (
+        ("select", evil, "-k", 5, *QUICK),
+        ("info", "plan.keyhole"),
+        ("curve", evil, "-k", "1,2", "--methods", "qr,variance"),
+        ("compare", evil, "-k", 2, "--methods", "qr,variance"),
+        ("drop", "plan.keyhole", evil, "-k", 1, "--reconstructor", "ridge"),
+    ):
+        done = command(*arguments)
+        assert done.code == 0, done.err
+        assert not UNSAFE & set(done.out + done.err), arguments
+    assert r"\x1b[2J\x1b]0;owned" in command("info", "plan.keyhole").out
+
+
+def test_machines_get_names_as_they_are(evil, command):
+    """JSON escapes what a terminal would act on; CSV that goes to a file or a pipe is exact."""
+    made = command("select", evil, "-k", 5, *QUICK, "--json")
+    assert not UNSAFE & set(made.out)
+    assert {site["name"] for site in json.loads(made.out)["sites"]} == set(EVIL)
+    listed = command("sites", "plan.keyhole")
+    assert "\x1b[2J" in listed.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("info", "\x1b[2Jx.keyhole"),
+        ("select", "\x1b[2J.foo", "-k", 3),
+        ("select", "evil.parquet", "-k", 3, "--target", "\x1b[2J"),
+        ("compare", "plain.npy", "-k", 3, "--figure", "\x1b[2J.foo"),
+        ("select", "plain.npy", "-k", 3, "--\x1b[2J"),
+        ("\x1b[2J",),
+        ("info", os.fsdecode(b"\xff.keyhole")),
+    ],
+)
+def test_errors_do_not_steer_the_terminal(evil, command, arguments):
+    done = command(*arguments)
+    assert done.code in (1, 2)
+    assert not UNSAFE & set(done.err)
+    assert "\\x" in done.err.replace("\\u", "\\x")
+
+
+def test_a_warning_does_not_steer_the_terminal(folder):
+    """A library's warning may quote a name of the file."""
+    script = (
+        "import sys, warnings, keyhole.cli.use as use, keyhole.plan as plan, keyhole.cli as cli\n"
+        "plan.load = lambda path: warnings.warn(str(path))\n"
+        "use.show_plan = lambda *_: None\n"
+        "sys.argv = ['keyhole', 'info', '\\x1b[2J']\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert r"UserWarning: \x1b[2J" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+def test_the_version_is_told(command):
+    from importlib.metadata import version
+
+    done = command("--version")
+    assert (done.code, done.out) == (0, f"keyhole {version('keyhole')}\n")
+
+
+# What must not be replaced ------------------------------------------------------------------------------------------
+
+SAME = {
+    "the data": ("select", "plain.npy", "-k", 3, "--out", "plain.npy"),
+    "the data by another name": ("select", "plain.npy", "-k", 3, "--out", "./sub/../plain.npy"),
+    "the data behind a link": ("select", "plain.npy", "-k", 3, "--out", "soft.npy"),
+    "the data with two names": ("select", "plain.npy", "-k", 3, "--out", "hard.npy"),
+    "the data as a link": ("select", "soft.npy", "-k", 3, "--report", "plain.npy"),
+    "the data within memory": ("select", "field.nc", "-k", 3, "--memory", "1GiB", "--out", "field.nc"),
+    "plan and report": ("select", "plain.npy", "-k", 3, "--out", "new", "--report", "new"),
+    "plan and report behind a link": ("select", "plain.npy", "-k", 3, "--out", "dangling", "--report", "nothing"),
+    "costs": ("select", "plain.npy", "-k", 3, "--costs", "costs.npy", "--out", "costs.npy"),
+    "noise": ("select", "plain.npy", "-k", 3, "--noise", "costs.npy", "--out", "costs.npy"),
+    "weights": ("select", "plain.npy", "-k", 3, "--weights", "costs.npy", "--out", "costs.npy"),
+    "groups": ("select", "plain.npy", "-k", 3, "--groups", "costs.npy", "--out", "costs.npy"),
+    "a region": ("select", "plain.npy", "-k", 3, "--allow", "costs.npy", "--out", "costs.npy"),
+    "a forbidden region": ("select", "plain.npy", "-k", 3, "--forbid", "costs.npy", "--out", "costs.npy"),
+    "sites that exist": ("select", "plain.npy", "-k", 2, "--fixed", "good.keyhole", "--out", "good.keyhole"),
+    "data of a comparison": ("compare", "images", "-k", 3, "--figure", "images/0.png"),
+    "a new image among the data": ("compare", "images", "-k", 3, "--figure", "images/new.png"),
+    "a part of a store": ("compare", "field.zarr", "-k", 3, "--figure", "field.zarr/new.png"),
+    "figure and report": ("compare", "plain.npy", "-k", 3, "--figure", "f.png", "--report", "f.png"),
+    "data of a curve": ("curve", "table.csv", "-k", "2", "--out", "table.csv"),
+    "the plan to extend": ("extend", "good.keyhole", "plain.npy", "-k", 1, "--out", "good.keyhole"),
+    "the data to extend with": ("extend", "good.keyhole", "plain.npy", "-k", 1, "--out", "plain.npy"),
+    "the plan to reduce": ("drop", "good.keyhole", "plain.npy", "-k", 1, "--out", "good.keyhole"),
+    "the data to reduce with": ("drop", "good.keyhole", "plain.npy", "-k", 1, "--out", "plain.npy"),
+    "readings": ("reconstruct", "good.keyhole", "three.npy", "--out", "three.npy"),
+    "a plan to reconstruct with": ("reconstruct", "good.npy", "three.npy", "--out", "good.npy"),
+    "readings to predict from": ("predict", "good.keyhole", "table.csv", "--out", "table.csv"),
+    "the plan of sites": ("sites", "good.csv", "--out", "good.csv"),
+    "a study": ("sweep", "study.svg", "--figure", "study.svg"),
+    "data of a study": ("sweep", "study.toml", "--figure", "images/0.png"),
+    "results": ("bench", "show", "--results", "lines", "--out", "lines/table1.jsonl"),
+    "results page and readme": ("bench", "show", "--results", "lines", "--out", "page.md", "--readme", "page.md"),
+}
+
+
+@pytest.mark.parametrize("arguments", SAME.values(), ids=SAME)
+def test_what_is_read_is_not_replaced_nor_one_result_by_another(folder, command, array_plan, arguments):
+    for name in ("good.keyhole", "good.npy", "good.csv"):
+        array_plan.save(name)
+    np.save("three.npy", np.ones(3))
+    np.save("costs.npy", np.ones((4, 5)))
+    Path("soft.npy").symlink_to("plain.npy")
+    Path("hard.npy").hardlink_to("plain.npy")
+    Path("dangling").symlink_to("nothing")
+    pd.DataFrame(smooth(20, 4), columns=list("abcd")).to_csv("table.csv", index=False)
+    for name in ("images", "field.zarr", "lines", "sub"):
+        Path(name).mkdir()
+    for n in range(3):
+        Image.fromarray(np.full((4, 4), 80 * n, np.uint8)).save(f"images/{n}.png")
+    Path("lines/table1.jsonl").write_text("{}\n")
+    for name in ("study.toml", "study.svg"):
+        Path(name).write_text('source = "images"\nk = [2]\ntrials = 1\n')
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    done = command(*arguments)
+    assert done.code == 2, done
+    assert "same file as" in done.err or "lies in the folder that is read" in done.err
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_results_may_lie_beside_the_data_and_replace_older_ones(folder, command):
+    """A name of a data set is no path, even where a plan is called so."""
+    Path("images").mkdir()
+    for n in range(9):
+        Image.fromarray(np.random.default_rng(n).integers(0, 255, (4, 4), np.uint8)).save(f"images/{n}.png")
+    for _ in range(2):
+        assert command("select", "images", "-k", 2, *QUICK, "--out", "images/plan.keyhole").code == 0
+        assert command("select", "digits", "-k", 2, *QUICK, "--out", "digits").code == 0
+
+
+# Several files ------------------------------------------------------------------------------------------------------
+
+
+def test_several_netcdf_files_are_one_source(folder, command):
+    parts = folder / "parts"
+    parts.mkdir()
+    for n in range(5):
+        monthly_field()[12 * n : 12 * (n + 1)].to_netcdf(parts / f"{n}.nc")
+    whole = json.loads(command("select", "field.nc", "-k", 3, *QUICK, "--json").out)["sites"]
+    for source in (["parts"], ["parts/*.nc"], sorted(parts.iterdir())):
+        done = command("select", *source, "-k", 3, *QUICK, "--json")
+        assert done.code == 0, done.err
+        assert json.loads(done.out)["sites"] == whole
+    assert command("compare", *sorted(parts.iterdir()), "-k", 3, "--methods", "qr,random").code == 0
+    assert command("curve", "parts", "-k", "3", "--methods", "qr").code == 0
+    assert command("extend", "plan.keyhole", *sorted(parts.iterdir()), "-k", 1, *QUICK).code == 0
+    assert command("drop", "plan.keyhole", "parts", "-k", 1, "--reconstructor", "ridge").code == 0
+    refused = command("select", *sorted(parts.iterdir()), "-k", 3, "--out", "parts/2.nc")
+    assert (refused.code, "same file as SOURCE" in refused.err) == (2, True)
+    refused = command("select", "parts/*.nc", "-k", 3, "--out", "parts/2.nc")
+    assert (refused.code, "same file as SOURCE" in refused.err) == (2, True)

@@ -35,6 +35,10 @@ def folder(tmp_path, monkeypatch):
     """A working folder with the files that the pages name."""
     monkeypatch.chdir(tmp_path)
     coarse_sea().to_netcdf("sst.nc")
+    Path("data").mkdir()
+    for part, name in enumerate(("2001.nc", "2002.nc", "2003.nc")):
+        coarse_sea()[40 * part : 40 * (part + 1)].to_netcdf(name)
+        Path("data", name).symlink_to(Path(name).absolute())
     pd.DataFrame({"lat": [-52.5, -42.5], "lon": [2.5, 92.5]}).to_csv("moorings.csv", index=False)
     table = load_breast_cancer(as_frame=True)
     table.data.assign(diagnosis=table.target_names[table.target]).to_csv("patients.csv", index=False)

@@ -14,8 +14,8 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
-from keyhole import DataError, KeyholeWarning
-from keyhole.memory import check_fits
+from keyhole import DataError, KeyholeWarning, StorageError
+from keyhole.memory import check_fits, free_memory
 from samples import monthly_field, quick, smooth
 
 
@@ -443,3 +443,163 @@ def test_a_damaged_header_of_cdf5_is_refused(tmp_path):
         path.write_bytes(whole[:place] + b"\xff\xff\xff" + whole[place + 3 :])
         with contextlib.suppress(DataError):
             kh.read(path, variable="v")
+
+
+# Several files --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def years(tmp_path):
+    """A folder of one file for each year, whose names are not in the order of time; and the whole."""
+    whole = monthly_field(60)
+    for year, name in zip(range(2000, 2005), "dbcae", strict=True):
+        whole.sel(time=str(year)).to_netcdf(tmp_path / f"{name}.nc")
+    return tmp_path, whole
+
+
+def test_files_are_joined_in_the_order_of_time(years):
+    """A folder, a pattern, and lists of paths in any order are the field that was split."""
+    folder, whole = years
+    expected = kh.read(whole)
+    paths = sorted(folder.iterdir())
+    for given in (folder, str(folder), str(folder / "*.nc"), f"{folder}/**/*.nc", paths, tuple(map(str, paths))):
+        signals = kh.read(given)
+        np.testing.assert_array_equal(signals.values, expected.values)
+        np.testing.assert_array_equal(signals.time, expected.time)
+        assert signals.origin == expected.origin
+        assert signals.fingerprint() == expected.fingerprint()
+    assert kh.select(paths, 3, method="qr", reconstructor="ridge").indices.tolist() == (
+        kh.select(whole, 3, method="qr", reconstructor="ridge").indices.tolist()
+    )
+
+
+def test_files_whose_times_interleave_are_joined(tmp_path):
+    whole = monthly_field(24)
+    whole[::2].to_netcdf(tmp_path / "odd.nc")
+    whole[1::2].to_netcdf(tmp_path / "even.nc")
+    np.testing.assert_array_equal(kh.read(tmp_path).values, kh.read(whole).values)
+    with kh.open_store(tmp_path, "1GiB") as store:
+        np.testing.assert_array_equal(store.read(3, 9).values, kh.read(whole).values[3:9])
+
+
+def test_a_pattern_or_list_of_one_file_is_that_file(years):
+    folder, _ = years
+    one = kh.read(folder / "a.nc")
+    for given in ([folder / "a.nc"], str(folder / "a*.nc")):
+        np.testing.assert_array_equal(kh.read(given).values, one.values)
+    (folder / "x[1].nc").write_bytes((folder / "a.nc").read_bytes())
+    np.testing.assert_array_equal(kh.read(folder / "x[1].nc").values, one.values)
+
+
+def test_several_variables_groups_and_places_of_several_files(tmp_path):
+    whole = xr.concat([monthly_field(24), monthly_field(24) + 5], "level").assign_coords(level=[500, 850])
+    data = xr.Dataset({"u": whole, "v": 2 * whole}).transpose("time", ...)
+    for month in range(24):
+        data.isel(time=[month]).to_netcdf(tmp_path / f"{month:02}.nc4", group="top")
+    options = {"variable": ["u", "v"], "at": {"level": 800}}
+    expected = kh.read(data, **options)
+    found = kh.read(tmp_path, group="top", **options)
+    np.testing.assert_array_equal(found.values, expected.values)
+    np.testing.assert_array_equal(found.time, expected.time)
+
+
+def test_files_of_one_sample_may_have_their_time_as_a_number(tmp_path):
+    whole = monthly_field(12)
+    for month in range(12):
+        whole.isel(time=month).to_netcdf(tmp_path / f"{month:02}.nc")
+    found = kh.read(tmp_path)
+    np.testing.assert_array_equal(found.values, kh.read(whole).values)
+    np.testing.assert_array_equal(found.time, kh.read(whole).time)
+    assert found.origin == kh.read(whole).origin
+    with kh.open_store(tmp_path, "1GiB") as store:
+        np.testing.assert_array_equal(store.read(2, 5).values, kh.read(whole).values[2:5])
+
+
+def test_files_without_time_are_joined_in_the_order_given(tmp_path):
+    whole = xr.DataArray(smooth(9, 3, 4), dims=("run", "y", "x"), name="u")
+    for name, rows in (("a", slice(0, 4)), ("b", slice(4, 9))):
+        whole[rows].to_netcdf(tmp_path / f"{name}.nc")
+    paths = [tmp_path / "b.nc", tmp_path / "a.nc"]
+    np.testing.assert_array_equal(kh.read(tmp_path).values[:, 0], whole.values)
+    np.testing.assert_array_equal(kh.read(paths).values[:5, 0], whole.values[4:])
+
+
+def test_zarr_stores_are_joined_too(tmp_path):
+    whole = monthly_field(24)
+    for name, rows in (("a", slice(0, 12)), ("b", slice(12, 24))):
+        whole[rows].to_dataset().to_zarr(tmp_path / f"{name}.zarr", consolidated=False)
+    found = kh.read([tmp_path / "b.zarr", tmp_path / "a.zarr"])
+    np.testing.assert_array_equal(found.values, kh.read(whole).values)
+
+
+DIFFERENT = {
+    "variables": (lambda part: part.rename("air"), "variables air, where .*a.nc has sst"),
+    "grid": (lambda part: part.isel(lat=slice(0, 3)), "grid shape 3 x 5, where .*a.nc has 4 x 5"),
+    "coordinates": (lambda part: part.assign_coords(lon=part.lon + 1), "coordinates of lon differ"),
+    "reversed": (lambda part: part[:, ::-1], "coordinates of lat differ"),
+    "units": (lambda part: part.assign_attrs(units="K"), "units K, where .*a.nc has degC"),
+    "no units": (lambda part: part.drop_attrs(), "units none, where .*a.nc has degC"),
+    "dimensions": (lambda part: part.rename(lat="y"), "dimensions time, y, lon, where .*a.nc has time, lat, lon"),
+    "order": (lambda part: part.transpose("time", "lon", "lat"), "dimensions time, lon, lat"),
+    "no time": (lambda part: part.drop_vars("time"), "calendar none, where .*a.nc has standard"),
+    "calendar": (lambda part: part.convert_calendar("noleap"), "calendar noleap, where .*a.nc has standard"),
+    "same times": (lambda part: part.assign_coords(time=part.time - np.timedelta64(366, "D")), "both hold the time"),
+}
+
+
+@pytest.mark.parametrize(("change", "says"), DIFFERENT.values(), ids=DIFFERENT)
+def test_files_that_do_not_go_together_are_refused_by_name(tmp_path, change, says):
+    whole = monthly_field(24)
+    whole[:12].to_netcdf(tmp_path / "a.nc")
+    change(whole[12:]).to_netcdf(tmp_path / "b.nc")
+    with pytest.raises(DataError, match=says):
+        kh.read(tmp_path)
+    with pytest.raises(DataError, match=says), kh.open_store(tmp_path, "1GiB"):
+        pass
+
+
+def test_a_dimension_that_is_the_same_in_all_files_is_not_guessed_to_be_that_of_the_samples(tmp_path):
+    """Fields without a time would be joined along latitude."""
+    whole = monthly_field(6).drop_vars("time")
+    for n in range(6):
+        whole[n].to_netcdf(tmp_path / f"{n}.nc")
+    with pytest.raises(DataError, match=r"lat has the same coordinates in both; name the dimension"):
+        kh.read(tmp_path)
+    assert len(kh.read(tmp_path, samples="lat", missing="model")) == 24
+
+
+def test_what_cannot_be_joined_is_refused(years):
+    folder, _ = years
+    np.save(folder / "a.npy", smooth(5, 3))
+    with pytest.raises(DataError, match=r"a\.npy: .* are read together"):
+        kh.read([folder / "a.npy", folder / "b.nc"])
+    with pytest.raises(DataError, match=r"a\.nc: named twice"):
+        kh.read([folder / "a.nc", folder / "a.nc"])
+    with pytest.raises(StorageError, match=r"none\.nc: no such file"):
+        kh.read([folder / "a.nc", folder / "none.nc"])
+    with pytest.raises(StorageError, match=r"no file matches"):
+        kh.read(str(folder / "none*.nc"))
+    with pytest.raises(DataError, match=r"channels has no meaning for several files"):
+        kh.read([folder / "a.nc", folder / "b.nc"], channels=1)
+    (folder / "c.nc").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"c\.nc: cannot be read as NetCDF"):
+        kh.read(folder)
+    (folder / "picture.png").touch()
+    with pytest.raises(DataError, match=r"holds both images and NetCDF files"):
+        kh.read(folder)
+
+
+def test_files_that_declare_more_than_memory_together_are_refused(tmp_path):
+    """Each fits, all of them do not; nothing is written of what they declare."""
+    import netCDF4
+
+    free = free_memory()
+    for year in range(4):
+        with netCDF4.Dataset(tmp_path / f"{year}.nc", "w") as file:
+            file.createDimension("time", 1000)
+            file.createDimension("x", free // 10_000)
+            file.createVariable("time", "i4", ("time",)).units = "days since 2000-01-01"
+            file["time"][:] = 1000 * year + np.arange(1000)
+            file.createVariable("u", "f4", ("time", "x"), chunksizes=(1, 1000))
+    with pytest.raises(DataError, match=r"files joined to it up to .*2\.nc: all of this declares .*memory are free"):
+        kh.read(tmp_path)

@@ -19,6 +19,9 @@ from hypothesis.extra import numpy as hnp
 
 import keyhole as kh
 from keyhole import DataError, StorageError
+from keyhole.files import read_readings
+from keyhole.readers import FILES
+from keyhole.sweeps import read_study
 from samples import little_memory, monthly_field, smooth
 
 DTYPES = ["?", "u1", "i1", "<i2", ">i2", "<u4", ">i4", "<i8", ">u8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]
@@ -417,3 +420,60 @@ def test_a_file_that_may_not_be_opened_is_a_storage_error(tmp_path, monkeypatch)
     for name in ("a.npy", "a.npz"):
         with pytest.raises(StorageError, match=f"{name}: cannot be read: Permission denied"):
             kh.read(tmp_path / name)
+
+
+# What is no regular file --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", FILES)
+def test_a_pipe_is_refused_before_it_blocks(tmp_path, ending):
+    path = tmp_path / f"pipe{ending}"
+    os.mkfifo(path)
+    link = tmp_path / f"link{ending}"
+    link.symlink_to(path)
+    for source in (path, link):
+        with pytest.raises(StorageError, match=f"{source}: is a named pipe, not a regular file"):
+            kh.read(source)
+
+
+def test_a_pipe_among_images_or_chunks_is_refused_before_it_blocks(tmp_path):
+    from PIL import Image
+
+    images, store = tmp_path / "images", tmp_path / "store.zarr"
+    images.mkdir()
+    for n in range(3):
+        Image.fromarray(np.full((4, 4), 80 * n, np.uint8)).save(images / f"{n}.png")
+    os.mkfifo(images / "3.png")
+    field = monthly_field()
+    field.to_dataset().to_zarr(store, zarr_format=2, consolidated=False)
+    chunk = next(path for path in (store / "sst").iterdir() if path.name[0].isdigit())
+    chunk.unlink()
+    os.mkfifo(chunk)
+    (store / "loop").symlink_to(store)
+    for source, pipe in ((images, images / "3.png"), (store, chunk)):
+        with pytest.raises(StorageError, match=f"{pipe}: is a named pipe"):
+            kh.read(source)
+    with pytest.raises(StorageError, match=f"{chunk}: is a named pipe"), kh.open_store(store, "1GiB"):
+        pass
+
+
+def test_a_pipe_for_what_goes_with_the_data_is_refused_before_it_blocks(tmp_path):
+    for name in ("region.geojson", "plan.keyhole", "readings.csv", "study.toml", "field.nc"):
+        os.mkfifo(tmp_path / name)
+    calls = [
+        lambda: kh.select(smooth(20, 4, 5), 2, constraints={"allowed": tmp_path / "region.geojson"}),
+        lambda: kh.load(tmp_path / "plan.keyhole"),
+        lambda: read_readings(tmp_path / "readings.csv"),
+        lambda: read_study(tmp_path / "study.toml"),
+        lambda: kh.open_store(tmp_path / "field.nc", "1GiB").__enter__(),
+        lambda: kh.read(tmp_path),
+    ]
+    for call in calls:
+        with pytest.raises(StorageError, match="is a named pipe, not a regular file"):
+            call()
+
+
+def test_a_device_is_refused(tmp_path):
+    (tmp_path / "zero.csv").symlink_to("/dev/zero")
+    with pytest.raises(StorageError, match=r"zero\.csv: is a device"):
+        kh.read(tmp_path / "zero.csv")

@@ -148,6 +148,12 @@ def test_a_file_that_cannot_be_read_is_a_storage_error(tmp_path, where):
         read_container(tmp_path / where, "plan")
 
 
+def test_a_pipe_is_refused_before_it_blocks(path):
+    os.mkfifo(path)
+    with pytest.raises(StorageError, match=f"{path}: is a named pipe, not a regular file"):
+        read_container(path, "plan")
+
+
 def test_writing_replaces_the_old_file_and_leaves_nothing_else(path):
     write_container(path, {"kind": "plan", "n": 1}, ARRAYS)
     write_container(path, {"kind": "plan", "n": 2}, ARRAYS)
@@ -162,6 +168,56 @@ def test_the_file_has_the_permissions_that_the_user_gives_new_files(path):
     finally:
         os.umask(before)
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664, 0o444])
+def test_a_file_that_is_replaced_keeps_its_permissions(path, mode):
+    path.touch()
+    path.chmod(mode)
+    write_container(path, {"kind": "plan"}, ARRAYS)
+    assert path.stat().st_mode & 0o7777 == mode
+
+
+def test_a_new_file_is_closed_to_others_while_it_is_written(path):
+    """What will be readable to its owner alone is never readable to others, not even unfinished."""
+    path.touch()
+    path.chmod(0o600)
+    with replacing(path) as file:
+        assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
+        file.write(b"new")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path, exists):
+    """Through a link to a link in another folder, whether the file at the end exists or not."""
+    for name in ("kept", "links"):
+        (tmp_path / name).mkdir()
+    target, middle, link = tmp_path / "kept" / "plan", tmp_path / "links" / "middle", tmp_path / "plan.keyhole"
+    middle.symlink_to(Path("..") / "kept" / "plan")
+    link.symlink_to(middle)
+    if exists:
+        target.write_bytes(b"old")
+        target.chmod(0o600)
+    write_container(link, {"kind": "plan", "n": 1}, ARRAYS)
+    assert link.is_symlink()
+    assert middle.is_symlink()
+    assert not target.is_symlink()
+    assert read_container(target, "plan")[0]["n"] == 1
+    assert not exists or target.stat().st_mode & 0o777 == 0o600
+    assert folder_of(target) == [target.name]
+
+
+def test_a_link_to_itself_is_refused_and_stays(path):
+    path.symlink_to(path)
+    with pytest.raises(StorageError, match=f"{path}: is a symbolic link that leads back to itself"):
+        write_container(path, {"kind": "plan"}, ARRAYS)
+    assert path.is_symlink()
+
+
+def test_a_link_to_what_is_no_file_is_refused(path):
+    path.symlink_to("/dev/null")
+    with pytest.raises(StorageError, match=f"{path}: cannot be written: it is not a file"):
+        write_container(path, {"kind": "plan"}, ARRAYS)
 
 
 @pytest.mark.parametrize("call", ["fsync", "write", "replace"])

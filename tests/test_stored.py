@@ -175,3 +175,29 @@ def test_a_chunk_that_cannot_be_read_is_named(path, monkeypatch):
         broken.write_bytes(b"nothing of the kind")
         with pytest.raises(DataError, match=r"v0: samples .* cannot be read"):
             select_stored(store, 5, method="greedy")
+
+
+def test_several_files_are_gone_through_as_one(tmp_path):
+    """The same sites and errors as those of one file, from the command line too."""
+    made = field()
+    made.to_netcdf(tmp_path / "whole.nc")
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for n, start in enumerate(range(0, 240, 50)):
+        made.isel(time=slice(start, start + 50)).to_netcdf(
+            parts / f"{9 - n}.nc", encoding={"v0": {"chunksizes": (16, 13, 20)}}
+        )
+    with open_store(tmp_path / "whole.nc", SMALL) as store:
+        whole = select_stored(store, 4, method="qr")
+    with open_store(sorted(parts.iterdir()), SMALL) as store:
+        assert store.step < len(store)
+        plan = select_stored(store, 4, method="qr")
+    np.testing.assert_array_equal(plan.indices, whole.indices)
+    assert plan.metrics["test"]["rmse"] == pytest.approx(whole.metrics["test"]["rmse"], rel=1e-5)
+    for source in ([str(parts)], map(str, parts.iterdir())):
+        out = tmp_path / "plan.keyhole"
+        done = CliRunner().invoke(
+            app, ["select", *source, "-k", "4", "--method", "qr", "--memory", SMALL, "--out", str(out)]
+        )
+        assert done.exit_code == 0, done.output
+        np.testing.assert_array_equal(kh.load(out).indices, whole.indices)

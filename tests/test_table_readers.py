@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import keyhole as kh
 from keyhole import DataError, SettingsError
@@ -200,3 +203,140 @@ def test_a_kind_needs_a_table():
     """The error names the other way."""
     with pytest.raises(DataError, match=r"target_kind has no meaning for an array.*Signals.with_target"):
         kh.read(smooth(5, 3), target_kind="class")
+
+
+# Parquet ------------------------------------------------------------------------------------------------------------
+
+
+def without_pages(path: Path) -> Path:
+    """Overwrite all data of a Parquet file but its footer: whoever reads a value fails over it."""
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    path.write_bytes(b"PAR1" + bytes(len(content) - footer - 4) + content[-footer:])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        (pa.array([[0.0] * 1000] * 20), "x (list<"),
+        (pa.array([{"a": 1.0}] * 20), "x (struct<"),
+        (pa.array([[("a", 1.0)]] * 20, pa.map_(pa.string(), pa.float64())), "x (map<"),
+        (pa.array(["long" * 1000] * 20), "x (string"),
+        (pa.array(["long" * 1000] * 20).dictionary_encode(), "x (dictionary<"),
+    ],
+    ids=["lists", "structs", "maps", "texts", "categories"],
+)
+def test_columns_that_are_not_numbers_are_refused_by_the_schema(tmp_path, column, says):
+    """A few kilobytes of repeated values unpack to gigabytes; nothing of them is read."""
+    parquet.write_table(pa.table({"a": np.arange(20.0), "x": column}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=f"columns that are not numbers: {re.escape(says)}"):
+        kh.read(without_pages(tmp_path / "t.parquet"))
+
+
+def test_a_nested_target_is_refused_by_the_schema(tmp_path):
+    table = pa.table({"a": np.arange(20.0), "x": pa.array([[0.0] * 1000] * 20)})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"target 'x': of type list<.*; classes or real numbers are needed"):
+        kh.read(without_pages(tmp_path / "t.parquet"), target="x")
+
+
+def test_a_target_of_huge_texts_is_refused(tmp_path):
+    table = pa.table({"a": np.arange(20.0), "x": ["long" * 10_000, "short"] * 10})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"x: a text of 40000 bytes; names of classes have at most 1000"):
+        kh.read(tmp_path / "t.parquet", target="x")
+
+
+def test_a_parquet_that_declares_more_than_memory_is_refused(tmp_path):
+    """As many rows as the footer says, though each page holds one number over and over."""
+    path = tmp_path / "t.parquet"
+    columns = {f"c{n}": np.zeros(100) for n in range(3)}
+    parquet.write_table(pa.table(columns), path)
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little")
+    head, tail = content[: -footer - 8], content[-footer - 8 : -8]
+    many = tail.replace(varint(100), varint(1 << 40))
+    path.write_bytes(head + many + len(many).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(DataError, match=r"t\.parquet declares .*memory are free"):
+        kh.read(path)
+
+
+def varint(number: int) -> bytes:
+    """An integer as Thrift's compact protocol writes it, behind the field header of a 64-bit integer."""
+    number <<= 1
+    out = bytearray(b"\x16")
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+@pytest.mark.parametrize("name", [None, "when", "time"])
+def test_an_index_of_times_in_a_parquet_gives_the_times(tmp_path, name):
+    time = pd.date_range("2000-01-01", periods=20, name=name)
+    pd.DataFrame(smooth(20, 3), time, list("abc")).to_parquet(tmp_path / "t.parquet")
+    signals = kh.read(tmp_path / "t.parquet")
+    assert signals.grid.names == ("a", "b", "c")
+    np.testing.assert_array_equal(signals.time, time.to_numpy("datetime64[ns]"))
+
+
+def test_an_index_that_is_no_time_is_not_read(tmp_path):
+    names = [f"row {n}" for n in range(20)]
+    frame = pd.DataFrame(smooth(20, 3), pd.Index(names, name="label"), list("abc"))
+    frame.to_parquet(tmp_path / "t.parquet")
+    signals = kh.read(tmp_path / "t.parquet")
+    assert signals.time is None
+    assert signals.grid.names == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("kind", ["float32", "int16", "Int64", "boolean", "bool", "Float32"])
+def test_every_kind_of_number_in_a_parquet_is_read_as_in_a_frame(tmp_path, kind):
+    frame = pd.DataFrame({"a": pd.array([0, 1] * 10, dtype=kind), "b": np.arange(20.0)})
+    frame.to_parquet(tmp_path / "t.parquet")
+    np.testing.assert_array_equal(kh.read(tmp_path / "t.parquet").values, kh.read(frame).values)
+
+
+@pytest.mark.parametrize(
+    "labels", [["x", "y"] * 10, pd.Categorical(["x", "y"] * 10, ["y", "x"]), [True, False] * 10, np.arange(20) / 3]
+)
+def test_the_target_of_a_parquet_is_that_of_the_frame(tmp_path, labels):
+    frame = pd.DataFrame(smooth(20, 3), columns=list("abc")).assign(kind=labels)
+    frame.to_parquet(tmp_path / "t.parquet")
+    found, expected = kh.read(tmp_path / "t.parquet", target="kind").target, kh.read(frame, target="kind").target
+    assert found is not None
+    assert expected is not None
+    assert found.classes == expected.classes
+    np.testing.assert_array_equal(found.values, expected.values)
+
+
+def test_times_of_a_parquet_that_are_no_dates_are_refused(tmp_path):
+    for column in (["noon"] * 20, np.arange(20)):
+        frame = pd.DataFrame(smooth(20, 3), columns=list("abc")).assign(time=column)
+        frame.to_parquet(tmp_path / "t.parquet")
+        with pytest.raises(DataError, match=r"t\.parquet: time: not dates"):
+            kh.read(tmp_path / "t.parquet")
+
+
+def test_the_target_of_a_parquet_must_be_there(tmp_path):
+    pd.DataFrame({"a": np.arange(20.0), "kind": ["x", "y"] * 10}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"target: no column 'knd'; there are a, kind"):
+        kh.read(tmp_path / "t.parquet", target="knd")
+
+
+# Wide tables --------------------------------------------------------------------------------------------------------
+
+
+def test_a_column_that_stands_more_than_once_is_named_first(tmp_path):
+    (tmp_path / "t.csv").write_text("b,a,c,a,b\n1,2,3,4,5\n")
+    with pytest.raises(DataError, match="column 'a' stands more than once"):
+        kh.read(tmp_path / "t.csv")
+
+
+def test_the_header_of_a_very_wide_table_is_checked_at_once(tmp_path):
+    """To count each of so many names in all of them would take longer than a test may."""
+    names = [f"c{n}" for n in range(300_000)]
+    (tmp_path / "t.csv").write_text(",".join([*names, "c7"]) + "\n")
+    with pytest.raises(DataError, match="column 'c7' stands more than once"):
+        kh.read(tmp_path / "t.csv")

@@ -99,3 +99,13 @@ def test_progress_shows_stage_steps_and_figures_on_a_terminal(capsys, monkeypatc
     text = capsys.readouterr().err
     for part in ("choose sites", "2/4", "loss 0.125", "validation 0.5"):
         assert part in text
+
+
+def test_the_name_of_a_stage_does_not_steer_the_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress() as tell:
+        tell(Event("\x1b[2J [red]sea", 2, 4))
+    text = capsys.readouterr().err
+    assert "\x1b[2J" not in text
+    assert r"\x1b[2J [red]sea" in text

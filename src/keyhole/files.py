@@ -11,6 +11,7 @@ import numpy as np
 
 from keyhole.errors import DataError, StorageError
 from keyhole.export import as_array, as_field, as_frame
+from keyhole.paths import check_regular, real_path
 from keyhole.plan import Plan
 from keyhole.readers.arrays import load_npy
 from keyhole.readers.tables import TIME, load_csv
@@ -25,6 +26,7 @@ __all__ = ["check_writable", "make_folder", "predictions", "read_readings", "wri
 
 def read_readings(path: Path) -> Any:
     """Read a CSV of labelled readings (an optional time column, then site names) or a .npy in rank order."""
+    check_regular(path)
     if not path.is_file():
         raise StorageError(f"{path}: no such file")
     if path.suffix == ".npy":
@@ -107,7 +109,7 @@ def write_predictions(told: pd.DataFrame, path: Path) -> None:
 
 def check_writable(path: Path) -> None:
     """Raise a StorageError unless a file can be made at ``path``."""
-    folder = path.parent
+    folder = real_path(path).parent if path.is_symlink() else path.parent
     if not folder.is_dir():
         raise StorageError(f"{folder}: no such folder")
     if path.is_dir():

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from keyhole.processes import is_first
 from keyhole.run import Event
+from keyhole.terminal import visible
 
 __all__ = ["progress"]
 
@@ -28,7 +29,7 @@ def progress(callback: Callable[[Event], None] | None = None) -> Iterator[Callab
         return
     console = Console(stderr=True)
     bars = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
@@ -41,7 +42,7 @@ def progress(callback: Callable[[Event], None] | None = None) -> Iterator[Callab
 
     def tell(event: Event) -> None:
         if event.stage not in stages or event.step < bars.tasks[stages[event.stage]].completed:
-            stages[event.stage] = bars.add_task(event.stage, total=event.total, figures="")
+            stages[event.stage] = bars.add_task(visible(event.stage), total=event.total, figures="")
         shown = "  ".join(f"{name} {event.figures[key]:.3g}" for key, name in _SHOWN.items() if key in event.figures)
         bars.update(stages[event.stage], completed=event.step, total=event.total, figures=shown)
 

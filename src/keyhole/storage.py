@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import struct
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from keyhole.errors import PlanError, StorageError
+from keyhole.paths import check_regular, real_path
 
 __all__ = ["read_container", "replacing", "write_container"]
 
@@ -69,22 +71,24 @@ def read_container(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDA
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a temporary file beside ``path`` that takes its place when the block ends well.
 
-    A failure (no folder, no permission, no space) leaves the old file as it was and raises a StorageError.
+    A symbolic link stays, and the file that it leads to is replaced; a file that exists keeps its permissions. A
+    failure (no folder, no permission, no space) leaves the old file as it was and raises a StorageError.
     """
     path = Path(path)
+    target = real_path(path)
     temporary: str | None = None
     if path.exists() and not path.is_file():  # to put a plan in the place of /dev/null would break the machine
         raise StorageError(f"{path}: cannot be written: it is not a file")
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
+        _set_permissions(Path(temporary), target)
+        Path(temporary).replace(target)
         temporary = None
-        _sync_folder(path.parent)
+        _sync_folder(target.parent)
     except OSError as error:
         raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
@@ -93,6 +97,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _checked_bytes(path: Path) -> memoryview:
+    check_regular(Path(path))
     try:
         with Path(path).open("rb") as file:
             _check_prefix(path, file.read(_PREFIX.size), os.fstat(file.fileno()).st_size)
@@ -118,6 +123,17 @@ def _check_prefix(path: Path, prefix: bytes, size: int) -> None:
         )
     if version < 1 or length > size - _PREFIX.size - _DIGEST:
         raise PlanError(f"{path}: the file is damaged or cut short; its header does not fit in it")
+
+
+def _set_permissions(temporary: Path, target: Path) -> None:
+    """Give a file the owner and permissions of the one that it replaces, or those of a new file."""
+    if not target.exists():
+        temporary.chmod(0o666 & ~_umask())
+        return
+    old = target.stat()
+    with contextlib.suppress(OSError):  # only root may give a file to its former owner
+        os.chown(temporary, old.st_uid, old.st_gid)
+    temporary.chmod(stat.S_IMODE(old.st_mode) & 0o777)
 
 
 def _umask() -> int:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from keyhole.paths import check_apart
+from keyhole.terminal import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -245,7 +248,7 @@ def figures(
     for name, jobs in bench.prerequisites(protocol, _names(data), chosen, _numbers(k), _numbers(seeds)):
         _run(name, jobs, results, device, to_draw=True)
     for path in draw_all(results, out, private, seeds=_numbers(seeds)):
-        typer.echo(path)
+        _echo(path)
 
 
 @app.command()
@@ -257,8 +260,9 @@ def show(
     """Write the results page, Markdown and SVG, from the JSON lines alone."""
     from keyhole.bench.page import write_page
 
+    check_apart({"--results": results}, {"--out": out, "--readme": readme}, read_from_folders=(".jsonl",))
     for path in write_page(results, out, readme):
-        typer.echo(path)
+        _echo(path)
 
 
 def _run(bench: str, jobs: Iterable[Job], results: Path, device: str, *, to_draw: bool = False) -> None:
@@ -268,8 +272,8 @@ def _run(bench: str, jobs: Iterable[Job], results: Path, device: str, *, to_draw
 
     store = Store(results, bench)
     with stoppable(_warn):
-        added = run_jobs(jobs, store, device=device, say=typer.echo, to_draw=to_draw)
-    typer.echo(f"{added} lines added to {store.path}" if added else f"{store.path} holds every case already")
+        added = run_jobs(jobs, store, device=device, say=_echo, to_draw=to_draw)
+    _echo(f"{added} lines added to {store.path}" if added else f"{store.path} holds every case already")
 
 
 def _is_there(name: str, one: Peer | Race) -> bool:
@@ -280,7 +284,11 @@ def _is_there(name: str, one: Peer | Race) -> bool:
 
 
 def _warn(message: str) -> None:
-    typer.echo(message, err=True)
+    typer.echo(visible(message), err=True)
+
+
+def _echo(text: object) -> None:
+    typer.echo(visible(str(text)))
 
 
 def _names(text: str) -> tuple[str, ...]:

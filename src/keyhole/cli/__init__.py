@@ -6,27 +6,83 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from keyhole.bench.commands import app as bench
 from keyhole.cli.change import drop, extend
 from keyhole.cli.choose import compare, demo, select
 from keyhole.cli.count import curve
-from keyhole.cli.output import fail, say
+from keyhole.cli.output import echo, fail, say
 from keyhole.cli.sweep import sweep
 from keyhole.cli.use import info, predict, reconstruct, sites
 from keyhole.errors import KeyholeError, KeyholeWarning, SettingsError
+from keyhole.terminal import visible
 
 __all__ = ["app", "main"]
 
+
+class _Commands(TyperGroup):
+    """Commands whose usage errors quote what was given without letting it steer the terminal."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        with _quoting():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _quoting():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _quoting() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a usage error; the class is typer's own or click's, by typer's version
+            error.message = visible(error.message)  # type: ignore[attr-defined]
+        raise
+
+
+@contextmanager
+def _visible_warnings() -> Iterator[None]:
+    """Let warnings that quote a file's names not steer the terminal."""
+    plain = warnings.formatwarning
+    warnings.formatwarning = lambda *args, **options: visible(plain(*args, **options))
+    try:
+        yield
+    finally:
+        warnings.formatwarning = plain
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Choose the few points to observe so that the whole can be rebuilt from them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        echo(f"keyhole {version('keyhole')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take what is for no command in particular."""
+
+
 for command in (demo, select, reconstruct, predict, compare, curve, extend, drop, sites, info, sweep):
     app.command()(command)
 app.add_typer(bench, name="bench")
@@ -35,7 +91,7 @@ app.add_typer(bench, name="bench")
 def main() -> None:
     """Run the command line: exit 0 when done, 1 for data errors, 2 for usage, 130 and 143 when stopped."""
     try:
-        with _warnings_said():
+        with _visible_warnings(), _warnings_said():
             app()
     except SettingsError as error:
         fail(str(error), 2)

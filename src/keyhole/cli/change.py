@@ -9,7 +9,7 @@ import typer
 
 from keyhole.cli.constraints import Counting, Price, Where, constraints_of
 from keyhole.cli.options import Device, Json, Method, PlanFile, Rebuilder, Seed, Source, SplitKind, TimeLimit
-from keyhole.cli.output import check_writable, say, show_plan
+from keyhole.cli.output import check_apart, check_writable, say, show_plan, texts_of
 from keyhole.cli.source import Reading, split_kind
 from keyhole.cli.spread import spread
 from keyhole.interrupts import stoppable
@@ -43,6 +43,7 @@ def extend(
     from keyhole.changes import extend as run_extend
     from keyhole.plan import load
 
+    check_apart({"PLAN": plan, "SOURCE": source, **texts_of(where, price, counting)}, {"--out": out})
     asked = constraints_of(where, price)
     check_writable(out)
     signals = counting.of(reading.signals(source, hint=False))
@@ -73,6 +74,7 @@ def drop(
     from keyhole.changes import drop as run_drop
     from keyhole.plan import load
 
+    check_apart({"PLAN": plan, "SOURCE": source, **texts_of(counting)}, {"--out": out})
     check_writable(out)
     signals = counting.of(reading.signals(source, hint=False))
     with stoppable(say):

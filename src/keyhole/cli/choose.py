@@ -25,7 +25,7 @@ from keyhole.cli.options import (
     SplitKind,
     TimeLimit,
 )
-from keyhole.cli.output import check_suffix, check_writable, say, show_comparison, show_plan
+from keyhole.cli.output import check_apart, check_suffix, check_writable, say, show_comparison, show_plan, texts_of
 from keyhole.cli.source import Reading, Target, method_names, split_kind
 from keyhole.cli.spread import spread
 from keyhole.errors import StorageError
@@ -53,6 +53,7 @@ def demo(
     from keyhole.comparison import compare
     from keyhole.report import write_report
 
+    check_apart({}, {"the plan": out / "buoys.keyhole", "the report": out / "report.html"})
     _make_folder(out)
     with stoppable(say):
         comparison = compare(datasets.sst(), k, ["learned", "greedy", "qr", "random"], seed=seed, bands=True)
@@ -100,6 +101,7 @@ def select(
     from keyhole import pipeline, stored
     from keyhole.checkpoint import clear_states
 
+    check_apart({"SOURCE": source, **texts_of(where, kept, price, counting)}, {"--out": out, "--report": report})
     asked = constraints_of(where, kept, price)
     check_writable(out, report)
     folder = out.with_name(out.name + ".checkpoint")
@@ -153,6 +155,7 @@ def compare(
     """Compare methods at the same K with the same reconstructor: one table, one figure."""
     from keyhole.comparison import compare as run_comparison
 
+    check_apart({"SOURCE": source, **texts_of(where, kept, price, counting)}, {"--figure": figure, "--report": report})
     asked = constraints_of(where, kept, price)
     signals = counting.of(reading.signals(source, target)).constrained(asked)
     check_writable(figure, report)

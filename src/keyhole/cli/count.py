@@ -9,7 +9,7 @@ import typer
 
 from keyhole.cli.constraints import Counting, Kept, Where, constraints_of
 from keyhole.cli.options import Device, Json, Methods, Precision, Seed, Source, SplitKind
-from keyhole.cli.output import check_suffix, check_writable, say, show_curve
+from keyhole.cli.output import check_apart, check_suffix, check_writable, say, show_curve, texts_of
 from keyhole.cli.source import Reading, Target, method_names, split_kind
 from keyhole.cli.spread import spread
 from keyhole.interrupts import stoppable
@@ -57,6 +57,7 @@ def curve(
     ks = _numbers(k)
     check_suffix(out, "--out", ".csv")
     check_suffix(plot, "--plot", ".png", ".svg", ".pdf")
+    check_apart({"SOURCE": source, **texts_of(where, kept, counting)}, {"--out": out, "--plot": plot})
     check_writable(out, plot)
     asked = constraints_of(where, kept)
     signals = counting.of(reading.signals(source, target)).constrained(asked)

@@ -26,9 +26,10 @@ __all__ = [
 ]
 
 Source = Annotated[
-    str,
+    list[str],
     typer.Argument(
-        help="A .npy, .npz, .mat, NetCDF, Zarr, GRIB, .csv or .parquet file, a folder or zip of images, or a data set: "
+        help="A .npy, .npz, .mat, NetCDF, Zarr, GRIB, .csv or .parquet file, a folder or zip of images, several NetCDF "
+        "files, a folder or a pattern ('data/*.nc') of them, which are joined, or a data set: "
         "sst, digits, mnist, celeba, ipsl, ncep, oisst, isolet, coil20, madelon."
     ),
 ]

@@ -6,12 +6,14 @@ import json
 import math
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from keyhole.processes import is_first
+from keyhole.terminal import visible
 
 if TYPE_CHECKING:
     from keyhole.comparison import Comparison
@@ -19,14 +21,18 @@ if TYPE_CHECKING:
     from keyhole.plan import Plan
 
 __all__ = [
+    "check_apart",
     "check_suffix",
     "check_writable",
+    "echo",
     "fail",
+    "print_data",
     "print_json",
     "say",
     "show_comparison",
     "show_curve",
     "show_plan",
+    "texts_of",
 ]
 
 
@@ -60,6 +66,28 @@ def show_plan(plan: Plan, as_json: bool) -> None:
         _print(plan_table(plan))
 
 
+def check_apart(inputs: Mapping[str, Any], outputs: Mapping[str, Path | None]) -> None:
+    """Fail before the work where a result would replace what is read, or another result, also through links.
+
+    Inputs are what an argument or an option gives: a path, several, or a text that may be one.
+    """
+    from keyhole.datasets import DATASETS
+    from keyhole.paths import check_apart
+    from keyhole.readers import IN_FOLDERS, named_paths
+
+    given = {name: [value] if isinstance(value, str | Path) else value or [] for name, value in inputs.items()}
+    paths = {name: named_paths([one for one in ones if one not in DATASETS]) for name, ones in given.items()}
+    check_apart(paths, outputs, read_from_folders=IN_FOLDERS)
+
+
+def texts_of(*bundles: Any) -> dict[str, str | list[str]]:
+    """Give the options of some bundles that hold text, by name: each may be the path of a file."""
+    named = {
+        f"--{one.name.replace('_', '-')}": getattr(bundle, one.name) for bundle in bundles for one in fields(bundle)
+    }
+    return {name: value for name, value in named.items() if isinstance(value, str | list)}
+
+
 def check_writable(*paths: Path | None) -> None:
     """Fail before the work, not after it, where a result cannot be written."""
     from keyhole.files import check_writable
@@ -76,26 +104,40 @@ def check_suffix(path: Path | None, option: str, *suffixes: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print JSON that every reader takes."""
-    typer.echo(json.dumps(_strict(value), indent=2, default=str, allow_nan=False))
+    """Print JSON that every reader takes, and that no terminal acts on."""
+    text = json.dumps(_strict(value), indent=2, default=str, allow_nan=False)
+    typer.echo(text.replace("\x7f", "\\u007f"))  # the one control character that json leaves as it is
+
+
+def print_data(text: str) -> None:
+    """Print a table for other programs: exact in a file or a pipe, harmless on a terminal."""
+    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)  # typer would leave escapes out of a pipe
+
+
+def echo(text: object, *, err: bool = False) -> None:
+    """Print a text for people; what may stem from a file cannot steer the terminal."""
+    typer.echo(visible(str(text)), err=err)
 
 
 def say(message: str) -> None:
     """Tell a person something that is not the result; of several processes the first does."""
     if is_first():
-        typer.echo(message, err=True)
+        echo(message, err=True)
 
 
 def fail(message: str, code: int) -> None:
     """Say what is wrong and exit."""
-    typer.echo(f"keyhole: {message}", err=True)
+    echo(f"keyhole: {message}", err=True)
     sys.exit(code)
 
 
 def _print(renderable: Any) -> None:
     from rich.console import Console
+    from rich.segment import Segment, Segments
 
-    Console().print(renderable)
+    console = Console()
+    parts = [part if part.control else Segment(visible(part.text), part.style) for part in console.render(renderable)]
+    console.print(Segments(parts), end="")
 
 
 def _strict(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -119,7 +120,7 @@ class Reading:
     ] = None
 
     @contextmanager
-    def store(self, source: str, memory: str) -> Iterator[Store]:
+    def store(self, source: str | list[str], memory: str) -> Iterator[Store]:
         """Open a field to be gone through within so much memory."""
         from keyhole.stored import open_store
 
@@ -128,8 +129,7 @@ class Reading:
                 raise typer.BadParameter("has no meaning with --memory, which fields take", param_hint=f"--{name}")
         if self.channels_apart or self.missing != "error":
             raise typer.BadParameter("needs the data in memory", param_hint="--channels-apart, --missing")
-        if not source.lower().endswith((".nc", ".nc4", ".zarr", ".zarr.zip")):
-            raise typer.BadParameter("NetCDF and Zarr are read some at a time, no others", param_hint="--memory")
+        _check_stored([source] if isinstance(source, str) else source)
         places = _places(self.at or [])
         with open_store(
             source, memory, variable=_names(self.variable), group=self.group, samples=self.samples, at=places
@@ -143,7 +143,7 @@ class Reading:
             raise typer.BadParameter(f"{self.anomalies!r}: month or none", param_hint="--anomalies")
         return "month" if self.anomalies == "month" else None
 
-    def signals(self, source: str, target: Target | None = None, *, hint: bool = True) -> Signals:
+    def signals(self, source: str | list[str], target: Target | None = None, *, hint: bool = True) -> Signals:
         """Read signals, with a hint where the seasonal cycle may have been forgotten, unless a plan says it."""
         cycle = self._cycle()
         signals = self._read(source, target or Target())
@@ -155,16 +155,18 @@ class Reading:
             say("the samples are months: --anomalies month would take their seasonal cycle as known")
         return signals.channels_apart() if self.channels_apart else signals
 
-    def _read(self, source: str, target: Target) -> Signals:
+    def _read(self, source: str | list[str], target: Target) -> Signals:
         from keyhole import datasets
         from keyhole.readers import read
 
+        if not isinstance(source, str) and len(source) == 1:
+            source = source[0]
         kind = target.kind()
         options: dict[str, Any] = {
             "variable": _names(self.variable), "group": self.group, "samples": self.samples,
             "at": _places(self.at or []), "channels": self.channels, "size": _sides(self.size), "colour": self.colour,
         }  # fmt: skip
-        if source in datasets.DATASETS:
+        if isinstance(source, str) and source in datasets.DATASETS:
             _check_named(source, options, target.target, kind)
             return datasets.load(source).with_target(None if target.target is None else datasets.labels(source))
         missing: Any = self.missing
@@ -189,6 +191,13 @@ def method_names(text: str, signals: Signals) -> list[str]:
         if reason is not None:
             say(f"{name} is left out: {reason}")
     return [name for name, reason in refusals.items() if reason is None]
+
+
+def _check_stored(sources: list[str]) -> None:
+    """Refuse what cannot be read some samples at a time, by its ending; a folder is looked into when it is opened."""
+    for source in sources:
+        if not source.lower().endswith((".nc", ".nc4", ".zarr", ".zarr.zip")) and not Path(source).is_dir():
+            raise typer.BadParameter("NetCDF and Zarr are read some at a time, no others", param_hint="--memory")
 
 
 def _context_names(text: str) -> list[str]:

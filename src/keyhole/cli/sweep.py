@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from keyhole.cli.options import Json
-from keyhole.cli.output import check_suffix, check_writable, print_json, say
+from keyhole.cli.output import check_apart, check_suffix, check_writable, echo, print_json, say
 from keyhole.cli.source import Reading
 from keyhole.interrupts import stoppable
 
@@ -29,6 +29,8 @@ def sweep(
     check_writable(figure)
     asked = read_study(study)
     url = asked.url(study)
+    kept = study.with_suffix(".db") if asked.storage is None else None
+    check_apart({"STUDY": study, "its source": asked.source}, {"--figure": figure, "its trials": kept})
     reading = Reading(variable=asked.variable, anomalies=asked.anomalies)
     prepared = prepare(reading.signals(asked.source), asked.split, asked.seed)
     with stoppable(say):
@@ -43,6 +45,6 @@ def sweep(
         print_json({"trials": [vars(one) for one in trials], "by_k": [one.number for one in by_k.trials],
                     "by_time": [one.number for one in by_time.trials]})  # fmt: skip
         return
-    typer.echo(f"{len(trials)} trials; nothing has less {asked.metric} with as few sites than:")
+    echo(f"{len(trials)} trials; nothing has less {asked.metric} with as few sites than:")
     for one in by_k.trials:
-        typer.echo(f"  K = {one.k:>4}  {one.error:.4f}  {one.method} + {one.reconstructor}, {one.seconds:.1f} s")
+        echo(f"  K = {one.k:>4}  {one.error:.4f}  {one.method} + {one.reconstructor}, {one.seconds:.1f} s")

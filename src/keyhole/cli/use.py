@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from keyhole.cli.options import Json, PlanFile, Readings, Time
-from keyhole.cli.output import print_json, say, show_plan
+from keyhole.cli.output import check_apart, echo, print_data, print_json, say, show_plan
 
 __all__ = ["info", "predict", "reconstruct", "sites"]
 
@@ -27,6 +27,7 @@ def reconstruct(
     from keyhole.files import read_readings, write_rebuilt
     from keyhole.plan import load
 
+    check_apart({"PLAN": plan, "READINGS": readings}, {"--out": out})
     rebuilt = write_rebuilt(load(plan), read_readings(readings), out, time or None, interval)
     if as_json:
         print_json({"out": str(out), "shape": list(rebuilt)})
@@ -45,6 +46,7 @@ def predict(
     from keyhole.files import predictions, read_readings, write_predictions
     from keyhole.plan import load
 
+    check_apart({"PLAN": plan, "READINGS": readings}, {"--out": out})
     told = predictions(load(plan), read_readings(readings), time or None)
     if out is not None:
         write_predictions(told, out)
@@ -52,7 +54,7 @@ def predict(
     if as_json:
         print_json(told.to_dict(orient="records"))
     elif out is None:
-        typer.echo(told.to_string(index=False))
+        echo(told.to_string(index=False))
 
 
 def sites(
@@ -65,9 +67,10 @@ def sites(
     from keyhole.places import write_sites
     from keyhole.plan import load
 
+    check_apart({"PLAN": plan}, {"--out": out})
     found = load(plan)
     if out is None:
-        typer.echo(found.sites.to_csv(index=False), nl=False)
+        print_data(found.sites.to_csv(index=False))
         return
     write_sites(found, out)
     say(f"{found.k} sites: {out}")

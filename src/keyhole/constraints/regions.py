@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from keyhole.align import on_grid
 from keyhole.errors import DataError, SettingsError, StorageError
 from keyhole.grid import FULL_TURN, Grid
+from keyhole.paths import check_regular
 
 __all__ = ["inside_rings", "region"]
 
@@ -56,6 +57,7 @@ def _is_mask(given: Sequence[Any]) -> bool:
 def _of_file(path: Path, grid: Grid, what: str) -> Bools:
     if path.suffix not in (".geojson", ".json"):
         raise SettingsError(f"{what}: {path}: a .geojson or .json file is needed")
+    check_regular(path)
     try:
         return _polygons(json.loads(path.read_text(encoding="utf-8")), grid, f"{what}: {path}")
     except OSError as error:

@@ -11,15 +11,17 @@ import numpy as np
 
 from keyhole.align import is_a, on_grid
 from keyhole.errors import DataError, SettingsError, StorageError
+from keyhole.paths import check_regular
 from keyhole.readers.arrays import read_array, read_npy, read_npz
 from keyhole.readers.fields import read_dataarray, read_dataset, read_grib, read_netcdf, read_zarr
-from keyhole.readers.images import Colour, read_images
+from keyhole.readers.images import IMAGES, Colour, image_files, read_images
+from keyhole.readers.joined import NETCDF, are_paths, named_paths, netcdf_files, read_fields, read_netcdf_folder
 from keyhole.readers.matlab import read_mat
 from keyhole.readers.tables import read_csv, read_frame, read_parquet
 from keyhole.signals import Signals
 from keyhole.target import TargetKind
 
-__all__ = ["FILES", "FOLDERS", "read"]
+__all__ = ["FILES", "FOLDERS", "IN_FOLDERS", "named_paths", "read"]
 
 _FIELD = ("variable", "samples", "at")
 _TABLE = ("target", "target_kind")
@@ -41,11 +43,14 @@ FILES: dict[str, Reader] = {
     ".zarr.zip": (read_zarr, (*_FIELD, "group")),
     ".zip": (read_images, ("size", "colour")),
 }
-# What is read from a folder, by its ending; any other holds images.
+# What is read from a folder, by its ending; any other holds images, or NetCDF files.
 FOLDERS: dict[str, Reader] = {
     ".zarr": (read_zarr, (*_FIELD, "group")),
     "": (read_images, ("size", "colour")),
 }
+_NETCDF_FOLDER: Reader = (read_netcdf_folder, (*_FIELD, "group"))
+# Endings of files that are read where their folder is.
+IN_FOLDERS = (*IMAGES, *NETCDF)
 
 
 def read(
@@ -68,8 +73,9 @@ def read(
     ----------
     source
         An array ``(N, *grid)``, an xarray DataArray or Dataset, a pandas frame, or a path: .npy, .npz, MATLAB (version
-        5), NetCDF, Zarr, GRIB (if cfgrib is there), CSV or Parquet, a folder or a zip of images. Cells that are NaN, or
-        masked, in every sample are outside (land).
+        5), NetCDF, Zarr, GRIB (if cfgrib is there), CSV or Parquet, a folder or a zip of images. A folder of NetCDF
+        files, a pattern (``"data/*.nc"``) or a list of paths is one field: the files are joined along the sample
+        dimension, sorted by time. Cells that are NaN, or masked, in every sample are outside (land).
     variable
         Which variable or array of a file or Dataset that holds several; names of several fields on one grid make each
         a channel.
@@ -116,8 +122,8 @@ def read(
 
 
 def _read(source: Any, options: Mapping[str, Any]) -> Signals:
-    if isinstance(source, str | Path):
-        return _read_path(Path(source), options)
+    if isinstance(source, str | Path) or are_paths(source):
+        return _read_paths(source, options)
     if isinstance(source, np.ndarray | list | tuple):
         return read_array(source, **_taken("an array", options, ("channels",)))
     if is_a(source, "xarray", "Dataset"):
@@ -127,6 +133,15 @@ def _read(source: Any, options: Mapping[str, Any]) -> Signals:
     if is_a(source, "pandas", "DataFrame"):
         return read_frame(source, **_taken("a frame", options, _TABLE))
     raise DataError(f"cannot read a {type(source).__name__}; give an array, a DataArray, a frame or a path")
+
+
+def _read_paths(source: str | Path | Sequence[str | Path], options: Mapping[str, Any]) -> Signals:
+    paths = named_paths(source)
+    if not paths:
+        raise StorageError(f"{source}: no file matches")
+    if len(paths) == 1:
+        return _read_path(paths[0], options)
+    return read_fields(paths, **_taken("several files", options, (*_FIELD, "group")))
 
 
 def _read_path(path: Path, options: Mapping[str, Any]) -> Signals:
@@ -141,14 +156,25 @@ def _read_path(path: Path, options: Mapping[str, Any]) -> Signals:
 
 
 def _reader(path: Path) -> Reader:
+    check_regular(path)
     if path.is_dir():
-        return FOLDERS.get(path.suffix, FOLDERS[""])
+        return _folder_reader(path)
     ending = next((end for end in FILES if path.name.lower().endswith(end)), None)
     if ending is None:
         raise DataError(f"{path}: files of type {path.suffix or 'none'} are not read; {', '.join(FILES)} are")
     if not path.is_file():
         raise StorageError(f"{path}: no such file")
     return FILES[ending]
+
+
+def _folder_reader(path: Path) -> Reader:
+    if path.suffix and path.suffix in FOLDERS:
+        return FOLDERS[path.suffix]
+    if not netcdf_files(path):
+        return FOLDERS[""]
+    if image_files(path):
+        raise DataError(f"{path}: holds both images and NetCDF files; give the files that are meant ('{path}/*.nc')")
+    return _NETCDF_FOLDER
 
 
 def _check_gaps(signals: Signals, where: str) -> None:

@@ -16,6 +16,7 @@ from keyhole.errors import DataError, StorageError
 from keyhole.grid import Grid
 from keyhole.memory import check_fits
 from keyhole.origin import Origin
+from keyhole.paths import check_regular
 from keyhole.readers.choice import one_of
 from keyhole.signals import Signals
 
@@ -73,6 +74,7 @@ def read_npz(path: Path, *, variable: str | None = None, channels: int | None = 
 
 
 def _open(path: Path) -> IO[bytes]:
+    check_regular(path)
     try:
         return path.open("rb")
     except OSError as error:

@@ -8,7 +8,7 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.errors import DataError, StorageError
+from keyhole.errors import DataError, KeyholeError, StorageError
 from keyhole.grid import FULL_TURN, Grid, is_longitude
 from keyhole.memory import check_fits
 from keyhole.origin import Origin, clock_of
+from keyhole.paths import check_regular, check_regular_within
 from keyhole.readers.calendars import from_calendar
 from keyhole.readers.cdf5 import check_cdf5
 from keyhole.readers.choice import one_of
@@ -30,7 +31,18 @@ from keyhole.signals import Signals
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Field", "load_field", "opened", "read_dataarray", "read_dataset", "read_grib", "read_netcdf", "read_zarr"]
+__all__ = [
+    "At",
+    "Field",
+    "Variable",
+    "load_field",
+    "opened",
+    "read_dataarray",
+    "read_dataset",
+    "read_grib",
+    "read_netcdf",
+    "read_zarr",
+]
 
 # What xarray and the libraries under it raise on files that are damaged or made up.
 _ZARR = {"engine": "zarr", "consolidated": False}
@@ -116,9 +128,15 @@ def load_field(path: Path) -> xr.DataArray:
 
 @contextmanager
 def opened(
-    path: Path, *, variable: Variable = None, group: str | None = None, samples: str | None = None, at: At = None
-) -> Iterator[Field]:
-    """Open a variable of a NetCDF file or a Zarr store, or several on one grid, to be read some at a time."""
+    path: Path, *, variable: Variable = None, group: str | None = None, samples: str | None = None, at: At = None,
+    several: bool = False, admit: Callable[[int], None] | None = None,
+) -> Iterator[Field]:  # fmt: skip
+    """Open a variable of a NetCDF file or a Zarr store, or several on one grid, to be read some at a time.
+
+    Of ``several`` files, one that has its time as a single number instead of along a dimension is one sample. ``admit``
+    is told the bytes that the variables declare, before anything of their size is made.
+    """
+    check_regular(path)
     kind = "Zarr" if path.name.lower().endswith((".zarr", ".zarr.zip")) else "NetCDF"
     if not path.exists():
         raise StorageError(f"{path}: no such file")
@@ -127,7 +145,11 @@ def opened(
         with _whole(path, kind):
             source = stack.enter_context(_source(path, kind, group))
             dataset = stack.enter_context(_dataset(source, options))
-            field = Field.of(dataset, _named(dataset, variable), samples, at)
+            names = _named(dataset, variable)
+            if admit is not None:
+                admit(_declared(dataset, names, at))
+            single = several and _is_snapshot(dataset[names[0]], samples or "time")
+            field = (Snapshot if single else Field).of(dataset, names, samples, at)
         yield field
 
 
@@ -140,6 +162,7 @@ def _source(path: Path, kind: str, group: str | None) -> Iterator[Any]:
             yield store
         return
     _check_whole(path)
+    _check_declared(path, group, [])
     yield path
 
 
@@ -154,9 +177,13 @@ def _read_opened(
 ) -> Signals:
     with _dataset(source, options) as dataset:
         names = _named(dataset, variable)
-        declared = sum(int(dataset[name].size) * max(dataset[name].dtype.itemsize, 4) for name in names)
-        check_fits(declared if at is None else 0, f"{path}: {', '.join(names)}")
+        check_fits(_declared(dataset, names, at), f"{path}: {', '.join(names)}")
         return _read(dataset, names, samples, at)
+
+
+def _declared(dataset: xr.Dataset, names: Sequence[str], at: At) -> int:
+    """Bytes of all values; none where one place of a dimension is taken, as that is a part of them."""
+    return 0 if at else sum(int(dataset[name].size) * max(dataset[name].dtype.itemsize, 4) for name in names)
 
 
 def _read(dataset: xr.Dataset, names: Sequence[str], samples: str | None, at: At) -> Signals:
@@ -185,7 +212,7 @@ class Field:
     @classmethod
     def of(cls, dataset: xr.Dataset, names: Sequence[str], samples: str | None, at: At) -> Field:
         """Take variables that share their dimensions."""
-        arrays = [_placed(dataset[name], at).squeeze(drop=True) if at else dataset[name] for name in names]
+        arrays = [_placed(dataset[name], at, samples or "time") for name in names]
         first = arrays[0]
         if first.ndim < 2:
             raise DataError(f"{first.name}: {first.ndim} dimension; samples and at least one of a grid are needed")
@@ -218,12 +245,39 @@ class Field:
     def values(self, rows: slice) -> NDArray[Any]:
         """Read some samples, ``(n, channels, *grid)``."""
         try:
-            return np.stack([array[rows].values for array in self.arrays], axis=1)
+            return self._stacked(rows)
         except _BROKEN as error:
             if isinstance(error, MemoryError):
                 raise
             which = "samples" if rows.start is None else f"samples {rows.start} to {rows.stop}"
             raise DataError(f"{self.origin.name}: {which} cannot be read ({error})") from error
+
+    def _stacked(self, rows: slice) -> NDArray[Any]:
+        return np.stack([array[rows].values for array in self.arrays], axis=1)
+
+
+class Snapshot(Field):
+    """Variables on one grid that are a single sample: their time is a number, not a dimension."""
+
+    @classmethod
+    def of(cls, dataset: xr.Dataset, names: Sequence[str], samples: str | None, at: At) -> Field:
+        """Take variables that share their dimensions; what is known of them comes from arrays of nothing."""
+        arrays = [_placed(dataset[name], at, samples or "time") for name in names]
+        nothing = [array.copy(data=np.broadcast_to(np.float32(0), array.shape)) for array in arrays]
+        known = nothing[0].to_dataset().assign({str(array.name): array for array in nothing})
+        about = Field.of(known.expand_dims(samples or "time"), names, samples, None)
+        return cls([array.transpose(*about.grid.dims) for array in arrays], about.grid, about.time, about.origin)
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def chunk(self) -> int:
+        """How many samples lie together in the file."""
+        return 1
+
+    def _stacked(self, rows: slice) -> NDArray[Any]:
+        return np.stack([array.values for array in self.arrays])[np.newaxis][rows]
 
 
 def _origin(arrays: Sequence[xr.DataArray], sample: str, dims: tuple[str, ...], calendar: str) -> Origin:
@@ -239,9 +293,15 @@ def _origin(arrays: Sequence[xr.DataArray], sample: str, dims: tuple[str, ...], 
     )
 
 
-def _placed(array: xr.DataArray, at: At) -> xr.DataArray:
-    """Take one place of some dimensions."""
-    for dim, place in (at or {}).items():
+def _is_snapshot(array: xr.DataArray, sample: str) -> bool:
+    return sample in array.coords and array[sample].ndim == 0
+
+
+def _placed(array: xr.DataArray, at: At, sample: str) -> xr.DataArray:
+    """Take one place of some dimensions, and leave out all that have one place then, but for that of the samples."""
+    if not at:
+        return array
+    for dim, place in at.items():
         if dim not in array.dims:
             raise DataError(f"at: {array.name} has no dimension {dim!r}; it has {', '.join(map(str, array.dims))}")
         try:
@@ -250,7 +310,7 @@ def _placed(array: xr.DataArray, at: At) -> xr.DataArray:
             array = array.sel({dim: [place]}, method=None if exact else "nearest")
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise DataError(f"at: {dim}={place!r} is not to be had ({error})") from error
-    return array
+    return array.squeeze([dim for dim in array.dims if array.sizes[dim] == 1 and dim != sample], drop=True)
 
 
 def _same_longitude(line: NDArray[Any], place: Any) -> Any:
@@ -294,7 +354,7 @@ def _whole(path: Path, kind: str) -> Iterator[None]:
     try:
         yield
     except _BROKEN as error:
-        if isinstance(error, DataError):
+        if isinstance(error, KeyholeError):
             raise
         raise DataError(f"{path}: cannot be read as {kind} ({error})") from error
 
@@ -305,6 +365,7 @@ def _store(path: Path) -> Iterator[Any]:
     from zarr.storage import ZipStore
 
     if path.is_dir():
+        check_regular_within(path)
         yield path
         return
     if not zipfile.is_zipfile(path):

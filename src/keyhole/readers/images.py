@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from keyhole.errors import DataError, SettingsError, StorageError
 from keyhole.memory import check_fits
+from keyhole.paths import check_regular
 from keyhole.readers.arrays import read_array
 from keyhole.signals import Signals
 
-__all__ = ["Colour", "read_images"]
+__all__ = ["IMAGES", "Colour", "image_files", "read_images"]
 
 Colour = Literal["grey", "rgb"]
 
-_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 _GREYS = ("1", "L", "LA", "La", "I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 _MODES = {"grey": "L", "rgb": "RGB"}
 _MOST_BYTES = 1 << 28  # of one file in a zip: an image that is larger is none of ours
@@ -84,6 +85,11 @@ def _shape(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
     return sides[0], sides[1]
 
 
+def image_files(folder: Path) -> list[Path]:
+    """Give the images of a folder and those below it, sorted by name."""
+    return sorted((file for file in folder.rglob("*") if file.suffix.lower() in IMAGES), key=str)
+
+
 Load = Callable[[str], io.BytesIO | Path]
 
 
@@ -91,8 +97,9 @@ Load = Callable[[str], io.BytesIO | Path]
 def _opened(path: Path) -> Iterator[tuple[list[str], Load]]:
     """Names of the images, sorted, and what opens one."""
     if path.is_dir():
-        names = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES)
-        yield names, lambda name: path / name
+        for file in image_files(path):
+            check_regular(file)
+        yield [str(file.relative_to(path)) for file in image_files(path)], lambda name: path / name
         return
     with _archive(path) as archive:
         sizes = {one.filename: one.file_size for one in archive.infolist() if _is_image(one.filename)}
@@ -109,7 +116,7 @@ def _archive(path: Path) -> zipfile.ZipFile:
 
 
 def _is_image(name: str) -> bool:
-    return Path(name).suffix.lower() in _SUFFIXES and not Path(name).name.startswith("._")
+    return Path(name).suffix.lower() in IMAGES and not Path(name).name.startswith("._")
 
 
 def _unzipped(archive: zipfile.ZipFile, name: str, declared: int) -> bytes:

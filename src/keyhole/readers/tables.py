@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,26 @@ from numpy.typing import NDArray
 
 from keyhole.errors import DataError, SettingsError, StorageError
 from keyhole.grid import Grid
-from keyhole.memory import check_fits
 from keyhole.origin import Origin, clock_of
+from keyhole.paths import check_regular
 from keyhole.signals import Signals
 from keyhole.target import Target, TargetKind, looks_like_classes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TIME", "load_csv", "load_values", "parse_dates", "read_csv", "read_frame", "read_parquet"]
+__all__ = [
+    "TIME",
+    "check_numbers",
+    "index_by_time",
+    "load_csv",
+    "load_values",
+    "parse_dates",
+    "place_of",
+    "read_csv",
+    "read_frame",
+    "read_parquet",
+]
 
 TIME = "time"
 _ENCODING = "utf-8-sig"
@@ -52,54 +64,46 @@ def read_csv(path: Path, *, target: str | None = None, target_kind: TargetKind |
         raise DataError("a column has no name; name it or leave it out (pandas: to_csv(index=False))")
     if target is not None and target in frame.columns:
         frame[target] = _typed(_fields(path, target), target, target_kind)
-    return read_frame(_by_time(frame), target=target, target_kind=target_kind, name=path.stem)
+    if TIME in frame.columns:
+        index_by_time(frame, TIME)
+    return read_frame(frame, target=target, target_kind=target_kind, name=path.stem)
 
 
 def read_parquet(path: Path, *, target: str | None = None, target_kind: TargetKind | None = None) -> Signals:
-    """Read a Parquet file; a column called ``time`` gives the samples' times."""
+    """Read a Parquet file; a column called ``time``, or an index of times, gives the samples' times.
+
+    What its footer declares is looked at before anything is read: values that repeat take next to nothing in the file.
+    """
+    from keyhole.readers.parquet import load_parquet
+
+    return read_frame(load_parquet(path, target), target=target, target_kind=target_kind, name=path.stem)
+
+
+def index_by_time(frame: pd.DataFrame, column: str) -> None:
+    """Make a column of dates the index of a frame."""
     import pandas as pd
-    from pyarrow import parquet
-    from pyarrow.lib import ArrowException
 
     try:
-        said = parquet.read_metadata(path)
-        check_fits(int(said.num_rows) * int(said.num_columns) * 8, str(path))
-        frame = pd.read_parquet(path)
-    except (ArrowException, OSError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path}: cannot be read as Parquet ({error})") from error
-    return read_frame(_by_time(frame), target=target, target_kind=target_kind, name=path.stem)
+        frame.index = pd.DatetimeIndex(parse_dates(frame.pop(column)))
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{column}: not dates ({error}); write them as 2023-02-01, or rename the column") from error
 
 
 def load_csv(path: Path, *, whole: bool = False) -> pd.DataFrame:
     """Load a CSV file whose first row names the columns; no row may be longer, nor shorter if they are to be whole."""
     import pandas as pd
 
+    check_regular(path)
     try:
-        header = _check_rows(path, whole=whole)
+        _check_header(_check_rows(path, whole=whole), path)
         frame = pd.read_csv(path, encoding=_ENCODING, index_col=False)
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except DataError:
+        raise
     except (ValueError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read as CSV ({error})") from error
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated:  # pandas has renamed them
-        raise DataError(f"{path}: column {repeated[0]!r} stands more than once")
     return frame
-
-
-def _by_time(frame: pd.DataFrame) -> pd.DataFrame:
-    """Take the column ``time``, if there is one, as the samples' times; numbers are not dates, whatever they mean."""
-    import pandas as pd
-
-    if TIME not in frame.columns:
-        return frame
-    try:
-        dates = parse_dates(frame[TIME])
-    except (ValueError, TypeError) as error:
-        raise DataError(f"time: not dates ({error}); write them as 2023-02-01, or rename the column") from error
-    return frame.drop(columns=TIME).set_axis(pd.DatetimeIndex(dates), axis="index")
 
 
 def load_values(path: Path) -> Any:
@@ -117,6 +121,13 @@ def load_values(path: Path) -> Any:
     if "name" in where:
         return dict(zip(frame["name"].astype(str), frame[last], strict=True))
     return frame.set_index(where[0] if len(where) == 1 else where)[last]
+
+
+def _check_header(header: list[str], path: Path) -> None:
+    """Refuse a name that stands more than once: pandas would rename it."""
+    repeated = sorted(name for name, times in Counter(header).items() if times > 1)
+    if repeated:
+        raise DataError(f"{path}: column {repeated[0]!r} stands more than once")
 
 
 def parse_dates(values: Any) -> NDArray[np.datetime64]:
@@ -178,9 +189,7 @@ def _typed(texts: pd.Series[Any], name: str, kind: TargetKind | None) -> pd.Seri
 def _signals(frame: pd.DataFrame, name: str) -> Signals:
     import pandas as pd
 
-    words = [str(column) for column, kind in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
-    if words:
-        raise DataError(f"columns that are not numbers: {', '.join(words[:_SHOWN])}; leave them out or encode them")
+    check_numbers([str(column) for column, kind in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)])
     names = tuple(str(column) for column in frame.columns)
     if len(set(names)) < len(names):
         raise DataError("two columns have the same name; a site's name must be its own")
@@ -204,9 +213,19 @@ def _index_time(frame: pd.DataFrame) -> NDArray[Any] | None:
     return found if frame.index.name == TIME and found.dtype.kind in "miuf" else None
 
 
+def check_numbers(others: Sequence[str]) -> None:
+    """Raise a DataError that names columns that are not numbers, if there are such."""
+    if others:
+        raise DataError(f"columns that are not numbers: {', '.join(others[:_SHOWN])}; leave them out or encode them")
+
+
 def _place(frame: pd.DataFrame, target: str) -> int:
     """Position of the target's column."""
-    names = [str(column) for column in frame.columns]
+    return place_of([str(column) for column in frame.columns], target)
+
+
+def place_of(names: Sequence[str], target: str) -> int:
+    """Position of the target among the names of columns."""
     if names.count(target) == 1:
         return names.index(target)
     if target in names:

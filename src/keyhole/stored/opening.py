@@ -12,7 +12,8 @@ import numpy as np
 
 from keyhole.errors import DataError
 from keyhole.memory import size_of
-from keyhole.readers.fields import Field, opened
+from keyhole.readers.fields import Field
+from keyhole.readers.joined import opened_fields
 from keyhole.signals import Signals
 from keyhole.stored.store import Store
 from keyhole.values import check_time, floating
@@ -22,14 +23,16 @@ __all__ = ["open_store"]
 
 @contextmanager
 def open_store(
-    path: str | Path, memory: int | str, *, variable: str | Sequence[str] | None = None, group: str | None = None,
-    samples: str | None = None, at: Mapping[str, Any] | None = None,
+    path: str | Path | Sequence[str | Path], memory: int | str, *, variable: str | Sequence[str] | None = None,
+    group: str | None = None, samples: str | None = None, at: Mapping[str, Any] | None = None,
 ) -> Iterator[Store]:  # fmt: skip
     """Open a NetCDF file or a Zarr store, to be gone through some samples at a time.
 
+    A folder of NetCDF files, a pattern or a list of paths is joined along the sample dimension, as `read` does.
+
     ``memory`` is what work on it may take beside the program's own, ``"2GiB"`` or bytes; the options are `read`'s.
     """
-    with opened(Path(path), variable=variable, group=group, samples=samples, at=at) as field:
+    with opened_fields(path, variable=variable, group=group, samples=samples, at=at) as field:
         yield _surveyed(field, size_of(memory))
 
 

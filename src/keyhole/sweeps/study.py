@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from keyhole.errors import SettingsError, StorageError
+from keyhole.paths import check_regular
 from keyhole.settings import Settings, parse
 
 __all__ = ["Range", "StudyFile", "read_study"]
@@ -53,7 +54,7 @@ class StudyFile(Settings):
     """
 
     name: str = "keyhole"
-    source: str
+    source: str | list[str]
     variable: str | None = None
     anomalies: Literal["month", "none"] | None = None
     split: Literal["blocks", "random"] | None = None  # None: blocks where samples have a time or look like a series
@@ -75,6 +76,7 @@ class StudyFile(Settings):
 
 def read_study(path: Path) -> StudyFile:
     """Read a study's file; what is wrong with it is an error that names it."""
+    check_regular(path)
     try:
         words = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
