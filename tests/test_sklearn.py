@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -258,3 +258,45 @@ def test_pictures_by_their_shape():
     assert quick(6, grid_shape=(8, 8)).fit(X).plan_.grid.shape == (8, 8)
     with pytest.raises(ValueError, match="grid_shape"):
         quick(6, grid_shape=(8, 9)).fit(X)
+
+
+@pytest.mark.parametrize("method", ["auto", "relevance", "forest", "learned", "greedy"])
+def test_musts_are_kept_where_something_is_predicted(method):
+    """They count as chosen, come first, and the others are chosen beside them."""
+    X, y = load_wine(return_X_y=True, as_frame=True)
+    settings = {"train": {"steps": 20, "batch": 16, "average": 0.0}} if method in ("auto", "learned") else None
+    told = KeyholeClassifierSelector(
+        3, must_select=["ash"], method=method, predictor="linear", settings=settings, random_state=0
+    ).fit(X, y)
+    assert told.support_.sum() == 3
+    assert told.ranking_[list(X.columns).index("ash")] == 1
+    assert told.plan_.sites["fixed"].tolist() == [True, False, False]
+    assert told.predict(X).shape == y.shape
+
+
+def test_musts_alone_are_a_choice(cancer):
+    """As many as are asked for: none is added; fewer than they are is an error."""
+    X, _ = cancer
+    assert np.flatnonzero(quick(2, must_select=[7, 9]).fit(X).support_).tolist() == [7, 9]
+    assert quick(2, must_select=[7, 7]).fit(X).support_.sum() == 2
+    with pytest.raises(ValueError, match=r"n_features_to_select=1.*must_select"):
+        quick(1, must_select=[7, 9]).fit(X)
+    with pytest.raises(ValueError, match="must_select"):
+        quick(2, must_select=[True, False]).fit(X)
+
+
+def test_a_warm_start_keeps_the_musts(cancer):
+    """What the last fit chose is no choice where it lacks one of them."""
+    X, _ = cancer
+    selector = quick(3, warm_start=True).fit(X)
+    missing = int(np.flatnonzero(~selector.support_)[0])
+    assert selector.set_params(must_select=[missing]).fit(X).support_[missing]
+
+
+def test_how_many_with_musts_and_words():
+    """Folds keep names and whole columns; fewer than the musts are not tried."""
+    found = KeyholeSelectorCV(must_select=["size", "colour"], reconstructor="ridge", cv=2, **QUICK).fit(mixed())
+    assert found.support_[[0, 2]].all()
+    assert found.cv_results_["n_features"].min() == 2
+    with pytest.raises(ValueError, match="from 2 to 6"):
+        KeyholeSelectorCV([1, 3], must_select=["size", "colour"], reconstructor="ridge", cv=2, **QUICK).fit(mixed())

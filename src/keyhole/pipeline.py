@@ -223,7 +223,8 @@ def choose_sites(selector: Selector, prepared: Prepared, k: int | None, run: Run
     Without K, as many are chosen as can be paid for; what greedy can pay for is the guide. Sites that are there already
     come first. With ``failures``, they are exchanged until the loss of so many is missed least.
     """
-    run, view = run.share(SELECTION_SHARE), View.of(prepared.train, prepared.validation, prepared.development)
+    run, parts = run.share(SELECTION_SHARE), (prepared.train, prepared.validation, prepared.development)
+    view = View.of(*parts, supervised=selector.supervised)
     if k is None:
         k = len(Greedy().select(view.development, 1, validation=None, run=run).sites)
     if selector.decides:
@@ -232,8 +233,8 @@ def choose_sites(selector: Selector, prepared: Prepared, k: int | None, run: Run
     else:
         found = selector.select(view.development, k, validation=None, run=run)
     if failures:
-        found = harden(found, view.development, check_failures(failures, len(found.sites)), run)
-    if view.train is prepared.train:
+        found = harden(found, View.of(*parts).development, check_failures(failures, len(found.sites)), run)
+    if view.grouping is None and len(prepared.fixed) == 0:
         return found
     sites = np.concatenate([prepared.fixed, view.sites(found.sites)])
     return replace(found, sites=sites, rebuild=None, law=None)

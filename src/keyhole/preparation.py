@@ -40,8 +40,7 @@ class Prepared:
     @property
     def fixed(self) -> NDArray[np.int64]:
         """Flat grid index of the sites that are there already."""
-        constraints = self.signals.constraints
-        return np.empty(0, np.int64) if constraints is None else constraints.rules.held
+        return self.signals.existing
 
 
 def prepare(signals: Signals, split: Split | None, seed: int, *, calibrating: bool = False) -> Prepared:

@@ -101,7 +101,8 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         deadline = None if self.time_limit is None else time.monotonic() + self.time_limit
         with progress(None if self.verbose else lambda event: None) as tell:
             run = Run(seed=seed, deadline=deadline, callback=tell)
-            selection = choose_sites(selector, prepared, self._count(prepared), run)
+            count = self._count(prepared)
+            selection = Selection(prepared.fixed) if count == 0 else choose_sites(selector, prepared, count, run)
             if before is not None:
                 selection = _better(Selection(before.indices), selection, prepared, run)
             fitted = fit_reconstructor(self._reconstructor(), prepared, selection.sites, run)
@@ -146,16 +147,18 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """Places of the features that must be among the chosen: given as places, names, or a mask."""
         given = np.asarray(self.must_select)
         if given.dtype == bool:
+            if given.shape != (self.n_features_in_,):
+                raise ValueError(f"must_select: a mask of {self.n_features_in_} features is needed, not {given.shape}")
             return np.flatnonzero(given)
         if given.dtype.kind in "OUS":
             names = list(getattr(self, "feature_names_in_", []))
             unknown = [name for name in given if name not in names]
             if unknown:
                 raise ValueError(f"must_select: {unknown[0]!r} is not a feature")
-            return np.array([names.index(name) for name in given], np.int64)
+            return np.unique([names.index(name) for name in given])
         if len(given) and not (given.min() >= 0 and given.max() < self.n_features_in_):
             raise ValueError(f"must_select: features go from 0 to {self.n_features_in_ - 1}")
-        return given.astype(np.int64)
+        return np.unique(given.astype(np.int64))
 
     def _count(self, prepared: Prepared) -> int | None:
         """How many features, or groups, are to be chosen beside those that must be."""
@@ -170,9 +173,11 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             count = int(asked)
         else:
             count = max(1, int(float(asked) * self.n_features_in_))
+        if isinstance(asked, Integral) and count < there:
+            raise ValueError(f"n_features_to_select={count} is fewer than the {there} features of must_select")
         if count > self.n_features_in_:
             raise ValueError(f"n_features_to_select={count} is more than the {self.n_features_in_} features there are")
-        return int(max(1, min(count - there, most)))
+        return int(max(0 if there else 1, min(count - there, most)))
 
     def _describe(self, plan: Plan) -> None:
         """Set what a fitted selector has."""
@@ -224,7 +229,10 @@ def _prepared(signals: Signals, seed: int) -> Prepared:
 
 def _better(old: Selection, new: Selection, prepared: Prepared, run: Run) -> Selection:
     """Give the better of two choices of as many features, by a closed form on validation."""
-    if len(old.sites) != len(new.sites):
+    there = prepared.fixed
+    own, others = np.split(old.sites, [len(there)])
+    legal = np.array_equal(own, there) and prepared.signals.observable.ravel()[others].all()
+    if len(old.sites) != len(new.sites) or not legal:
         return new
     kind = LinearScore if prepared.train.target is None else TargetScore
     judge = kind(prepared.train, prepared.validation, run)

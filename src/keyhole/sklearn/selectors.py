@@ -38,7 +38,8 @@ class KeyholeSelector(KeyholeBase):
     costs, cost_limit
         What each feature costs, and what the chosen may cost together, in place of ``n_features_to_select``.
     must_select
-        Features that are to be among the chosen: places, names, or a mask.
+        Features that are to be among the chosen, and count as such: places, names, or a mask. The others are chosen
+        for what these do not tell.
     scale
         Whether every feature counts alike, whatever its units; not for pictures and maps.
     missing
