@@ -44,6 +44,7 @@ __all__ = [
     "SELECTION_SHARE",
     "choose_sites",
     "fit_reconstructor",
+    "fit_target",
     "kept_to",
     "make_plan",
     "own_states",
@@ -70,7 +71,7 @@ def select(
     target: str | None = None,
     target_kind: TargetKind | None = None,
     method: str = "auto",
-    reconstructor: str = "auto",
+    reconstructor: str | Reconstructor = "auto",
     predictor: str = "auto",
     settings: Mapping[str, Any] | None = None,
     split: Split | None = None,
@@ -120,7 +121,8 @@ def select(
     reconstructor
         ``"ridge"``, ``"kriging"``, ``"kernel"``, ``"dense"``, ``"detail"``, ``"resnet"``, ``"dcgan"``, ``"residual"``,
         ``"ensemble"``, or ``"auto"``: ridge, kriging or kernel, unless networks on top leave clearly less on
-        validation; always ridge where there is a target.
+        validation; always ridge where there is a target. Or the reconstructor of another plan: one of its kind and
+        settings is fitted anew.
     predictor
         What tells the target: ``"linear"``, ``"network"``, or ``"auto"``: the network, unless the linear one is better
         on validation.
@@ -172,7 +174,8 @@ def select(
         fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
         told = fit_target(predictor, prepared, selection.sites, run)
     plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=told)
-    return replace(plan, made={**plan.made, "seconds": round(clock.monotonic() - started, 2)})
+    treated = {"missing": missing} if missing == "model" else {}
+    return replace(plan, made={**plan.made, **treated, "seconds": round(clock.monotonic() - started, 2)})
 
 
 def run_of(
@@ -240,10 +243,14 @@ def choose_sites(selector: Selector, prepared: Prepared, k: int | None, run: Run
     return replace(found, sites=sites, rebuild=None, law=None)
 
 
-def fit_reconstructor(name: str, prepared: Prepared, sites: NDArray[np.int64], run: Run) -> Reconstructor:
-    """Fit the reconstructor named, or choose among them on validation."""
+def fit_reconstructor(
+    name: str | Reconstructor, prepared: Prepared, sites: NDArray[np.int64], run: Run
+) -> Reconstructor:
+    """Fit the reconstructor named, or one like that given, or choose among them on validation."""
     check_reconstructor(name, prepared.signals.grid)
     train, validation = prepared.train, prepared.validation
+    if isinstance(name, Reconstructor):
+        return name.anew().fit(train, sites, validation=validation, run=run)
     if name == "auto" and prepared.signals.target is not None:
         name = "ridge"  # time goes to what was asked for
     if name == "auto":
@@ -268,6 +275,7 @@ def make_plan(
         **record(selector, run, method=method, fitted=fitted, notes=selection.notes),
         **_told_by(predictor),
         **kept_to(signals, selection.sites),
+        **({} if signals.gaps is None else {"missing": "model"}),
         "split": prepared.split.sizes(),
         "data": {"name": signals.origin.name, "fingerprint": signals.fingerprint()},
     }
