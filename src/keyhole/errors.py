@@ -6,6 +6,7 @@ __all__ = [
     "BudgetError",
     "DataError",
     "KeyholeError",
+    "KeyholeWarning",
     "MemoryShortError",
     "PlanError",
     "SettingsError",
@@ -16,6 +17,10 @@ __all__ = [
 
 class KeyholeError(Exception):
     """Base of every error that Keyhole raises on purpose."""
+
+
+class KeyholeWarning(UserWarning):
+    """Something about the data that a user should know, and that does not stop the work."""
 
 
 class DataError(KeyholeError, ValueError):

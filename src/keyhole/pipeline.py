@@ -272,7 +272,7 @@ def make_plan(
     """Put the plan together, judge it on validation, fit a closed form on all but test, and judge it there once."""
     signals = prepared.signals
     made = {
-        **record(selector, run, method=method, fitted=fitted, notes=selection.notes),
+        **record(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
         **_told_by(predictor),
         **kept_to(signals, selection.sites),
         **({} if signals.gaps is None else {"missing": "model"}),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 from keyhole import split as splits
 from keyhole.errors import DataError
 from keyhole.scaling import Scaling
+from keyhole.screening import leave_out, notes_of, screen, warn_of
 from keyhole.signals import Signals
 from keyhole.split import Split
 
@@ -24,7 +27,7 @@ class Prepared:
 
     ``choosing`` is the scaling that choices are made with: train and validation are scaled by it, and it knows train
     alone, as a plan knows nothing of the days it will be used on. ``scaling``, the plan's and that of ``development``,
-    knows all but test.
+    knows all but test. ``notes`` are what a plan's record is to say of the columns of a table.
     """
 
     signals: Signals
@@ -36,6 +39,7 @@ class Prepared:
     development: Signals
     test: Signals
     calibration: Signals | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def fixed(self) -> NDArray[np.int64]:
@@ -46,8 +50,12 @@ class Prepared:
 def prepare(signals: Signals, split: Split | None, seed: int, *, calibrating: bool = False) -> Prepared:
     """Split and scale; choices are made with a scaling from the training part, the plan's is from all but test.
 
-    To calibrate bands, some samples are held back from both.
+    To calibrate bands, some samples are held back from both. Of a table, columns that are copies of others or number
+    the rows are pointed out, and are no candidates (`screen`).
     """
+    findings = screen(signals) if signals.origin.kind == "table" else []
+    warn_of(findings)
+    signals = leave_out(signals, findings)
     parts = split or signals.split or default_split(len(signals), signals.time, seed)
     parts = parts.calibrating() if calibrating else parts
     splits.check(parts, len(signals))
@@ -59,7 +67,7 @@ def prepare(signals: Signals, split: Split | None, seed: int, *, calibrating: bo
     values = prepared.development.values
     if not np.isfinite(values).all() or not values.any():
         raise DataError("the values are too large or too small for single precision once scaled; change their unit")
-    return prepared
+    return replace(prepared, notes=notes_of(findings))
 
 
 def prepare_with(signals: Signals, split: Split, choosing: Scaling, scaling: Scaling) -> Prepared:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import typer
 
@@ -10,10 +14,10 @@ from keyhole.bench.commands import app as bench
 from keyhole.cli.change import drop, extend
 from keyhole.cli.choose import compare, demo, select
 from keyhole.cli.count import curve
-from keyhole.cli.output import fail
+from keyhole.cli.output import fail, say
 from keyhole.cli.sweep import sweep
 from keyhole.cli.use import info, predict, reconstruct, sites
-from keyhole.errors import KeyholeError, SettingsError
+from keyhole.errors import KeyholeError, KeyholeWarning, SettingsError
 
 __all__ = ["app", "main"]
 
@@ -31,7 +35,10 @@ app.add_typer(bench, name="bench")
 def main() -> None:
     """Run the command line: exit 0 when done, 1 for data errors, 2 for usage, 130 and 143 when stopped."""
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", KeyholeWarning)
+            warnings.showwarning = partial(_show, warnings.showwarning)
+            app()
     except SettingsError as error:
         fail(str(error), 2)
     except KeyholeError as error:
@@ -43,3 +50,11 @@ def main() -> None:
         fail(str(error), 1)
     except MemoryError as error:
         fail(f"not enough memory ({error})", 1)
+
+
+def _show(otherwise: Callable[..., Any], message: Warning | str, category: type[Warning], *place: Any) -> None:
+    """Show Keyhole's own warnings as notes, without the place in the code that they come from."""
+    if issubclass(category, KeyholeWarning):
+        say(f"note: {message}")
+    else:
+        otherwise(message, category, *place)

@@ -22,6 +22,7 @@ from keyhole.preparation import Prepared, prepare_with
 from keyhole.progress import progress
 from keyhole.run import Run
 from keyhole.scaling import Scaling
+from keyhole.screening import Finding, leave_out, notes_of, screen, warn_of
 from keyhole.selectors import SELECTORS, Selection
 from keyhole.selectors.scoring import LinearScore, TargetScore
 from keyhole.signals import Signals
@@ -77,6 +78,8 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._columns, values = Columns.of(self, X, self.missing)
         target, seed = self._target(y, len(values)), _seed(self.random_state)
+        self._findings = self._screened(values, target)
+        warn_of(self._findings)
         before = getattr(self, "plan_", None) if self.warm_start else None
         self.plan_ = self._plan(values, target, seed, before)
         self._describe(self.plan_)
@@ -96,7 +99,8 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _plan(self, values: NDArray[np.float64], target: Target | None, seed: int, before: Plan | None) -> Plan:
         """Choose features of a table, and fit what rebuilds, or tells, from them."""
-        prepared = _prepared(self._signals(values, target), seed)
+        prepared = _prepared(leave_out(self._signals(values, target), self._findings), seed)
+        prepared = replace(prepared, notes=notes_of(self._findings))
         selector = make_selector(self.method, self.settings or {})
         deadline = None if self.time_limit is None else time.monotonic() + self.time_limit
         with progress(None if self.verbose else lambda event: None) as tell:
@@ -109,6 +113,15 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             told = fit_target(self._predictor(), prepared, selection.sites, run)
         plan = make_plan(prepared, selection, fitted, selector, run, method=self.method, predictor=told)
         return replace(plan, metrics={"validation": plan.metrics["validation"]})
+
+    def _screened(self, values: NDArray[np.float64], target: Target | None) -> list[Finding]:
+        """Columns that are not to be chosen unasked; none of pictures and maps."""
+        if self.grid_shape is not None:
+            return []
+        names = getattr(self, "feature_names_in_", [f"x{place}" for place in range(self.n_features_in_)])
+        words = [Finding(str(names[place]), reason) for place, reason in self._columns.left_out.items()]
+        owners = self._columns.owners
+        return [*words, *screen(self._signals(values, target), lambda site: str(names[owners[site]]))]
 
     def _reconstructor(self) -> str:
         return str(getattr(self, "reconstructor", "auto"))
@@ -137,7 +150,7 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             asked["groups"] = np.asarray(groups).reshape(shape)
         if self.costs is not None:
             each = np.broadcast_to(np.asarray(self.costs, np.float64), self.n_features_in_)
-            asked["costs"] = (each / np.bincount(owners))[owners].reshape(shape)
+            asked["costs"] = (each / np.maximum(np.bincount(owners, minlength=len(each)), 1))[owners].reshape(shape)
             asked["cost_limit"] = self.cost_limit
         if self.must_select is not None:
             asked["fixed"] = [int(place) for place in np.flatnonzero(np.isin(owners, self._musts()))]
@@ -164,7 +177,9 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """How many features, or groups, are to be chosen beside those that must be."""
         if self.cost_limit is not None:
             return None
-        most = int(prepared.signals.choices[0]) if len(prepared.signals.choices) == 1 else prepared.signals.grid.size
+        constraints = prepared.signals.constraints
+        may = prepared.signals.observable if constraints is None else constraints.units()[1]
+        most = int(may.sum())
         there = len(self._musts()) if self.must_select is not None else 0
         asked = self.n_features_to_select
         if asked is None:
@@ -177,6 +192,10 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"n_features_to_select={count} is fewer than the {there} features of must_select")
         if count > self.n_features_in_:
             raise ValueError(f"n_features_to_select={count} is more than the {self.n_features_in_} features there are")
+        if isinstance(asked, Integral) and count - there > most:
+            raise ValueError(
+                f"n_features_to_select={count}: {there + most} features are candidates or must be selected"
+            )
         return int(max(0 if there else 1, min(count - there, most)))
 
     def _describe(self, plan: Plan) -> None:

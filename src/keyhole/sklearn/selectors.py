@@ -126,7 +126,7 @@ class KeyholeSelector(KeyholeBase):
         chosen = check_array(X, dtype=np.float64, ensure_all_finite=finite)
         if chosen.shape[1] != int(self.support_.sum()):
             raise ValueError(f"X has {chosen.shape[1]} features, and {int(self.support_.sum())} were selected")
-        if self._columns.words:
+        if not self._columns.numeric:
             raise ValueError("a table with columns of words is not rebuilt from its numbers; use reconstruct")
         places = np.flatnonzero(self.support_)
         readings = chosen[:, np.searchsorted(places, self.plan_.indices)]
