@@ -16,9 +16,9 @@ ROOMS = [
     "errors", "memory", "grid", "split", "settings", "target", "context", "constraints", "weights", "gaps", "origin",
     "values", "source", "signals", "screening", "scaling", "preparation", "metrics", "storage", "processes", "run",
     "progress", "interrupts", "readers", "datasets", "components", "covariance", "checkpoint", "training", "laws",
-    "budget", "objectives", "collapse", "reconstructors", "predictors", "views", "selectors", "checks", "readings", "export",
-    "bands", "affine", "plan", "places", "uncertainty", "pipeline", "stored", "changes", "comparison", "files",
-    "report", "curves", "accessor", "tables", "sklearn", "sweeps", "bench", "cli",
+    "budget", "objectives", "collapse", "reconstructors", "predictors", "views", "selectors", "checks", "readings",
+    "export", "bands", "affine", "plan", "places", "uncertainty", "pipeline", "stored", "changes", "comparison",
+    "files", "report", "curves", "accessor", "tables", "sklearn", "sweeps", "bench", "cli",
 ]  # fmt: skip
 
 # Heavy dependencies and the rooms that may import them at the top of a module.

@@ -219,10 +219,10 @@ def test_a_forest_sees_what_no_line_does():
 
 
 def test_relevance_is_forward_selection():
-    """The columns that a linear target is made of, the stronger first; a copy of one adds nothing."""
+    """The columns that a linear target is made of, the stronger first; twice one adds nothing."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(300, 8))
-    values[:, 6] = values[:, 2]
+    values[:, 6] = 2 * values[:, 2]
     frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(8)])
     frame["y"] = 3 * values[:, 2] - values[:, 5] + 0.1 * rng.normal(size=300)
     plan = kh.select(frame, 2, target="y", method="relevance", predictor="linear")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ __all__ = ["Finding", "leave_out", "notes_of", "screen", "warn_of"]
 _FEWEST_ROWS = 10  # fewer whole numbers may well be in order by design
 _LEAST_DENSITY = 0.5  # share of the numbers between the first and the last that occur: parts of a table have gaps
 _SHOWN = 5
+_BLOCK = 2**21  # values at a time
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def screen(signals: Signals, name: Callable[[int], str] | None = None) -> list[F
     name
         Name of a site by its flat index, where the grid's own will not do.
     """
-    named = name or signals.grid.name
-    numbered = [_numbered(unit, signals, named) for unit in _units(signals)]
+    named, in_order = name or signals.grid.name, _in_order(signals)
+    numbered = [_numbered(unit, signals, named) for unit in _units(signals) if len(unit) == 1 and in_order[unit[0]]]
     found = [one for one in numbered if one is not None]
     return [*found, *_copies(signals, named, {site for one in found for site in one.sites})]
 
@@ -88,8 +88,8 @@ def warn_of(findings: Sequence[Finding]) -> None:
     if not findings:
         return
     left, kept = ([one for one in findings if one.candidate is candidate] for candidate in (False, True))
-    told = [_sentence(left, "not candidates unless named as existing (fixed=, --fixed, must_select=)")] if left else []
-    told += [_sentence(kept, "candidates; leave such a column out if it only names the rows")] if kept else []
+    told = [_sentence(left, "no candidate unless named as existing (fixed=, --fixed, must_select=)")] if left else []
+    told += [_sentence(kept, "still a candidate; leave it out of the table if it only names the rows")] if kept else []
     warnings.warn("; ".join(told), KeyholeWarning, stacklevel=3)
 
 
@@ -116,10 +116,17 @@ def _units(signals: Signals) -> list[NDArray[np.int64]]:
     return units if costs is None else sorted(units, key=lambda unit: float(costs[unit].sum()))
 
 
+def _in_order(signals: Signals) -> NDArray[np.bool_]:
+    """Which sites hold whole numbers in order in the first rows: of many columns few are left to look at."""
+    if signals.channels > 1 or len(signals) < _FEWEST_ROWS:
+        return np.zeros(signals.grid.size, bool)
+    first = signals.values[:_FEWEST_ROWS].reshape(_FEWEST_ROWS, -1)
+    steps = np.diff(first, axis=0)
+    return np.asarray((first == np.round(first)).all(axis=0) & ((steps > 0).all(axis=0) | (steps < 0).all(axis=0)))
+
+
 def _numbered(unit: NDArray[np.int64], signals: Signals, name: Callable[[int], str]) -> Finding | None:
     """Say that a column numbers the rows, or may do so."""
-    if len(unit) > 1 or signals.channels > 1 or len(signals) < _FEWEST_ROWS:
-        return None
     column = signals.values.reshape(len(signals), -1)[:, unit[0]].astype(np.float64)
     steps = np.diff(column)
     if not ((steps > 0).all() or (steps < 0).all()) or (column != np.round(column)).any():
@@ -133,25 +140,45 @@ def _numbered(unit: NDArray[np.int64], signals: Signals, name: Callable[[int], s
 
 def _copies(signals: Signals, name: Callable[[int], str], passed: set[int]) -> Iterator[Finding]:
     """Find what has the same values as an existing site, or as what comes before it."""
-    there = {_digest(signals, int(site)): int(site) for site in signals.existing}
-    kept = dict[frozenset[bytes], int]()
+    there = dict[str, list[int]]()
+    for site in signals.existing.tolist():
+        there.setdefault(name(site), []).append(site)  # a column of words has several
+    digests = _digests(signals)
+    kept = {_members(digests, sites): sites[0] for sites in there.values()}
     for unit in _units(signals):
-        members = frozenset(_digest(signals, int(site)) for site in unit) - {b""}
-        if not members or passed & set(unit.tolist()):
+        sites = tuple(int(site) for site in unit)
+        members = _members(digests, sites)
+        if not members or passed & set(sites):
             continue
-        of = there[next(iter(members))] if members <= there.keys() else kept.setdefault(members, int(unit[0]))
-        if of != unit[0]:
-            sites = tuple(int(site) for site in unit)
+        of = kept.setdefault(members, sites[0])
+        if of != sites[0]:
             yield Finding(name(sites[0]), f"has the same values as {name(of)!r}", sites)
 
 
-def _digest(signals: Signals, site: int) -> bytes:
-    """Digest of a column's values, the same for a flag and its opposite; empty for one that never varies."""
-    column = signals.values.reshape(len(signals), signals.channels, -1)[:, :, site].astype(np.float64) + 0.0
-    known = column[~np.isnan(column)]
-    if not len(known) or (known == known[0]).all():
-        return b""
-    if known[0] == 1 and ((known == 0) | (known == 1)).all():
-        column = 1 - column + 0.0
-    column[np.isnan(column)] = np.nan
-    return blake2b(np.ascontiguousarray(column).tobytes(), digest_size=16).digest()
+def _members(digests: Mapping[int, bytes], sites: Sequence[int]) -> frozenset[bytes]:
+    """Digests of columns that belong together, but for those that never vary."""
+    return frozenset(digests[site] for site in sites if site in digests)
+
+
+def _digests(signals: Signals) -> dict[int, bytes]:
+    """Digest of the values of each site, the same for a flag and its opposite; none of one that never varies."""
+    flat = signals.values.reshape(len(signals), signals.channels, -1)
+    rng, found, rows = np.random.default_rng(0), dict[int, bytes](), len(signals) * signals.channels
+    factors = rng.integers(2**64, size=(2, rows, 1), dtype=np.uint64) | np.uint64(1)
+    columns = max(1, _BLOCK // rows)
+    for start in range(0, flat.shape[2], columns):
+        block = _canonical(flat[:, :, start : start + columns].reshape(rows, -1).astype(np.float64))
+        bits = block.view(np.uint64)
+        sums = np.stack([(bits * factor).sum(axis=0, dtype=np.uint64) for factor in factors])  # modulo 2**64
+        varies = (bits != bits[0]).any(axis=0)
+        found |= {start + int(place): sums[:, place].tobytes() for place in np.flatnonzero(varies)}
+    return found
+
+
+def _canonical(block: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give columns with one kind of zero and of NaN, and flags such that the first that is known is 0."""
+    known = ~np.isnan(block)
+    flags = ((block == 0) | (block == 1) | ~known).all(axis=0)
+    first = block[known.argmax(axis=0), np.arange(block.shape[1])]
+    turned = np.where(flags & (first == 1), 1 - block, block) + 0.0
+    return np.where(known, turned, np.nan)
