@@ -16,11 +16,11 @@ ROOT = Path(keyhole.__file__).parent
 # From the top: each may use those above it. The same order stands in docs/architecture.md.
 ROOMS = [
     "errors", "paths", "terminal", "memory", "grid", "align", "split", "settings", "target", "context", "constraints",
-    "weights", "gaps", "origin", "values", "source", "signals", "series", "scaling", "preparation", "metrics",
-    "storage", "processes", "run", "progress", "interrupts", "readers", "datasets", "components", "covariance",
-    "checkpoint", "training", "laws", "budget", "objectives", "collapse", "reconstructors", "predictors", "views",
-    "selectors", "checks", "readings", "export", "bands", "affine", "plan", "places", "uncertainty", "pipeline",
-    "stored", "changes", "comparison", "files", "report", "curves", "accessor", "tables", "sklearn", "sweeps",
+    "weights", "gaps", "origin", "values", "source", "signals", "series", "screening", "scaling", "preparation",
+    "metrics", "storage", "processes", "run", "progress", "interrupts", "readers", "datasets", "components",
+    "covariance", "checkpoint", "training", "laws", "budget", "objectives", "collapse", "reconstructors", "predictors",
+    "views", "selectors", "checks", "readings", "export", "bands", "affine", "plan", "places", "uncertainty",
+    "pipeline", "stored", "changes", "comparison", "files", "report", "curves", "accessor", "tables", "sklearn", "sweeps",
     "bench", "cli",
 ]  # fmt: skip
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import keyhole as kh
-from keyhole.errors import BudgetError, PlanError, SettingsError
+from keyhole.errors import BudgetError, DataError, PlanError, SettingsError
 from keyhole.pipeline import choose_sites
 from keyhole.preparation import prepare
+from keyhole.reconstructors import RECONSTRUCTORS
 from keyhole.run import Run
 from keyhole.selectors import Selection
 from keyhole.selectors.failures import Network, failing, harden
@@ -139,3 +143,117 @@ def test_changes_work_on_anomalies_as_the_plan_did():
     more = kh.extend(plan, monthly_field(), 1, method="qr", reconstructor="ridge")
     assert more.scaling.cycle == "month"
     assert kh.drop(plan, monthly_field(), 1, reconstructor="ridge").scaling.cycle == "month"
+
+
+def trained(plan, values, reconstructor):
+    """The plan with another reconstructor, fitted to its sites."""
+    parts = prepare(kh.read(values), None, seed=0)
+    fitted = reconstructor.fit(parts.train, plan.indices, validation=parts.validation, run=Run())
+    return replace(plan, reconstructor=fitted)
+
+
+QUICK = {"train": {"steps": 5, "batch": 16, "average": 0.0}, "blocks": 1}
+UPON = {"inner": "dense", "linear": "kriging", "waves": 2, **QUICK}
+KEPT = {"kernel": {}, "kriging": {}, "dense": QUICK, "residual": UPON, "ensemble": {"members": 2, **UPON}}
+
+
+def chosen(reconstructor):
+    """What a reconstructor was asked to be, wherever its state holds it."""
+    settings = reconstructor.state()[0]
+    for one in settings.get("members", [settings]):
+        network = one.get("network_state", one)
+        yield one.get("inner"), one.get("linear"), network.get("waves"), network.get("train"), network.get("blocks")
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_changes_keep_the_reconstructor(name):
+    """Its kind, its parts and its settings, unless another is asked for."""
+    values = smooth(60, 3, 4)
+    plan = trained(quick(values), values, RECONSTRUCTORS[name](**KEPT[name]))
+    for one in (kh.drop(plan, values, 1), kh.extend(plan, values, 1, method="qr")):
+        assert one.reconstructor.name == one.made["reconstructor"] == name
+        assert one.reconstructor is not plan.reconstructor
+        assert list(chosen(one.reconstructor)) == list(chosen(plan.reconstructor))
+        assert one.reconstruct(values[:2].reshape(2, -1)[:, one.indices]).shape == (2, 3, 4)
+    assert kh.drop(plan, values, 1, reconstructor="ridge").reconstructor.name == "ridge"
+    assert kh.extend(plan, values, 1, method="qr", reconstructor="ridge").reconstructor.name == "ridge"
+
+
+def test_changes_keep_how_missing_values_were_treated(tmp_path):
+    """As the plan's record says; a plan without gaps still refuses them."""
+    values = smooth(80, 8)
+    values[::5, 2] = np.nan
+    kh.select(values, 3, method="qr", reconstructor="ridge", missing="model").save(tmp_path / "a.keyhole")
+    plan = kh.load(tmp_path / "a.keyhole")
+    assert kh.extend(plan, values, 2, method="qr").k == 5
+    fewer = kh.drop(plan, values, 1)
+    assert fewer.k == 2
+    assert kh.drop(fewer, values, 1).k == 1
+    whole = quick(np.nan_to_num(values))
+    for change in (partial(kh.extend, method="qr"), kh.drop):
+        with pytest.raises(DataError, match="missing"):
+            change(whole, values, 1)
+        assert change(whole, values, 1, missing="model").k in (2, 4)
+
+
+def labelled(kind, n=200):
+    """Columns a and b make the target, c is nearly a, the others tell nothing."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(n, 6)) * [1, 1, 1, 3, 3, 3], columns=list("abcdef"))
+    frame["c"] = frame["a"] + 0.1 * frame["c"]
+    level = 2 * frame["a"] + frame["b"]
+    return frame.assign(y=level if kind == "number" else np.where(level > 0, "up", "down"))
+
+
+@pytest.mark.parametrize("kind", ["number", "class"])
+def test_plans_with_a_target_are_extended_and_reduced_for_it(kind):
+    """The target is read as it was, existing columns stay, and those are dropped that tell least of it."""
+    frame = labelled(kind)
+    first = kh.select(frame, 1, target="y", method="relevance", predictor="linear")
+    more = kh.extend(first, frame, 1, method="relevance")
+    assert more.target == "y"
+    assert more.predictor.name == "linear"
+    assert more.names == [*first.names, "b"]
+    assert more.sites["fixed"].tolist() == [True, False]
+    asked = {"fixed": ["d", "b", "e", "a"]}
+    many = kh.select(frame, 1, target="y", method="relevance", predictor="linear", constraints=asked)
+    fewer = kh.drop(many, frame, 3)
+    assert fewer.names == ["b", "a"] or fewer.names == ["b", "c"]
+    assert fewer.target == "y"
+    assert fewer.predictor.is_class == (kind == "class")
+    assert "target_error" in fewer.metrics["test"] or "target_rmse" in fewer.metrics["test"]
+    left = [row["left"] for row in fewer.made["notes"]["dropped"]]
+    assert left == sorted(left)
+    assert left[-1] < 0.5
+
+
+def test_changes_of_a_plan_with_a_target_need_the_target():
+    """Signals that were read without it are refused; so are columns in another order."""
+    frame = labelled("number")
+    plan = kh.select(frame, 2, target="y", method="relevance", predictor="linear")
+    for change in (kh.extend, kh.drop):
+        with pytest.raises(PlanError, match="with_target"):
+            change(plan, kh.read(frame.drop(columns="y")), 1)
+        with pytest.raises(DataError, match="no column 'y'"):
+            change(plan, frame.drop(columns="y"), 1)
+        with pytest.raises(PlanError, match="columns"):
+            change(plan, frame[["b", "a", "c", "d", "e", "f", "y"]], 1)
+
+
+def test_changes_on_the_command_line_keep_what_the_plan_says(tmp_path, monkeypatch, command):
+    """Target, missing values and reconstructor."""
+    monkeypatch.chdir(tmp_path)
+    frame = labelled("class")
+    frame.to_csv("table.csv", index=False)
+    options = ("--target", "y", "--method", "relevance", "--predictor", "linear", "--reconstructor", "kernel")
+    assert command("select", "table.csv", "-k", 2, *options, "--out", "plan.keyhole").code == 0
+    assert command("extend", "plan.keyhole", "table.csv", "-k", 1, "--method", "relevance").code == 0
+    assert command("drop", "plan.keyhole", "table.csv", "-k", 1).code == 0
+    for name, count in (("extended.keyhole", 3), ("reduced.keyhole", 1)):
+        plan = kh.load(name)
+        assert (plan.k, plan.target, plan.reconstructor.name) == (count, "y", "kernel")
+    frame.drop(columns="y").mask(np.arange(200)[:, None] % 9 == np.arange(6)).to_csv("holes.csv", index=False)
+    options = ("--missing", "model", "--method", "qr", "--reconstructor", "ridge", "--out", "holes.keyhole")
+    assert command("select", "holes.csv", "-k", 2, *options).code == 0
+    assert command("extend", "holes.keyhole", "holes.csv", "-k", 1, "--method", "qr").code == 0
+    assert command("drop", "holes.keyhole", "holes.csv", "-k", 1).code == 0

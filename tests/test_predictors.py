@@ -10,7 +10,7 @@ import pytest
 import keyhole as kh
 from keyhole import DataError
 from keyhole.metrics import target_scores
-from keyhole.predictors import PREDICTORS, Linear, Network, fit_predictor, nested_errors
+from keyhole.predictors import PREDICTORS, Linear, Network, eliminate, fit_predictor, nested_errors
 from keyhole.predictors.base import Standard
 from keyhole.predictors.linear import calibration
 from keyhole.preparation import Prepared, prepare
@@ -264,3 +264,30 @@ def test_standard_goes_there_and_back():
     standard = Standard.of(values)
     np.testing.assert_allclose(standard.apply(values), [[-1, 0], [1, 0]])
     np.testing.assert_allclose(standard.undo(standard.apply(values)), values)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_backward_elimination_is_that_of_brute_force(channels):
+    """Each time the site goes without which ridge explains most of what is wanted."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(80, channels, 6))
+    y = values.reshape(80, -1) @ rng.normal(size=6 * channels) + rng.normal(size=80)
+    signals = kh.read(values, channels=1).with_target(Target.of(y))
+    sites = np.array([4, 0, 3, 1])
+    linear = Linear().fit(signals, sites, validation=signals, run=Run())
+    seen = linear.examples(signals, sites)
+    inputs, wanted = seen.inputs.astype(float), seen.wanted - seen.wanted.mean()
+
+    def left(places):
+        columns = np.concatenate([np.arange(channels) + channels * place for place in places])
+        design = inputs[:, columns]
+        inverse = np.linalg.inv(design.T @ design + linear.strength * np.eye(len(columns)))
+        moments = design.T @ wanted
+        return (wanted @ wanted - moments @ inverse @ moments) / (wanted @ wanted)
+
+    kept = list(range(4))
+    for place, share in eliminate(signals, sites, 3):
+        each = {one: left([other for other in kept if other != one]) for one in kept}
+        assert place == min(each, key=each.get)
+        assert share == pytest.approx(each[place])
+        kept.remove(place)

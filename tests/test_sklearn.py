@@ -8,9 +8,9 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine, make_blobs
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -27,8 +27,8 @@ from keyhole.sklearn import (
 QUICK = {"method": "greedy", "random_state": 0}
 EACH = [
     KeyholeSelector(reconstructor="ridge", **QUICK),
-    KeyholeClassifierSelector(predictor="linear", **QUICK),
-    KeyholeRegressorSelector(predictor="linear", **QUICK),
+    KeyholeClassifierSelector(predictor="linear", method="relevance", random_state=0),
+    KeyholeRegressorSelector(predictor="linear", method="relevance", random_state=0),
     KeyholeSelectorCV(reconstructor="ridge", cv=2, **QUICK),
 ]
 MORE = [
@@ -258,3 +258,81 @@ def test_pictures_by_their_shape():
     assert quick(6, grid_shape=(8, 8)).fit(X).plan_.grid.shape == (8, 8)
     with pytest.raises(ValueError, match="grid_shape"):
         quick(6, grid_shape=(8, 9)).fit(X)
+
+
+@pytest.mark.parametrize("method", ["auto", "relevance", "greedy"])
+def test_musts_are_kept_where_something_is_predicted(method):
+    """They count as chosen, come first, and the others are chosen beside them."""
+    X, y = load_wine(return_X_y=True, as_frame=True)
+    settings = {"train": {"steps": 20, "batch": 16, "average": 0.0}} if method in ("auto", "learned") else None
+    told = KeyholeClassifierSelector(
+        3, must_select=["ash"], method=method, predictor="linear", settings=settings, random_state=0
+    ).fit(X, y)
+    assert told.support_.sum() == 3
+    assert told.ranking_[list(X.columns).index("ash")] == 1
+    assert told.plan_.sites["fixed"].tolist() == [True, False, False]
+    assert told.predict(X).shape == y.shape
+
+
+def test_musts_alone_are_a_choice(cancer):
+    """As many as are asked for: none is added; fewer than they are is an error."""
+    X, _ = cancer
+    assert np.flatnonzero(quick(2, must_select=[7, 9]).fit(X).support_).tolist() == [7, 9]
+    assert quick(2, must_select=[7, 7]).fit(X).support_.sum() == 2
+    with pytest.raises(ValueError, match=r"n_features_to_select=1.*must_select"):
+        quick(1, must_select=[7, 9]).fit(X)
+    with pytest.raises(ValueError, match="must_select"):
+        quick(2, must_select=[True, False]).fit(X)
+
+
+def test_a_warm_start_keeps_the_musts(cancer):
+    """What the last fit chose is no choice where it lacks one of them."""
+    X, _ = cancer
+    selector = quick(3, warm_start=True).fit(X)
+    missing = int(np.flatnonzero(~selector.support_)[0])
+    assert selector.set_params(must_select=[missing]).fit(X).support_[missing]
+
+
+def test_how_many_with_musts_and_words():
+    """Folds keep names and whole columns; fewer than the musts are not tried."""
+    found = KeyholeSelectorCV(must_select=["size", "colour"], reconstructor="ridge", cv=2, **QUICK).fit(mixed())
+    assert found.support_[[0, 2]].all()
+    assert found.cv_results_["n_features"].min() == 2
+    with pytest.raises(ValueError, match="from 2 to 6"):
+        KeyholeSelectorCV([1, 3], must_select=["size", "colour"], reconstructor="ridge", cv=2, **QUICK).fit(mixed())
+
+
+def test_scikit_learn_knows_classifiers_and_regressors(cancer):
+    """So that folds are stratified: iris is sorted by class, and plain folds hold a class apart."""
+    told = KeyholeClassifierSelector(2, method="relevance", predictor="linear", random_state=0)
+    number = KeyholeRegressorSelector(2, method="relevance", predictor="linear", random_state=0)
+    assert is_classifier(told)
+    assert is_regressor(number)
+    assert not is_classifier(quick())
+    X, y = make_blobs(n_samples=300, random_state=0)  # what scikit-learn's own checks score classifiers by
+    assert told.fit(X, y).score(X, y) > 0.83
+    X, y = load_iris(return_X_y=True)
+    assert cross_val_score(told, X, y, cv=3).min() > 0.7
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), told), {"keyholeclassifierselector__n_features_to_select": [1, 2]}
+    )
+    assert search.fit(X, y).score(X, y) > 0.7
+    assert cross_val_score(told, X, y, cv=3, scoring="roc_auc_ovr").min() > 0.8
+    both = make_pipeline(told, LogisticRegression(max_iter=500))
+    assert cross_val_score(both, X, y).mean() > 0.9
+    X, y = load_diabetes(return_X_y=True)
+    assert cross_val_score(number, X, y, cv=3, scoring="r2").mean() > 0.2
+
+
+@pytest.mark.parametrize("y", [[10, 9, 2], [True, False, True], [1.0, 3.0, 2.0], ["b", "a", "c"]], ids=str)
+def test_classes_are_as_they_were_given(y):
+    """Sorted by value and of their own type, with a column of probabilities for each in that order."""
+    rng = np.random.default_rng(0)
+    code = rng.integers(3, size=90)
+    told = KeyholeClassifierSelector(1, method="relevance", predictor="linear", random_state=0)
+    labels = np.array(y)[code]
+    told.fit(np.eye(3)[code] + 0.1 * rng.normal(size=(90, 3)), labels)
+    np.testing.assert_array_equal(told.classes_, np.unique(labels))
+    assert told.classes_.dtype == labels.dtype
+    X = np.eye(3)[code]
+    np.testing.assert_array_equal(told.classes_[told.predict_proba(X).argmax(axis=1)], told.predict(X))

@@ -174,3 +174,12 @@ def test_bad_input_is_named_and_writes_nothing(folder, command, array_plan, argu
     assert "Traceback" not in done.err
     assert done.out == ""
     assert sorted(folder.iterdir()) == before
+
+
+def test_existing_sites_are_kept_beside_a_target(folder, command):
+    """On the command line: first in the table, flagged, and K more."""
+    done = command("select", "words.csv", "--target", "word", "-k", 2, "--fixed", "e", "--fixed", "a", "--json", *QUICK)
+    assert done.code == 0, done.err
+    sites = json.loads(done.out)["sites"]
+    assert [site["name"] for site in sites][:2] == ["e", "a"]
+    assert [site["fixed"] for site in sites] == [True, True, False, False]

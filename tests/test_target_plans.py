@@ -9,14 +9,17 @@ import pytest
 import keyhole as kh
 from keyhole import DataError, Plan, PlanError, SettingsError
 from keyhole.comparison import compare
+from keyhole.pipeline import choose_sites
 from keyhole.predictors import PREDICTORS, Linear
 from keyhole.preparation import prepare
 from keyhole.report.facts import result
 from keyhole.report.findings import Findings
 from keyhole.run import Run
+from keyhole.selectors import SELECTORS
 from keyhole.split import given
 from keyhole.storage import read_container, write_container
 from samples import smooth
+from test_selectors import selector
 
 
 def table(n: int = 120) -> pd.DataFrame:
@@ -216,10 +219,10 @@ def test_a_forest_sees_what_no_line_does():
 
 
 def test_relevance_is_forward_selection():
-    """The columns that a linear target is made of, the stronger first; a copy of one adds nothing."""
+    """The columns that a linear target is made of, the stronger first; twice one adds nothing."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(300, 8))
-    values[:, 6] = values[:, 2]
+    values[:, 6] = 2 * values[:, 2]
     frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(8)])
     frame["y"] = 3 * values[:, 2] - values[:, 5] + 0.1 * rng.normal(size=300)
     plan = kh.select(frame, 2, target="y", method="relevance", predictor="linear")
@@ -230,3 +233,75 @@ def test_relevance_is_forward_selection():
 def test_without_a_target_they_say_so(method):
     with pytest.raises(SettingsError, match="there is none"):
         kh.select(smooth(30, 6), 2, method=method)
+
+
+def told_twice(n=400, seed=0):
+    """A number that c0 and c1 make; c2 is nearly c0 again, c3 to c5 vary most and tell nothing."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(n, 6)) * np.array([1, 1, 1, 3, 3, 3])
+    values[:, 2] = values[:, 0] + 0.1 * values[:, 2]
+    frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(6)])
+    return frame.assign(y=2 * values[:, 0] + values[:, 1] + 0.1 * rng.normal(size=n))
+
+
+@pytest.mark.parametrize("name", SELECTORS)
+def test_existing_sites_are_kept_beside_a_target(name):
+    """Whoever selects: they come first, are flagged, and K more are chosen."""
+    frame = told_twice(100)
+    parts = prepare(kh.read(frame, target="y").constrained({"fixed": ["c4", "c2"]}), None, 0)
+    chosen = selector(name)
+    if chosen.refusal(parts.signals):
+        pytest.skip("these signals are refused, with a reason")
+    sites = choose_sites(chosen, parts, 2, Run()).sites.tolist()
+    assert sites[:2] == [4, 2]
+    assert len(set(sites)) == 4
+
+
+@pytest.mark.parametrize(
+    ("method", "groups"),
+    [(method, None) for method in ("relevance", "forest", "learned", "auto")]
+    + [(method, [0, 1, 2, 3, 4, 4]) for method in ("relevance", "forest", "learned")],
+)
+def test_what_existing_sites_tell_of_a_target_is_not_chosen_for_again(method, groups):
+    """The best alone is c0, or c2 which is nearly the same; beside c2 it is c1, in groups too."""
+    train = {"train": {"steps": 150, "batch": 32, "average": 0.0}}
+    settings = train if method in ("learned", "auto") else {}
+    options = {"target": "y", "method": method, "predictor": "linear", "settings": settings}
+    free = kh.select(told_twice(), 1, **options)
+    assert free.names[0] in ("c0", "c2")
+    plan = kh.select(told_twice(), 1, constraints={"fixed": ["c2"], "groups": groups}, **options)
+    assert plan.sites["fixed"].tolist() == [True, False]
+    assert plan.names == ["c2", "c1"]
+
+
+def test_a_forest_sees_what_a_column_tells_beside_an_existing_one():
+    """Neither tells anything alone, so what the first tells linearly must not be all that counts."""
+    plan = kh.select(xor(), 1, target="y", method="forest", constraints={"fixed": ["c3"]})
+    assert plan.names == ["c3", "c8"]
+
+
+def test_methods_that_reconstruct_take_off_what_existing_sites_tell():
+    """Beside a target as without one."""
+    frame, asked = told_twice().drop(columns="y"), {"fixed": ["c3", "c5"]}
+    plain = kh.select(frame, 2, method="greedy", reconstructor="ridge", constraints=asked)
+    beside = kh.select(told_twice(), 2, method="greedy", target="y", constraints=asked, predictor="linear")
+    assert beside.names == plain.names
+
+
+def test_failures_are_weighed_beside_existing_sites_of_a_target():
+    """They are kept, and none is chosen twice."""
+    asked = {"fixed": ["c3", "c4"]}
+    plan = kh.select(told_twice(), 2, target="y", method="relevance", predictor="linear", failures=1, constraints=asked)
+    assert plan.names[:2] == ["c3", "c4"]
+    assert len(set(plan.names)) == 4
+
+
+@pytest.mark.parametrize("by", ["curve", "compare"])
+def test_curves_and_comparisons_keep_existing_sites_of_a_target(by):
+    signals = kh.read(told_twice(), target="y").constrained({"fixed": ["c2"]})
+    if by == "curve":
+        found = kh.curve(signals, [1, 2], ["relevance"], predictor="linear")
+        assert [row.sites.tolist()[:2] for row in found.rows] == [[2, 1], [2, 1]]
+    else:
+        found = compare(signals, 1, ["relevance", "qr"], predictor="linear")
+        assert {entry.plan.names[0] for entry in found.entries} == {"c2"}

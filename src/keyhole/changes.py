@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,20 @@ from keyhole.checks import deadline_after
 from keyhole.constraints import Constraints
 from keyhole.constraints.named import sites_given
 from keyhole.errors import BudgetError, PlanError
-from keyhole.pipeline import fit_reconstructor, make_plan, make_selector, select
+from keyhole.pipeline import fit_reconstructor, fit_target, make_plan, make_selector, select
 from keyhole.plan import Plan
+from keyhole.predictors import eliminate
 from keyhole.preparation import prepare
 from keyhole.progress import progress
 from keyhole.readers import read
+from keyhole.reconstructors import Reconstructor
 from keyhole.run import Run
 from keyhole.selectors import Selection
 from keyhole.selectors.failures import Network
 from keyhole.selectors.settled import settled_covariance
 from keyhole.signals import Signals
 from keyhole.split import SplitLike
+from keyhole.target import TargetKind
 
 __all__ = ["drop", "extend"]
 
@@ -36,53 +39,100 @@ def extend(plan: Plan, signals: Any, k: int | None = None, *, constraints: Any =
     plan
         Whose sites stay; they come first in the new plan.
     signals
-        Signals on the same grid, or anything that `read` takes.
+        Signals on the same grid, or anything that `read` takes. The target is read as the plan has it, and missing
+        values are treated as they were.
     k
         How many more; None where a limit of cost stands in its place.
     constraints
         What the new sites must keep to.
     options
-        Those of `select`.
+        Those of `select`; the reconstructor and the predictor are of the plan's kind unless others are named.
 
     Examples
     --------
     >>> import keyhole as kh
     >>> first = kh.select(kh.datasets.sst(), k=5, method="qr", reconstructor="ridge")
-    >>> kh.extend(first, kh.datasets.sst(), k=2, method="qr", reconstructor="ridge").sites["fixed"].sum()
+    >>> kh.extend(first, kh.datasets.sst(), k=2, method="qr").sites["fixed"].sum()
     np.int64(5)
     """
-    source = _on_grid(plan, read(signals, missing=options.get("missing", "error")))
+    how = {name: options.pop(name, None) for name in ("missing", "target", "target_kind")}
+    source = _like(plan, signals, **how)
     asked = Constraints.of(constraints)
     there = [int(site) for site in _sites_on(plan, source)]
-    return select(source, k, constraints=replace(asked, fixed=[*there, *sites_given(asked.fixed)]), **options)
+    fixed = [*there, *sites_given(asked.fixed)]
+    own: dict[str, Any] = {"reconstructor": plan.reconstructor, "missing": how["missing"] or _missing(plan)}
+    if plan.predictor is not None:
+        own["predictor"] = plan.predictor.name
+    return select(source, k, constraints=replace(asked, fixed=fixed), **(own | options))
 
 
 def drop(
-    plan: Plan, signals: Any, k: int, *, reconstructor: str = "auto", seed: int = 0, device: str = "auto",
+    plan: Plan, signals: Any, k: int, *, reconstructor: str | Reconstructor | None = None,
+    missing: Literal["error", "model"] | None = None, seed: int = 0, device: str = "auto",
     time_limit: float | None = None, split: SplitLike = None,
 ) -> Plan:  # fmt: skip
     """Leave out the ``k`` sites that would be missed least, one after the other, and fit a plan to the rest.
 
     The new plan's record (``made["notes"]["dropped"]``) names them, the least missed first, with the share of the
-    variance that is left after each. ``split`` is as `select` takes it.
+    variance that is left after each: of the target where the plan has one, else of the signals.
+
+    Parameters
+    ----------
+    plan
+        Whose sites are to be fewer.
+    signals
+        Signals on the same grid, or anything that `read` takes. The target is read as the plan has it.
+    k
+        How many sites to leave out.
+    reconstructor
+        Of the plan's kind and settings by default; or a name, as `select` takes it.
+    missing
+        How missing values are treated, as they were by default; see `read`.
+    seed, device, time_limit, split
+        As `select` takes them.
 
     Examples
     --------
     >>> import keyhole as kh
     >>> first = kh.select(kh.datasets.sst(), k=5, method="qr", reconstructor="ridge")
-    >>> kh.drop(first, kh.datasets.sst(), k=2, reconstructor="ridge").k
+    >>> kh.drop(first, kh.datasets.sst(), k=2).k
     3
     """
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < plan.k:
         raise BudgetError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
     deadline_after(time_limit)
-    prepared = prepare(_on_grid(plan, read(signals)), split, seed, calibrating=True)
+    source = _like(plan, signals, missing=missing)
+    source = source if plan.predictor is not None else source.with_target(None)
+    prepared = prepare(source, split, seed, calibrating=plan.predictor is None)
     kept, dropped = _least_missed(prepared.development, _sites_on(plan, prepared.signals), k)
     with progress(None) as tell:
         run = Run(seed=seed, device=device, deadline=deadline_after(time_limit), callback=tell)
-        fitted = fit_reconstructor(reconstructor, prepared, kept, run)
+        fitted = fit_reconstructor(plan.reconstructor if reconstructor is None else reconstructor, prepared, kept, run)
+        told = fit_target("auto" if plan.predictor is None else plan.predictor.name, prepared, kept, run)
     selection, method = Selection(kept, notes={"dropped": dropped}), str(plan.made["method"])
-    return make_plan(prepared, selection, fitted, make_selector(method, {}), run, method=method)
+    made = make_plan(prepared, selection, fitted, make_selector(method, {}), run, method=method, predictor=told)
+    return replace(made, made={**made.made, "settings": plan.made.get("settings", {})})
+
+
+def _missing(plan: Plan) -> str:
+    """How missing values were treated when the plan was made, as its record says."""
+    return str(plan.made.get("missing", "error"))
+
+
+def _like(plan: Plan, signals: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None) -> Signals:
+    """Read signals as those that the plan was made from: with its target, and with its treatment of missing values."""
+    predictor, missing = plan.predictor, missing or _missing(plan)
+    if isinstance(signals, Signals):
+        if predictor is not None and signals.target is None:
+            raise PlanError(
+                f"the plan predicts {predictor.target!r}, and the signals have no target; give them one by "
+                "Signals.with_target, or a table that has the column"
+            )
+        return _on_grid(plan, read(signals, target=target, target_kind=target_kind))
+    if predictor is not None:
+        kind: TargetKind = "class" if predictor.is_class else "number"
+        target, target_kind = target or predictor.target, target_kind or kind
+    return _on_grid(plan, read(signals, target=target, target_kind=target_kind, missing=missing))
 
 
 def _on_grid(plan: Plan, signals: Signals) -> Signals:
@@ -113,18 +163,29 @@ def _least_missed(
     development: Signals, sites: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
     """Drop sites one by one, the least missed first; the rest keep their order."""
+    by = _missed_of_target if development.target is not None else _missed_of_signals
+    gone = by(development, sites, k)
+    dropped = [{"site": development.grid.name(site), "index": site, "left": left} for site, left in gone]
+    return np.array([site for site in sites if site not in [one for one, _ in gone]], np.int64), dropped
+
+
+def _missed_of_target(development: Signals, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
+    """Sites that a linear prediction of the target misses least, and the share of its variance that is left."""
+    return [(int(sites[place]), left) for place, left in eliminate(development, sites, k)]
+
+
+def _missed_of_signals(development: Signals, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
+    """Sites that a reconstruction by covariance misses least, and the share of the variance that is left."""
     among = np.zeros(development.grid.size, bool)
     among[sites] = True
     only = replace(development, observable=among.reshape(development.grid.shape))
     covariance, _ = settled_covariance(only, sites, Run(), "drop")
     total = float(np.square(covariance.targets, dtype=np.float64).sum())
-    picks, dropped = list(range(len(covariance.candidates))), []
+    picks, gone = list(range(len(covariance.candidates))), []
     for _ in range(k):
         network = Network(covariance, picks)
         losses = network.losses(np.arange(len(picks))[:, np.newaxis])
         least = int(losses.argmin())
         site = int(covariance.candidates[picks.pop(least)])
-        left = (total - network.explained + float(losses[least])) / total
-        dropped.append({"site": development.grid.name(site), "index": site, "left": left})
-    gone = [row["index"] for row in dropped]
-    return np.array([site for site in sites if site not in gone], np.int64), dropped
+        gone.append((site, (total - network.explained + float(losses[least])) / total))
+    return gone

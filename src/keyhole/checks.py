@@ -13,7 +13,7 @@ from keyhole.errors import BudgetError, SettingsError
 from keyhole.grid import Grid
 from keyhole.predictors import check_predictor
 from keyhole.processes import processes
-from keyhole.reconstructors import RECONSTRUCTORS
+from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor
 from keyhole.reconstructors.networks import check_two_dimensional
 from keyhole.selectors import Selector
 from keyhole.signals import Signals
@@ -55,7 +55,9 @@ def check_k(k: Any, signals: Signals) -> int:
     return count
 
 
-def check_stages(selectors: Mapping[str, Selector], reconstructor: str, predictor: str, signals: Signals) -> None:
+def check_stages(
+    selectors: Mapping[str, Selector], reconstructor: str | Reconstructor, predictor: str, signals: Signals
+) -> None:
     """Raise a SettingsError unless every stage is known and suits the signals; nothing has been trained so far."""
     for method, selector in selectors.items():
         reason = selector.refusal(signals)
@@ -67,8 +69,9 @@ def check_stages(selectors: Mapping[str, Selector], reconstructor: str, predicto
         raise SettingsError(f"predictor {predictor!r} has no meaning without a target; give one, or leave it out")
 
 
-def check_reconstructor(name: str, grid: Grid) -> None:
+def check_reconstructor(given: str | Reconstructor, grid: Grid) -> None:
     """Raise a SettingsError unless there is such a reconstructor and it can rebuild the grid."""
+    name = given if isinstance(given, str) else given.name
     if name not in ("auto", *RECONSTRUCTORS):
         raise SettingsError(f"reconstructor {name!r} is not known; there are auto, {', '.join(RECONSTRUCTORS)}")
     if name in _CONVOLUTIONAL:

@@ -20,7 +20,7 @@ class KeyholeError(Exception):
 
 
 class KeyholeWarning(UserWarning):
-    """Something was taken in a way that may not be meant; the message says how to say otherwise."""
+    """Something that a user should know and that does not stop the work; the message says what to do about it."""
 
 
 class DataError(KeyholeError, ValueError):

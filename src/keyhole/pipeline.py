@@ -45,6 +45,7 @@ __all__ = [
     "SELECTION_SHARE",
     "choose_sites",
     "fit_reconstructor",
+    "fit_target",
     "kept_to",
     "make_plan",
     "own_states",
@@ -72,7 +73,7 @@ def select(
     target: str | None = None,
     target_kind: TargetKind | None = None,
     method: str = "auto",
-    reconstructor: str = "auto",
+    reconstructor: str | Reconstructor = "auto",
     predictor: str = "auto",
     settings: Mapping[str, Any] | None = None,
     split: SplitLike = None,
@@ -123,7 +124,8 @@ def select(
     reconstructor
         ``"ridge"``, ``"kriging"``, ``"kernel"``, ``"dense"``, ``"detail"``, ``"resnet"``, ``"dcgan"``, ``"residual"``,
         ``"ensemble"``, or ``"auto"``: ridge, kriging or kernel, unless networks on top leave clearly less on
-        validation; always ridge where there is a target.
+        validation; always ridge where there is a target. Or the reconstructor of another plan: one of its kind and
+        settings is fitted anew.
     predictor
         What tells the target: ``"linear"``, ``"network"``, or ``"auto"``: the network, unless the linear one is better
         on validation.
@@ -180,7 +182,8 @@ def select(
         fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
         told = fit_target(predictor, prepared, selection.sites, run)
     plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=told)
-    return replace(plan, made={**plan.made, "seconds": round(clock.monotonic() - started, 2)})
+    treated = {"missing": missing} if missing == "model" else {}
+    return replace(plan, made={**plan.made, **treated, "seconds": round(clock.monotonic() - started, 2)})
 
 
 def run_of(
@@ -231,7 +234,8 @@ def choose_sites(selector: Selector, prepared: Prepared, k: int | None, run: Run
     Without K, as many are chosen as can be paid for; what greedy can pay for is the guide. Sites that are there already
     come first. With ``failures``, they are exchanged until the loss of so many is missed least.
     """
-    run, view = run.share(SELECTION_SHARE), View.of(prepared.train, prepared.validation, prepared.development)
+    run, parts = run.share(SELECTION_SHARE), (prepared.train, prepared.validation, prepared.development)
+    view = View.of(*parts, supervised=selector.supervised)
     if k is None:
         k = len(Greedy().select(view.development, 1, validation=None, run=run).sites)
     if selector.decides:
@@ -240,17 +244,21 @@ def choose_sites(selector: Selector, prepared: Prepared, k: int | None, run: Run
     else:
         found = selector.select(view.development, k, validation=None, run=run)
     if failures:
-        found = harden(found, view.development, check_failures(failures, len(found.sites)), run)
-    if view.train is prepared.train:
+        found = harden(found, View.of(*parts).development, check_failures(failures, len(found.sites)), run)
+    if view.grouping is None and len(prepared.fixed) == 0:
         return found
     sites = np.concatenate([prepared.fixed, view.sites(found.sites)])
     return replace(found, sites=sites, rebuild=None, law=None)
 
 
-def fit_reconstructor(name: str, prepared: Prepared, sites: NDArray[np.int64], run: Run) -> Reconstructor:
-    """Fit the reconstructor named, or choose among them on validation."""
+def fit_reconstructor(
+    name: str | Reconstructor, prepared: Prepared, sites: NDArray[np.int64], run: Run
+) -> Reconstructor:
+    """Fit the reconstructor named, or one like that given, or choose among them on validation."""
     check_reconstructor(name, prepared.signals.grid)
     train, validation = prepared.train, prepared.validation
+    if isinstance(name, Reconstructor):
+        return name.anew().fit(train, sites, validation=validation, run=run)
     if name == "auto" and prepared.signals.target is not None:
         name = "ridge"  # time goes to what was asked for
     if name == "auto":
@@ -272,10 +280,11 @@ def make_plan(
     """Put the plan together, judge it on validation, fit a closed form on all but test, and judge it there once."""
     signals = prepared.signals
     made = {
-        **record(selector, run, method=method, fitted=fitted, notes=selection.notes),
+        **record(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
         **_told_by(predictor),
         **kept_to(signals, selection.sites),
         **told_in(signals),
+        **({} if signals.gaps is None else {"missing": "model"}),
         "split": prepared.split.sizes(),
         "data": {"name": signals.origin.name, "fingerprint": signals.fingerprint()},
     }

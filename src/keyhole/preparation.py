@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from keyhole import split as splits
 from keyhole.errors import DataError
 from keyhole.scaling import Scaling
+from keyhole.screening import leave_out, notes_of, screen, warn_of
 from keyhole.series import features, find_series
 from keyhole.signals import Signals
 from keyhole.split import Split, SplitLike
@@ -27,7 +28,7 @@ class Prepared:
 
     ``choosing`` is the scaling that choices are made with: train and validation are scaled by it, and it knows train
     alone, as a plan knows nothing of the days it will be used on. ``scaling``, the plan's and that of ``development``,
-    knows all but test.
+    knows all but test. ``notes`` are what a plan's record is to say of the columns of a table.
     """
 
     signals: Signals
@@ -39,20 +40,23 @@ class Prepared:
     development: Signals
     test: Signals
     calibration: Signals | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def fixed(self) -> NDArray[np.int64]:
         """Flat grid index of the sites that are there already."""
-        constraints = self.signals.constraints
-        return np.empty(0, np.int64) if constraints is None else constraints.rules.held
+        return self.signals.existing
 
 
 def prepare(signals: Signals, split: SplitLike, seed: int, *, calibrating: bool = False) -> Prepared:
     """Split and scale; choices are made with a scaling from the training part, the plan's is from all but test.
 
-    To calibrate bands, some samples are held back from both.
+    To calibrate bands, some samples are held back from both. Of a table, columns that are copies of others or number
+    the rows are pointed out, and are no candidates (`screen`).
     """
-    n = len(signals)
+    findings = screen(signals) if signals.origin.kind == "table" else []
+    warn_of(findings)
+    signals, n = leave_out(signals, findings), len(signals)
     parts = splits.as_split(split, n, time=signals.time, seed=seed) or signals.split
     parts = parts or default_split(signals, n, signals.time, seed, lambda: [signals])
     parts = parts.calibrating(signals.time) if calibrating else parts
@@ -65,7 +69,7 @@ def prepare(signals: Signals, split: SplitLike, seed: int, *, calibrating: bool 
     values = prepared.development.values
     if not np.isfinite(values).all() or not values.any():
         raise DataError("the values are too large or too small for single precision once scaled; change their unit")
-    return prepared
+    return replace(prepared, notes=notes_of(findings))
 
 
 def prepare_with(signals: Signals, split: Split, choosing: Scaling, scaling: Scaling) -> Prepared:

@@ -170,6 +170,11 @@ class Signals:
         grouping = None if self.constraints is None else self.constraints.grouping
         return self.grid.shape if grouping is None else grouping.observable.shape
 
+    @property
+    def existing(self) -> NDArray[np.int64]:
+        """Flat grid index of the existing sites, to which others are chosen."""
+        return np.empty(0, np.int64) if self.constraints is None else self.constraints.rules.held
+
     def constrained(self, constraints: Constraints | Mapping[str, Any] | None) -> Signals:
         """Let sites keep to constraints, in place of those they had to keep to before."""
         may = self.observable if self.constraints is None else self.constraints.before

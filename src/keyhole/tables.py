@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
@@ -16,6 +16,7 @@ from keyhole.plan import Plan
 __all__ = ["comparison_table", "curve_summary", "curve_table", "plan_summary", "plan_table"]
 
 _MOST_SITES = 30
+_MOST_COLUMNS = 10
 
 
 def comparison_table(comparison: Comparison) -> RenderableType:
@@ -135,6 +136,7 @@ def _account(plan: Plan) -> str:
     if plan.origin.kind == "field":
         lines.append(f"space: {' x '.join(f'{dim} {n}' for dim, n in _space(plan).items())}")
     lines += _kept_to(made.get("constraints", {})) + _split(made.get("split", {}))
+    lines += _odd_columns(made.get("notes", {}).get("columns", []))
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
 
@@ -160,6 +162,15 @@ def _kept_to(told: Mapping[str, Any]) -> list[str]:
     paid = f", at a cost of {told['cost']:g}" if "cost" in told else ""
     there = f"; the first {told['fixed']} were there already" if told["fixed"] else ""
     return [f"kept to {', '.join(told['asked'])}{paid}{there}"]
+
+
+def _odd_columns(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say which columns were no candidates and why, and which are doubtful ones."""
+    lines = [
+        f"column {row['column']!r} {row['finding']}" + ("" if row["candidate"] else "; not a candidate")
+        for row in found[:_MOST_COLUMNS]
+    ]
+    return lines + ([f"and {len(found) - _MOST_COLUMNS} more such columns"] if len(found) > _MOST_COLUMNS else [])
 
 
 def _told(plan: Plan, scores: Mapping[str, float]) -> str:

@@ -24,8 +24,9 @@ class View:
     """The parts that sites are chosen on.
 
     Where sites are there already, what ridge makes of their readings is taken off: what is left is what new sites are
-    for, and for a linear reconstruction it makes no difference. Where sites come in groups, a group is one site, its
-    members' readings its channels, turned to their principal axes where they are many.
+    for, and for a linear reconstruction it makes no difference. A selector that chooses for a target gets the samples
+    as they are: what an existing site tells only together with a new one would be lost. Where sites come in groups, a
+    group is one site, its members' readings its channels, turned to their principal axes where they are many.
     """
 
     train: Signals
@@ -34,13 +35,13 @@ class View:
     grouping: Grouping | None = None
 
     @classmethod
-    def of(cls, train: Signals, validation: Signals, development: Signals) -> View:
-        """Give scaled parts as their constraints ask."""
+    def of(cls, train: Signals, validation: Signals, development: Signals, *, supervised: bool = False) -> View:
+        """Give scaled parts as their constraints ask; ``supervised`` says that the selector chooses for a target."""
         constraints = train.constraints
         if constraints is None:
             return cls(train, validation, development)
-        if len(constraints.rules.held) and train.target is None:
-            fixed = constraints.rules.held
+        fixed = train.existing
+        if len(fixed) and not (supervised and train.target is not None):
             known = Ridge().fit(train, fixed, validation=validation, run=Run())
             train, validation = _beyond(known, fixed, train), _beyond(known, fixed, validation)
             known = Ridge().fit(development, fixed, validation=validation, run=Run())

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from keyhole.cli.constraints import Counting, Price, Where, constraints_of
-from keyhole.cli.options import Device, Json, Method, PlanFile, Rebuilder, Seed, Source, SplitKind, TimeLimit
+from keyhole.cli.options import Device, Json, Method, OtherRebuilder, PlanFile, Seed, Source, SplitKind, TimeLimit
 from keyhole.cli.output import check_apart, check_writable, say, show_plan, texts_of
-from keyhole.cli.source import Reading, split_kind
+from keyhole.cli.source import Reading, Target, split_kind
 from keyhole.cli.spread import spread
 from keyhole.interrupts import stoppable
 
 if TYPE_CHECKING:
     from keyhole.plan import Plan
+    from keyhole.signals import Signals
 
 __all__ = ["drop", "extend"]
 
@@ -32,7 +34,7 @@ def extend(
     reading: Reading,
     out: Out = Path("extended.keyhole"),
     method: Method = "auto",
-    reconstructor: Rebuilder = "auto",
+    reconstructor: OtherRebuilder = None,
     split: SplitKind = "auto",
     time_limit: TimeLimit = None,
     seed: Seed = 0,
@@ -46,11 +48,13 @@ def extend(
     check_apart({"PLAN": plan, "SOURCE": source, **texts_of(where, price, counting)}, {"--out": out})
     asked = constraints_of(where, price)
     check_writable(out)
-    signals = counting.of(reading.signals(source, hint=False))
+    before = load(plan)
+    signals = counting.of(_signals(before, source, reading))
+    other = {} if reconstructor is None else {"reconstructor": reconstructor}
     with stoppable(say):
         made = run_extend(
-            load(plan), signals, price.k, constraints=asked, method=method, reconstructor=reconstructor,
-            split=split_kind(split), time_limit=time_limit, seed=seed, device=device,
+            before, signals, price.k, constraints=asked, method=method, split=split_kind(split), time_limit=time_limit,
+            seed=seed, device=device, **other,
         )  # fmt: skip
     _deliver(made, out, as_json)
 
@@ -63,7 +67,7 @@ def drop(
     counting: Counting,
     reading: Reading,
     out: Out = Path("reduced.keyhole"),
-    reconstructor: Rebuilder = "auto",
+    reconstructor: OtherRebuilder = None,
     split: SplitKind = "auto",
     time_limit: TimeLimit = None,
     seed: Seed = 0,
@@ -76,15 +80,27 @@ def drop(
 
     check_apart({"PLAN": plan, "SOURCE": source, **texts_of(counting)}, {"--out": out})
     check_writable(out)
-    signals = counting.of(reading.signals(source, hint=False))
+    before = load(plan)
+    signals = counting.of(_signals(before, source, reading))
     with stoppable(say):
         made = run_drop(
-            load(plan), signals, k, reconstructor=reconstructor, split=split_kind(split), time_limit=time_limit,
-            seed=seed, device=device,
+            before, signals, k, reconstructor=reconstructor, split=split_kind(split), time_limit=time_limit, seed=seed,
+            device=device,
         )  # fmt: skip
+    of = "the variance" if made.target is None else f"the variance of {made.target}"
     for row in made.made["notes"]["dropped"]:
-        say(f"dropped {row['site']}, after which {row['left']:.1%} of the variance is left")
+        say(f"dropped {row['site']}, after which {row['left']:.1%} of {of} is left")
     _deliver(made, out, as_json)
+
+
+def _signals(plan: Plan, source: list[str], reading: Reading) -> Signals:
+    """Read what a plan is to be changed by: with its target, and with missing values treated as they were."""
+    if plan.made.get("missing") == "model":
+        reading = replace(reading, missing="model")
+    if plan.predictor is None:
+        return reading.signals(source, hint=False)
+    kind = "class" if plan.predictor.is_class else "number"
+    return reading.signals(source, Target(plan.predictor.target, kind), hint=False)
 
 
 def _deliver(plan: Plan, out: Path, as_json: bool) -> None:

@@ -13,6 +13,7 @@ __all__ = [
     "K",
     "Method",
     "Methods",
+    "OtherRebuilder",
     "PlanFile",
     "Precision",
     "Readings",
@@ -35,6 +36,9 @@ Source = Annotated[
 ]
 Rebuilder = Annotated[
     str, typer.Option(help="auto, ridge, kriging, kernel, dense, detail, resnet, dcgan, residual, ensemble.")
+]
+OtherRebuilder = Annotated[
+    str | None, typer.Option("--reconstructor", help="Another reconstructor than the plan's: auto, ridge, kernel, ...")
 ]
 PlanFile = Annotated[Path, typer.Argument(help="Plan file.")]
 Readings = Annotated[Path, typer.Argument(help="CSV (an optional time column, then site names) or .npy in rank order.")]

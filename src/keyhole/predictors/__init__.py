@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keyhole.predictors.base import Predictor, target_of
 from keyhole.predictors.choice import PREDICTORS, check_predictor, fit_predictor
-from keyhole.predictors.linear import Linear, nested_errors
+from keyhole.predictors.linear import Linear, eliminate, nested_errors
 from keyhole.predictors.network import Network
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Network",
     "Predictor",
     "check_predictor",
+    "eliminate",
     "fit_predictor",
     "nested_errors",
     "target_of",

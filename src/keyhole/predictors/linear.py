@@ -14,7 +14,7 @@ from keyhole.predictors.base import Examples, Predictor
 from keyhole.run import Run
 from keyhole.signals import Signals
 
-__all__ = ["Linear", "nested_errors"]
+__all__ = ["Linear", "eliminate", "nested_errors"]
 
 # Strengths tried, relative to the mean squared singular value of the readings.
 _STRENGTHS = np.logspace(-8, 2, 41)
@@ -84,6 +84,39 @@ def nested_errors(train: Signals, judge: Signals, sites: NDArray[np.int64]) -> N
         told = (weights * (spread[:columns, :columns] @ weights - 2 * judged[:columns])).sum()
         errors.append(errors[0] + float(told))
     return np.array(errors)
+
+
+def eliminate(train: Signals, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
+    r"""Leave out ``k`` of the sites, each time the one that `Linear` misses least: backward elimination.
+
+    With :math:`B = (R'R + a I)^{-1}` and :math:`W = B R'Y`, leaving out the columns `F` of a site adds
+    :math:`tr(W_F' B_{FF}^{-1} W_F)` to what is left of `Y`.
+
+    Returns
+    -------
+    list
+        Place of each among ``sites``, and the share of the target's variance that is left without it and those before;
+        of classes, of their indicators.
+    """
+    linear = Linear().fit(train, sites, validation=train, run=Run())
+    seen = linear.examples(train, sites)
+    inputs, wanted = seen.inputs.astype(np.float64), linear._columns(seen)
+    wanted = wanted - wanted.mean(axis=0)
+    inverse = np.linalg.inv(inputs.T @ inputs + linear.strength * np.eye(inputs.shape[1]))
+    moments, total = inputs.T @ wanted, float(np.square(wanted).sum())
+    weights = inverse @ moments
+    left, kept, gone = total - float((weights * moments).sum()), list(range(len(sites))), list[tuple[int, float]]()
+    for _ in range(k):
+        blocks = [np.arange(place * train.channels, (place + 1) * train.channels) for place in range(len(kept))]
+        missed = [float((weights[f] * np.linalg.solve(inverse[np.ix_(f, f)], weights[f])).sum()) for f in blocks]
+        least = int(np.argmin(missed))
+        out, rest = blocks[least], np.delete(np.arange(len(inverse)), blocks[least])
+        carried = np.linalg.solve(inverse[np.ix_(out, out)], np.c_[inverse[np.ix_(out, rest)], weights[out]])
+        weights = weights[rest] - inverse[np.ix_(rest, out)] @ carried[:, len(rest) :]
+        inverse = inverse[np.ix_(rest, rest)] - inverse[np.ix_(rest, out)] @ carried[:, : len(rest)]
+        left += missed[least]
+        gone.append((kept.pop(least), left / max(total, np.finfo(float).tiny)))
+    return gone
 
 
 def _ridge(

@@ -28,6 +28,10 @@ class Reconstructor(ABC):
     closed_form: ClassVar[bool] = False
     tried: Sequence[dict[str, Any]] = ()
 
+    def anew(self) -> Self:
+        """Give one of the same kind and settings that has learned nothing yet."""
+        return type(self)()
+
     @abstractmethod
     def fit(self, train: Signals, sites: NDArray[np.int64], *, validation: Signals, run: Run) -> Self:
         """Learn to rebuild from the sites (flat grid indices); ``validation`` serves to stop and choose alone."""

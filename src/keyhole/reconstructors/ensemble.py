@@ -44,6 +44,14 @@ class Ensemble(Reconstructor):
         made.members = list(members)
         return made
 
+    def anew(self) -> Self:
+        """Give as many networks of the first one's kind and settings."""
+        if not self.members:
+            return type(self)(self.count, **self.settings)
+        first = self.members[0]
+        parts: dict[str, Any] = {"inner": first.inner, "linear": first.linear.name}
+        return type(self)(len(self.members), **parts, **first.network.settings.model_dump())
+
     def grown(self, parts: Mapping[str, Any], run: Run) -> Ensemble:
         """Give an ensemble with one more member of the first one's kind; ``parts`` are what `fit` takes."""
         first, place = self.members[0], len(self.members)

@@ -104,6 +104,10 @@ class NetworkReconstructor(Reconstructor):
         self.rows: list[dict[str, float]] = []
         self.asked = TrainSettings()
 
+    def anew(self) -> Self:
+        """Give an untrained network of the same settings."""
+        return type(self)(**self.settings.model_dump())
+
     @abstractmethod
     def build(self, samples: int) -> nn.Module:
         """Make the network for the grid, channels and sites at hand."""

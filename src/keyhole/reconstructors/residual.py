@@ -53,6 +53,10 @@ class Residual(Reconstructor):
         self.inner, self.label, self.stands = inner, label, False
         self.linear, self.network = _LINEAR[linear](), _INNER[inner](**settings)
 
+    def anew(self) -> Self:
+        """Give one with the same kinds of parts and the same settings of its network."""
+        return type(self)(self.inner, self.linear.name, **self.network.settings.model_dump())
+
     def upon(self, linear: LinearReconstructor) -> Self:
         """Take a linear part that is fitted already, to the same samples and sites that `fit` will be given."""
         self.linear, self.stands = linear, True

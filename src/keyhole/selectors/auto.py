@@ -68,6 +68,7 @@ class Auto(Selector):
     """
 
     name: ClassVar[str] = "auto"
+    supervised: ClassVar[bool] = True
 
     def __init__(self, stages: Sequence[str] | str = STAGES, **settings: Any) -> None:
         self.stages = _checked(stages)

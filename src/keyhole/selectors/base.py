@@ -45,10 +45,14 @@ class Selector(ABC):
 
     The rankings of one that is ``nested`` begin with those for fewer sites, so that one ranking, cut, serves every
     smaller K.
+
+    One that is ``supervised`` chooses for the target, where there is one, and conditions its choice on the existing
+    sites (`Signals.existing`) itself. All others see samples from which what existing sites predict has been removed.
     """
 
     name: ClassVar[str]
     nested: ClassVar[bool] = False
+    supervised: ClassVar[bool] = False
 
     @property
     def decides(self) -> bool:

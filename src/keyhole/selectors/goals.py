@@ -53,9 +53,7 @@ class Goal(nn.Module, ABC):
 
     def rebuild(self, signals: Signals, sites: NDArray[np.int64]) -> NDArray[np.float32]:
         """Rebuild scaled signals from what the sites observe."""
-        mask = torch.zeros(1, signals.grid.size)
-        mask[0, torch.from_numpy(sites)] = 1
-        mask, generator = mask.reshape(1, *signals.grid.shape), torch.Generator().manual_seed(0)
+        mask, generator = _mask_of(sites, signals), torch.Generator().manual_seed(0)
         parts = []
         with torch.inference_mode():
             for start in range(0, len(signals), _CHUNK):
@@ -122,12 +120,14 @@ class Predict(Goal):
         spread = torch.from_numpy(signals.values.std(axis=0, keepdims=True))
         self.register_buffer("spread", torch.where(spread > 0, spread, torch.ones(())), persistent=False)
         self.register_buffer("target", _target_tensor(target), persistent=False)
+        self.register_buffer("existing", _mask_of(signals.existing, signals), persistent=False)
         self.unit = _entropy(target) if target.is_class else 1.0
 
     def forward(
         self, x: Tensor, seen: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Score what is told, from cells that count alike whatever their units."""
+        """Score what is told, from cells that count alike whatever their units; existing sites are always observed."""
+        masks = torch.maximum(masks, self.get_buffer("existing").to(masks.dtype))
         told = self.decoder(seen / self.get_buffer("spread"), masks)
         return {"prediction": prediction(told, self.get_buffer("target")[batch], self.is_class)}
 
@@ -150,6 +150,13 @@ def make_goal(signals: Signals, k: int, settings: LearnedSettings) -> Goal:
     if kind == "auto":
         kind = "dense" if signals.taught >= _ENOUGH_FOR_A_NETWORK else "gaussian"
     return Rebuild(make_decoder(kind, signals, k, mask_channel=settings.mask_channel), signals)
+
+
+def _mask_of(sites: NDArray[np.int64], signals: Signals) -> Tensor:
+    """Mask ``(1, *grid)`` that is open at the sites alone."""
+    mask = torch.zeros(1, signals.grid.size)
+    mask[0, torch.from_numpy(sites)] = 1
+    return mask.reshape(1, *signals.grid.shape)
 
 
 def _variance(signals: Signals) -> float:

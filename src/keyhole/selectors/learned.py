@@ -122,6 +122,7 @@ class Learned(Selector):
     """
 
     name: ClassVar[str] = "learned"
+    supervised: ClassVar[bool] = True
 
     def __init__(self, **settings: Any) -> None:
         self._settings = parse(LearnedSettings, settings)

@@ -56,7 +56,8 @@ class LinearScore:
 class TargetScore:
     """What ridge or a small forest, whichever is better, leaves of a target on validation.
 
-    Log loss of a class, share of variance of a number. Fits on at most 10000 samples, so that a candidate costs little.
+    Log loss of a class, share of variance of a number. Existing sites are read beside those that are scored. Fits on at
+    most 10000 samples, so that a candidate costs little.
     """
 
     def __init__(self, train: Signals, validation: Signals, run: Run) -> None:
@@ -64,6 +65,7 @@ class TargetScore:
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
         """Score the sites (flat grid indices); lower is better."""
+        sites = np.concatenate([self.train.existing, sites[~np.isin(sites, self.train.existing)]])
         linear = Linear().fit(self.train, sites, validation=self.validation, run=Run())
         target = target_of(self.validation)
         name = "log_loss" if target.is_class else "fvu"

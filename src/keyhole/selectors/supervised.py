@@ -24,7 +24,9 @@ _KEPT = 0.7  # of the sites at each round, until there are K
 
 
 class _Telling(Selector):
-    """A selector that needs a target."""
+    """A selector that needs a target; existing sites are read beside those that it may choose."""
+
+    supervised: ClassVar[bool] = True
 
     def refusal(self, signals: Signals) -> str | None:
         """Tell that there must be a target."""
@@ -35,7 +37,7 @@ class Relevance(_Telling):
     r"""Forward selection: each pick adds most to a linear estimate of the target.
 
     With the target as one column, or one indicator for each class, all of unit variance, and `q_j` what the sites
-    picked before leave of site `j`, the gain is :math:`|Y' q_j|^2 / (|q_j|^2 + a |x_j|^2)`.
+    picked before, or existing, leave of site `j`, the gain is :math:`|Y' q_j|^2 / (|q_j|^2 + a |x_j|^2)`.
     """
 
     name: ClassVar[str] = "relevance"
@@ -45,15 +47,10 @@ class Relevance(_Telling):
         """Pick ``k`` sites; O(samples x sites) a pick."""
         some = some_of(train, _MOST_SAMPLES, run, "samples to tell by")
         candidates = np.flatnonzero(some.observable.ravel())
-        left, wanted = _standard(some.readings(candidates)), _wanted(some)
+        left, wanted = _beside_existing(some, candidates)[:, len(some.existing) :], _wanted(some)
         held, picks = _RIDGE * len(left), Picks(some, candidates, k)
         while (best := picks.take(_gains(left, wanted, held), 0.0)) is not None:
-            for channel in range(left.shape[2]):
-                column = left[:, best, channel]
-                size = float(column @ column)
-                if size > held * _LEAST_SPREAD:
-                    direction = column / np.sqrt(size)
-                    left -= np.multiply.outer(direction, np.tensordot(direction, left, axes=1))
+            _remove(left, best, held)
         return Selection(complete(picks.sites, k, train))
 
 
@@ -82,11 +79,15 @@ class Forest(_Telling):
 
 
 def _use(signals: Signals, sites: NDArray[np.int64], run: Run) -> NDArray[np.float64]:
-    """How much a forest splits by each site."""
-    readings = signals.readings(sites)
+    """How much a forest splits by each site, beside the existing ones.
+
+    Trees split as gladly by what is nearly a copy of an existing site; by what that leaves of it they do not.
+    """
+    there = signals.existing
+    readings = _beside_existing(signals, sites) if len(there) else signals.readings(sites)
     forest = forest_of(signals, _TREES, run.seed_of("forest"))
     forest.fit(readings.reshape(len(readings), -1), target_of(signals).values)
-    return np.asarray(forest.feature_importances_.reshape(readings.shape[1:]).sum(axis=1), np.float64)
+    return np.asarray(forest.feature_importances_.reshape(readings.shape[1:]).sum(axis=1), np.float64)[len(there) :]
 
 
 def _standard(readings: NDArray[Any]) -> NDArray[np.float64]:
@@ -101,6 +102,27 @@ def _wanted(signals: Signals) -> NDArray[np.float64]:
     target = target_of(signals)
     columns = np.eye(len(target.classes))[target.values] if target.is_class else target.values[:, np.newaxis]
     return _standard(columns.astype(np.float64))
+
+
+def _beside_existing(signals: Signals, sites: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Standardised readings of the existing sites, then what they leave, linearly, of those of the others."""
+    there = signals.existing
+    left = _standard(signals.readings(np.concatenate([there, sites])))
+    own = left[:, : len(there)].copy()
+    for place in range(len(there)):
+        _remove(left, place, _RIDGE * len(left))
+    left[:, : len(there)] = own
+    return left
+
+
+def _remove(left: NDArray[np.float64], place: int, held: float) -> None:
+    """Take what one site predicts off all sites, in place."""
+    for channel in range(left.shape[2]):
+        column = left[:, place, channel]
+        size = float(column @ column)
+        if size > held * _LEAST_SPREAD:
+            direction = column / np.sqrt(size)
+            left -= np.multiply.outer(direction, np.tensordot(direction, left, axes=1))
 
 
 def _gains(left: NDArray[np.float64], wanted: NDArray[np.float64], held: float) -> NDArray[np.float64]:

@@ -23,6 +23,7 @@ from keyhole.preparation import Prepared, prepare_with
 from keyhole.progress import progress
 from keyhole.run import Run
 from keyhole.scaling import Scaling
+from keyhole.screening import Finding, leave_out, notes_of, screen, warn_of
 from keyhole.selectors import SELECTORS, Selection
 from keyhole.selectors.scoring import LinearScore, TargetScore
 from keyhole.signals import Signals
@@ -78,6 +79,8 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._columns, values = Columns.of(self, X, self.missing)
         target, seed = self._target(y, len(values)), _seed(self.random_state)
+        self._findings = self._screened(values, target)
+        warn_of(self._findings)
         before = getattr(self, "plan_", None) if self.warm_start else None
         self.plan_ = self._plan(values, target, seed, before)
         self._describe(self.plan_)
@@ -97,17 +100,28 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _plan(self, values: NDArray[np.float64], target: Target | None, seed: int, before: Plan | None) -> Plan:
         """Choose features of a table, and fit what rebuilds, or tells, from them."""
-        prepared = _prepared(self._signals(values, target), seed)
+        prepared = _prepared(leave_out(self._signals(values, target), self._findings), seed)
+        prepared = replace(prepared, notes=notes_of(self._findings))
         selector = make_selector(self.method, self.settings or {})
         with progress(None if self.verbose else lambda event: None) as tell:
             run = Run(seed=seed, deadline=deadline_after(self.time_limit), callback=tell)
-            selection = choose_sites(selector, prepared, self._count(prepared), run)
+            count = self._count(prepared)
+            selection = Selection(prepared.fixed) if count == 0 else choose_sites(selector, prepared, count, run)
             if before is not None:
                 selection = _better(Selection(before.indices), selection, prepared, run)
             fitted = fit_reconstructor(self._reconstructor(), prepared, selection.sites, run)
             told = fit_target(self._predictor(), prepared, selection.sites, run)
         plan = make_plan(prepared, selection, fitted, selector, run, method=self.method, predictor=told)
         return replace(plan, metrics={"validation": plan.metrics["validation"]})
+
+    def _screened(self, values: NDArray[np.float64], target: Target | None) -> list[Finding]:
+        """Columns that are not to be chosen unasked; none of pictures and maps."""
+        if self.grid_shape is not None:
+            return []
+        names = getattr(self, "feature_names_in_", [f"x{place}" for place in range(self.n_features_in_)])
+        words = [Finding(str(names[place]), reason) for place, reason in self._columns.left_out.items()]
+        owners = self._columns.owners
+        return [*words, *screen(self._signals(values, target), lambda site: str(names[owners[site]]))]
 
     def _reconstructor(self) -> str:
         return str(getattr(self, "reconstructor", "auto"))
@@ -136,7 +150,7 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             asked["groups"] = np.asarray(groups).reshape(shape)
         if self.costs is not None:
             each = np.broadcast_to(np.asarray(self._by_name("costs"), np.float64), self.n_features_in_)
-            asked["costs"] = (each / np.bincount(owners))[owners].reshape(shape)
+            asked["costs"] = (each / np.maximum(np.bincount(owners, minlength=len(each)), 1))[owners].reshape(shape)
             asked["cost_limit"] = self.cost_limit
         if self.must_select is not None:
             asked["fixed"] = [int(place) for place in np.flatnonzero(np.isin(owners, self._musts()))]
@@ -153,22 +167,26 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         given = np.asarray(self.must_select)
         if given.dtype == bool:
             given = np.asarray(self._by_name("must_select"))
+            if given.shape != (self.n_features_in_,):
+                raise ValueError(f"must_select: a mask of {self.n_features_in_} features is needed, not {given.shape}")
             return np.flatnonzero(given)
         if given.dtype.kind in "OUS":
             names = list(getattr(self, "feature_names_in_", []))
             unknown = [name for name in given if name not in names]
             if unknown:
                 raise ValueError(f"must_select: {unknown[0]!r} is not a feature")
-            return np.array([names.index(name) for name in given], np.int64)
+            return np.unique([names.index(name) for name in given])
         if len(given) and not (given.min() >= 0 and given.max() < self.n_features_in_):
             raise ValueError(f"must_select: features go from 0 to {self.n_features_in_ - 1}")
-        return given.astype(np.int64)
+        return np.unique(given.astype(np.int64))
 
     def _count(self, prepared: Prepared) -> int | None:
         """How many features, or groups, are to be chosen beside those that must be."""
         if self.cost_limit is not None:
             return None
-        most = int(prepared.signals.choices[0]) if len(prepared.signals.choices) == 1 else prepared.signals.grid.size
+        constraints = prepared.signals.constraints
+        may = prepared.signals.observable if constraints is None else constraints.units()[1]
+        most = int(may.sum())
         there = len(self._musts()) if self.must_select is not None else 0
         asked = self.n_features_to_select
         if asked is None:
@@ -177,9 +195,15 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             count = int(asked)
         else:
             count = max(1, int(float(asked) * self.n_features_in_))
+        if isinstance(asked, Integral) and count < there:
+            raise ValueError(f"n_features_to_select={count} is fewer than the {there} features of must_select")
         if count > self.n_features_in_:
             raise ValueError(f"n_features_to_select={count} is more than the {self.n_features_in_} features there are")
-        return int(max(1, min(count - there, most)))
+        if isinstance(asked, Integral) and count - there > most:
+            raise ValueError(
+                f"n_features_to_select={count}: {there + most} features are candidates or must be selected"
+            )
+        return int(max(0 if there else 1, min(count - there, most)))
 
     def _describe(self, plan: Plan) -> None:
         """Set what a fitted selector has."""
@@ -231,7 +255,10 @@ def _prepared(signals: Signals, seed: int) -> Prepared:
 
 def _better(old: Selection, new: Selection, prepared: Prepared, run: Run) -> Selection:
     """Give the better of two choices of as many features, by a closed form on validation."""
-    if len(old.sites) != len(new.sites):
+    there = prepared.fixed
+    own, others = np.split(old.sites, [len(there)])
+    legal = np.array_equal(own, there) and prepared.signals.observable.ravel()[others].all()
+    if len(old.sites) != len(new.sites) or not legal:
         return new
     kind = LinearScore if prepared.train.target is None else TargetScore
     judge = kind(prepared.train, prepared.validation, run)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names, _check_n_features, validate_data
 
+from keyhole.readers.tables import parse_dates
+
 __all__ = ["Columns"]
 
 _FEWEST_SAMPLES = 4
+_LIKE_A_DATE = re.compile(r"\d{4}-\d{2}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +31,14 @@ class Columns:
         ``(encoded,)``, the column that each number stands for, in part or as a whole.
     missing
         ``"model"`` where values may be missing.
+    left_out
+        Why a column has no part at all, by its place: one that names the rows, or holds dates.
     """
 
     words: Mapping[int, tuple[str, ...]]
     owners: NDArray[np.int64]
     missing: str = "error"
+    left_out: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, estimator: Any, table: Any, missing: str) -> tuple[Self, NDArray[np.float64]]:
@@ -44,19 +51,30 @@ class Columns:
         _check_n_features(estimator, table, reset=True)
         if len(frame) < _FEWEST_SAMPLES:
             raise ValueError(f"n_samples={len(frame)}: at least {_FEWEST_SAMPLES} are needed")
-        words = {place: _words(frame.iloc[:, place]) for place in range(frame.shape[1]) if _is_words(frame, place)}
-        widths = [len(words.get(place, (0,))) for place in range(frame.shape[1])]
-        made = cls(words, np.repeat(np.arange(frame.shape[1]), widths), missing)
+        places = [place for place in range(frame.shape[1]) if _is_words(frame, place)]
+        asked = [] if estimator.must_select is None else estimator._musts().tolist()
+        reasons = {place: _against(frame.iloc[:, place]) for place in places if place not in asked}
+        left_out = {place: reason for place, reason in reasons.items() if reason is not None}
+        words = {place: _words(frame.iloc[:, place]) for place in places if place not in left_out}
+        widths = [0 if place in left_out else len(words.get(place, (0,))) for place in range(frame.shape[1])]
+        if not any(widths):
+            raise ValueError("no column is left to choose: they name the rows or hold dates (must_select= takes them)")
+        made = cls(words, np.repeat(np.arange(frame.shape[1]), widths), missing, left_out)
         return made, made._encoded(frame)
 
     def encode(self, estimator: Any, table: Any) -> NDArray[np.float64]:
         """Encode another table of the same columns."""
-        frame = _frame_with_words(table) if self.words else None
+        frame = None if self.numeric else _frame_with_words(table)
         if frame is None:
             return _numbers(estimator, table, self.missing, reset=False)
         _check_feature_names(estimator, table, reset=False)
         _check_n_features(estimator, table, reset=False)
         return self._encoded(frame)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether every column is a number as it stands."""
+        return not self.words and not self.left_out
 
     @property
     def groups(self) -> NDArray[np.int64] | None:
@@ -68,6 +86,8 @@ class Columns:
         parts = []
         for place in range(frame.shape[1]):
             column = frame.iloc[:, place]
+            if place in self.left_out:
+                continue
             if place not in self.words:
                 parts.append(np.asarray(column.to_numpy(float, na_value=np.nan))[:, np.newaxis])
                 continue
@@ -113,6 +133,30 @@ def _holds_numbers(column: Any) -> bool:
 
     kinds = ("integer", "floating", "mixed-integer-float", "boolean")
     return pd.api.types.infer_dtype(column, skipna=True) in kinds
+
+
+def _against(column: Any) -> str | None:
+    """Say why a column of words is none to choose by: a flag for each date, or for each row, tells nothing anew."""
+    if _is_dates(column):
+        return "holds dates"
+    often = column.dropna().astype(str).value_counts()
+    alone = int((often == 1).sum())
+    return "names the rows: most of its words occur once" if 2 * alone > int(often.sum()) else None
+
+
+def _is_dates(column: Any) -> bool:
+    """Whether a column holds dates, also as texts that begin with year and month."""
+    import pandas as pd
+
+    if pd.api.types.infer_dtype(column, skipna=True) in ("datetime64", "datetime", "date", "period"):
+        return True
+    texts = column.dropna().astype(str).unique()
+    if not all(_LIKE_A_DATE.match(text) for text in texts):
+        return False
+    try:
+        return len(parse_dates(texts)) > 0
+    except (ValueError, TypeError):
+        return False
 
 
 def _words(column: Any) -> tuple[str, ...]:

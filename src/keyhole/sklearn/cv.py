@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import _fit_context, clone
 from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing
 
 from keyhole.sklearn.columns import Columns
 from keyhole.sklearn.selectors import KeyholeSelector
@@ -23,7 +24,8 @@ class KeyholeSelectorCV(KeyholeSelector):
     Parameters
     ----------
     candidates
-        Numbers of features to try; by default eight, from one to half of them, each a constant times the one before.
+        Numbers of features to try; by default eight, from one, or the number of ``must_select``, to
+        half of them, each a constant times the one before.
     cv
         Folds, as everywhere in scikit-learn.
     method, reconstructor, settings, grid_shape, groups, must_select, scale, missing, time_limit, random_state, verbose
@@ -79,10 +81,11 @@ class KeyholeSelectorCV(KeyholeSelector):
         self._columns, values = Columns.of(self, X, self.missing)
         tried = self._tried()
         folds = list(check_cv(self.cv).split(values))
+        table = X if hasattr(X, "columns") else values
         jobs = [(count, fold) for count in tried for fold in folds]
-        scores = Parallel(n_jobs=self.n_jobs)(delayed(_score)(self._one(count), values, *fold) for count, fold in jobs)
-        table = np.array(scores).reshape(len(tried), len(folds))
-        mean, error = table.mean(axis=1), table.std(axis=1, ddof=1) / np.sqrt(len(folds))
+        scores = Parallel(n_jobs=self.n_jobs)(delayed(_score)(self._one(count), table, *fold) for count, fold in jobs)
+        by_fold = np.array(scores).reshape(len(tried), len(folds))
+        mean, error = by_fold.mean(axis=1), by_fold.std(axis=1, ddof=1) / np.sqrt(len(folds))
         best = int(mean.argmax())
         self.n_features_to_select_ = int(tried[int(np.flatnonzero(mean >= mean[best] - error[best])[0])])
         self.cv_results_ = {"n_features": tried, "mean_score": mean, "standard_error": error}
@@ -92,12 +95,15 @@ class KeyholeSelectorCV(KeyholeSelector):
         return self
 
     def _tried(self) -> NDArray[np.int64]:
+        least = 1 if self.must_select is None else max(1, len(self._musts()))
         if self.candidates is None:
-            most = max(1, self.n_features_in_ // 2)
-            return np.unique(np.round(np.geomspace(1, most, _CANDIDATES)).astype(np.int64))
+            most = max(least, self.n_features_in_ // 2)
+            return np.unique(np.round(np.geomspace(least, most, _CANDIDATES)).astype(np.int64))
         tried = np.unique(np.asarray(self.candidates, np.int64))
-        if not len(tried) or tried[0] < 1 or tried[-1] > self.n_features_in_:
-            raise ValueError(f"candidates={self.candidates!r}: numbers from 1 to {self.n_features_in_} are needed")
+        if not len(tried) or tried[0] < least or tried[-1] > self.n_features_in_:
+            raise ValueError(
+                f"candidates={self.candidates!r}: numbers from {least} to {self.n_features_in_} are needed"
+            )
         return tried
 
     def _one(self, count: int) -> KeyholeSelector:
@@ -106,7 +112,5 @@ class KeyholeSelectorCV(KeyholeSelector):
         return KeyholeSelector(int(count), **{name: clone(getattr(self, name), safe=False) for name in names})
 
 
-def _score(
-    selector: KeyholeSelector, values: NDArray[np.float64], train: NDArray[np.int64], test: NDArray[np.int64]
-) -> float:
-    return float(selector.fit(values[train]).score(values[test]))
+def _score(selector: KeyholeSelector, table: Any, train: NDArray[np.int64], test: NDArray[np.int64]) -> float:
+    return float(selector.fit(_safe_indexing(table, train)).score(_safe_indexing(table, test)))

@@ -6,14 +6,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from keyhole.predictors import PREDICTORS
 from keyhole.reconstructors import RECONSTRUCTORS
 from keyhole.sklearn.base import KeyholeBase
-from keyhole.target import TargetKind
+from keyhole.target import Target, TargetKind
 
 __all__ = ["KeyholeClassifierSelector", "KeyholeRegressorSelector", "KeyholeSelector"]
 
@@ -38,7 +40,8 @@ class KeyholeSelector(KeyholeBase):
     costs, cost_limit
         What each feature costs, and what the chosen may cost together, in place of ``n_features_to_select``.
     must_select
-        Features that are to be among the chosen: places, names, or a mask.
+        Features that are to be among the chosen, and count as such: places, names, or a mask. The others are chosen
+        for what these do not tell.
     scale
         Whether every feature counts alike, whatever its units; not for pictures and maps.
     missing
@@ -123,7 +126,7 @@ class KeyholeSelector(KeyholeBase):
         chosen = check_array(X, dtype=np.float64, ensure_all_finite=finite)
         if chosen.shape[1] != int(self.support_.sum()):
             raise ValueError(f"X has {chosen.shape[1]} features, and {int(self.support_.sum())} were selected")
-        if self._columns.words:
+        if not self._columns.numeric:
             raise ValueError("a table with columns of words is not rebuilt from its numbers; use reconstruct")
         places = np.flatnonzero(self.support_)
         readings = chosen[:, np.searchsorted(places, self.plan_.indices)]
@@ -185,7 +188,7 @@ class _Telling(KeyholeBase):
         return self.plan_.tell(values[:, self.plan_.indices][:, :, np.newaxis], None)
 
 
-class KeyholeClassifierSelector(_Telling):
+class KeyholeClassifierSelector(ClassifierMixin, _Telling):  # type: ignore[misc]
     """Choose the features from which a class can be told.
 
     Parameters and attributes are those of `KeyholeSelector`, with ``predictor`` (``"auto"``, ``"linear"``,
@@ -194,13 +197,23 @@ class KeyholeClassifierSelector(_Telling):
 
     target_kind: ClassVar[TargetKind | None] = "class"
 
-    def fit(self, X: Any, y: Any = None) -> KeyholeClassifierSelector:
-        """Choose the features; ``y`` holds a class for each sample."""
-        super().fit(X, y)
-        found = np.unique(np.asarray(y))
-        by_name = {str(name): name for name in found}
-        self.classes_ = np.array([by_name.get(name, name) for name in self.plan_.need_predictor().classes])
-        return self
+    def _target(self, y: Any, n: int) -> Target | None:
+        """Take note of the classes as they were given; the plan has their names, in the same order."""
+        if y is not None:
+            labels = column_or_1d(y)
+            assert_all_finite(labels, input_name="y")
+            check_classification_targets(labels)
+            self.classes_ = np.unique(labels)
+            if len(self.classes_) == 1:
+                raise ValueError(f"y has one class alone, {self.classes_[0]!r}; at least two classes are needed")
+        return super()._target(y, n)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # By default half of the features are chosen, and no one of the two that scikit-learn scores classifiers by
+        # separates its three classes.
+        tags.classifier_tags.poor_score = self.n_features_to_select is None
+        return tags
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Tell the class of each sample."""
@@ -211,12 +224,8 @@ class KeyholeClassifierSelector(_Telling):
         """Tell how likely each class is."""
         return self._told(X)
 
-    def score(self, X: Any, y: Any) -> float:
-        """Give the share of samples whose class is told rightly."""
-        return float(accuracy_score(y, self.predict(X)))
 
-
-class KeyholeRegressorSelector(_Telling):
+class KeyholeRegressorSelector(RegressorMixin, _Telling):  # type: ignore[misc]
     """Choose the features from which a number can be told.
 
     Parameters and attributes are those of `KeyholeSelector`, with ``predictor`` (``"auto"``, ``"linear"``,
@@ -228,7 +237,3 @@ class KeyholeRegressorSelector(_Telling):
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Tell the number of each sample."""
         return self._told(X)
-
-    def score(self, X: Any, y: Any) -> float:
-        """Give the coefficient of determination of what is told."""
-        return float(r2_score(y, self.predict(X)))
