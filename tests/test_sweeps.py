@@ -5,18 +5,32 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import OperationalError
 from typer.testing import CliRunner
 
+from keyhole import read
 from keyhole.cli import app
-from keyhole.errors import SettingsError
-from keyhole.sweeps import Trial, finished, fronts, read_study
+from keyhole.errors import BudgetError, SettingsError, StorageError
+from keyhole.preparation import Prepared, prepare
+from keyhole.sweeps import StudyFile, Trial, finished, fronts, read_study, work
+from keyhole.sweeps.patience import Patience, signs_of_life
 
 STUDY = """
 source = "sst"
@@ -66,6 +80,191 @@ def test_two_workers_share_one_study(tmp_path):
     assert told[0]["trials"] == told[1]["trials"]
     numbers = [one["number"] for one in told[0]["trials"]]
     assert len(numbers) == len(set(numbers)) == 8
+
+
+FINITE = """
+source = "sst"
+k = [3, 6, 9]
+methods = ["greedy", "qr"]
+trials = 30
+heartbeat = 1
+
+[settings.greedy]
+components = {{ choices = {components} }}
+"""
+
+
+def combinations(trials: list[Trial]) -> list[tuple[object, ...]]:
+    return [(one.method, one.reconstructor, one.k, *one.settings.values()) for one in trials]
+
+
+def test_a_finite_grid_is_gone_through_once(tmp_path):
+    """Its nine combinations end the study, whatever number of trials it asks for, and it says so."""
+    path = write(tmp_path, FINITE.format(components=[20, 40]))
+    done = CliRunner().invoke(app, ["sweep", str(path)])
+    assert done.exit_code == 0, done.output
+    assert "all 9 combinations have been tried" in done.stderr
+    found = combinations(finished(read_study(path), read_study(path).url(path)))
+    assert len(found) == len(set(found)) == 9
+    again = CliRunner().invoke(app, ["sweep", str(path)])
+    assert "begins" not in again.stderr
+
+
+def test_several_workers_go_through_a_finite_grid_together(tmp_path):
+    path = write(tmp_path, FINITE.format(components=[20, 30, 40]))
+    workers = [start(path) for _ in range(3)]
+    told = [worker.communicate(timeout=200) for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0, 0], told
+    found = combinations([Trial(**one) for one in json.loads(told[0][0])["trials"]])
+    assert len(found) == len(set(found)) == 12
+    assert all(json.loads(out)["trials"] == json.loads(told[0][0])["trials"] for out, _ in told)
+
+
+@dataclass
+class Away:
+    """A database that does not answer from one statement on, for as many statements as it is told."""
+
+    after: int
+    count: float
+    seen: int = 0
+
+    def __call__(self, *statement: Any) -> None:
+        self.seen += 1
+        if 0 <= self.seen - self.after < self.count:
+            raise OperationalError("SELECT", {}, Exception("server closed the connection unexpectedly"))
+
+
+@contextmanager
+def answering(away: Away) -> Iterator[None]:
+    event.listen(Engine, "before_cursor_execute", away)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", away)
+
+
+def small(folder: Path, url: str | None = None) -> tuple[StudyFile, str, Prepared]:
+    """A study of four quick combinations, where it is kept, and its data."""
+    asked = StudyFile(source="sst", k=[2, 3], trials=9, heartbeat=1)
+    field = read(np.random.default_rng(0).normal(size=(40, 12)))
+    return asked, url or f"sqlite:///{folder / 'study.db'}", prepare(field, None, 0)
+
+
+@pytest.mark.parametrize("after", [104, 160, 230])
+def test_a_database_that_restarts_is_waited_for(tmp_path, after):
+    """Whatever it was asked when it went: every combination ends, once."""
+    asked, url, prepared = small(tmp_path)
+    away = Away(after, 3)
+    with answering(away):
+        work(asked, url, prepared, lambda _: None, wait=no_wait)
+    assert away.seen > after
+    found = combinations(finished(asked, url))
+    assert len(found) == len(set(found)) == 4
+
+
+def test_a_database_that_stays_away_is_an_error_that_says_so(tmp_path):
+    """After a number of attempts further and further apart; a later run goes on with what was kept."""
+    asked, url, prepared = small(tmp_path)
+    waited: list[float] = []
+    with answering(Away(200, np.inf)), pytest.raises(StorageError, match=r"has not answered .* run the command again"):
+        work(asked, url, prepared, lambda _: None, wait=waited.append)
+    assert waited == sorted(waited)
+    assert 60 < sum(waited) < 600
+    kept = finished(asked, url)
+    assert kept
+    give_up_the_running(asked, url)  # as the next run does, once they have not signed for a while
+    work(asked, url, prepared, lambda _: None, wait=no_wait)
+    assert finished(asked, url)[: len(kept)] == kept
+    assert len(finished(asked, url)) == 4
+
+
+def give_up_the_running(asked: StudyFile, url: str) -> None:
+    study = optuna.load_study(study_name=asked.name, storage=url)
+    for one in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
+        study.tell(one.number, state=optuna.trial.TrialState.FAIL)
+
+
+def no_wait(seconds: float) -> None:
+    """Let no time pass."""
+
+
+def test_a_locked_database_is_waited_for(tmp_path):
+    """Another process writes for longer than SQLite waits by itself."""
+    asked, url, prepared = small(tmp_path, f"sqlite:///{tmp_path / 'study.db'}?timeout=0.01")
+    work(asked.model_copy(update={"trials": 1}), url, prepared, lambda _: None)
+    other = sqlite3.connect(tmp_path / "study.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            other.execute("COMMIT")
+
+    told: list[str] = []
+    work(asked, url, prepared, told.append, wait=wait)
+    assert len(waited) >= 3
+    assert len(finished(asked, url)) == 4
+
+
+def test_signs_of_life_go_on_when_one_is_not_taken():
+    signed, taken = [], threading.Event()
+
+    def sign() -> None:
+        signed.append(1)
+        if len(signed) == 1:
+            raise OperationalError("INSERT", {}, Exception("database is locked"))
+        taken.set()
+
+    patient = Patience("sqlite://")
+    with signs_of_life(lambda: patient.once(sign), 0.001):
+        assert taken.wait(60)
+    assert patient.failures == 1
+
+
+def test_a_result_is_kept_though_its_worker_was_taken_for_dead(tmp_path):
+    """It could not sign while the database was away, and another gave its trial up; it is not run once more."""
+    asked, url, prepared = small(tmp_path)
+    given_up: list[int] = []
+
+    def tell(line: str) -> None:
+        if "begins" in line and not given_up:
+            study = optuna.load_study(study_name=asked.name, storage=url)
+            given_up.append(study.trials[-1].number)
+            study.tell(given_up[0], state=optuna.trial.TrialState.FAIL)
+            study.enqueue_trial(study.trials[given_up[0]].params)
+
+    work(asked, url, prepared, tell, wait=no_wait)
+    found = finished(asked, url)
+    assert given_up[0] in [one.number for one in found]
+    assert len(combinations(found)) == len(set(combinations(found))) == 4
+
+
+def test_what_fails_is_tried_again_a_few_times_and_given_up(tmp_path):
+    """More sites than there are: an error each time, until it is left out."""
+    asked, url, prepared = small(tmp_path)
+    asked = asked.model_copy(update={"k": [2, 99], "methods": ["qr"]})
+    told: list[str] = []
+    failed = 0
+    for _ in range(6):
+        try:
+            work(asked, url, prepared, told.append, wait=no_wait)
+        except BudgetError:
+            failed += 1
+    assert failed == 4
+    assert [one.k for one in finished(asked, url)] == [2]
+    assert any("given up after it failed 4 times" in line and "k = 99" in line for line in told)
+
+
+def test_a_study_begun_with_other_choices_is_refused_by_name(tmp_path):
+    asked, url, prepared = small(tmp_path)
+    work(asked, url, prepared, lambda _: None, wait=no_wait)
+    with pytest.raises(SettingsError, match="another name"):
+        work(asked.model_copy(update={"k": [2, 4]}), url, prepared, lambda _: None, wait=no_wait)
+
+
+def test_a_password_is_not_shown():
+    assert "secret" not in Patience("postgresql://user:secret@host/studies").url
 
 
 def test_a_killed_workers_trial_is_tried_again(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -12,7 +13,7 @@ from keyhole.errors import SettingsError, StorageError
 from keyhole.paths import check_regular
 from keyhole.settings import Settings, parse
 
-__all__ = ["Range", "StudyFile", "read_study"]
+__all__ = ["Range", "StudyFile", "Value", "read_study"]
 
 Value = str | int | float | bool
 
@@ -36,6 +37,12 @@ class Range(Settings):
         if self.log and (self.low or 0) <= 0:
             raise ValueError("on a logarithm low must be above zero")
         return self
+
+    def values(self) -> Sequence[Value] | None:
+        """All values, where they are finite; None where they are not."""
+        if self.choices is not None:
+            return self.choices
+        return range(int(self.low or 0), int(self.high or 0) + 1) if self.whole else None
 
     def suggest(self, trial: Any, name: str) -> Value:
         """Let a trial of optuna choose."""
