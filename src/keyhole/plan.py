@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from keyhole.affine import affine
 from keyhole.bands import Bands
-from keyhole.context import check_rhythms
-from keyhole.errors import PlanError
+from keyhole.errors import KeyholeError, PlanError
 from keyhole.export import as_read
 from keyhole.gaps import fill_by_covariance
 from keyhole.grid import Grid
@@ -25,7 +24,8 @@ from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor
 from keyhole.reconstructors.base import flat, unpack
 from keyhole.reconstructors.linear import LinearReconstructor
 from keyhole.scaling import Scaling
-from keyhole.storage import read_container, write_container
+from keyhole.schema import Header, checked_header, grid_of, origin_of, scaling_of, sites_of
+from keyhole.storage import array_of, read_container, write_container
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -216,9 +216,7 @@ def load(path: str | Path) -> Plan:
     try:
         return _unpack(header, arrays)
     except Exception as error:  # whatever the parts of a plan raise on headers and arrays that are made up
-        if isinstance(error, PlanError):
-            raise
-        reason = f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, KeyholeError) else f"{type(error).__name__}: {error}"
         raise PlanError(f"{path}: not a plan that this Keyhole understands ({reason})") from error
 
 
@@ -262,38 +260,59 @@ def _pack(plan: Plan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Plan:
-    shape, dims = tuple(header["grid"]["shape"]), tuple(header["grid"]["dims"])
-    types, texts, names = header["coordinate_types"], header["coordinate_texts"], header["grid"]["names"]
-    coordinates = {
-        dim: np.asarray(texts[dim] if dim in texts else arrays[f"coordinates.{dim}"]).astype(types[dim]) for dim in dims
-    }
-    grid = Grid(shape, dims, coordinates, arrays["grid.inside"], None if names is None else tuple(names))
-    kind = RECONSTRUCTORS[header["reconstructor"]["name"]]
-    learned = _under("reconstructor.", arrays)
-    reconstructor = kind.restore(header["reconstructor"]["settings"], learned, grid, arrays["sites.index"])
-    scaling = Scaling(
-        arrays["scaling.baseline"], arrays["scaling.scale"], header["scaling"]["cycle"],
-        check_rhythms(header["scaling"].get("rhythms", ())),  # files older than context have none
-        arrays.get("scaling.columns", np.zeros((2, 0))), arrays.get("scaling.root"),
-    )  # fmt: skip
+    """Put a plan together from parts that are checked, each by itself and against the others."""
+    found = checked_header(header, arrays)
+    grid = grid_of(found, arrays)
+    sites, scaling = sites_of(found, arrays, grid), scaling_of(found, arrays, grid)
+    k, channels = len(sites), len(scaling.scale)
     return Plan(
-        grid, arrays["sites.index"], arrays["sites.gain"], scaling, reconstructor, Origin(**header["origin"]),
-        dict(header["made"]), dict(header["metrics"]), list(header["history"]), _predictor(header, arrays),
-        arrays.get("sites.covariance"), _bands(header, arrays),
+        grid, sites, array_of(arrays, "sites.gain", (k,)), scaling, _reconstructor(found, arrays, grid, sites, scaling),
+        origin_of(found, grid, channels), dict(header["made"]), dict(header["metrics"]), list(header["history"]),
+        _predictor(found, arrays, k * channels), _covariance(arrays, k * channels),
+        _bands(found, arrays, k * channels, channels * len(grid.cells)),
     )  # fmt: skip
 
 
-def _predictor(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Predictor | None:
-    """Give the predictor of a plan with a target; files older than targets have none."""
-    found = header.get("predictor")
-    if found is None:
+def _reconstructor(
+    header: Header, arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64], scaling: Scaling
+) -> Reconstructor:
+    kind, settings = RECONSTRUCTORS[header.reconstructor.name], header.reconstructor.settings
+    made = kind.restore(settings, _under("reconstructor.", arrays), grid, sites)
+    if not made.takes(len(sites), len(scaling.scale), 2 * len(scaling.rhythms) + scaling.columns.shape[1]):
+        raise PlanError("the reconstructor was fitted to other sites, channels or context than the plan has")
+    return made
+
+
+def _predictor(header: Header, arrays: Mapping[str, NDArray[Any]], readings: int) -> Predictor | None:
+    if header.predictor is None:
         return None
-    return PREDICTORS[found["name"]].restore(found["settings"], _under("predictor.", arrays))
+    made = PREDICTORS[header.predictor.name].restore(header.predictor.settings, _under("predictor.", arrays))
+    if len(made.readings.mean) != readings:
+        raise PlanError(f"the predictor takes {len(made.readings.mean)} readings, and the plan has {readings}")
+    needed = {"target_error", "target_log_loss"} if made.is_class else {"target_rmse", "target_fvu"}
+    for part, scores in header.metrics.items():
+        if not needed <= set(scores):
+            raise PlanError(f"header: metrics.{part}: {sorted(needed - set(scores))[0]} is missing")
+    return made
 
 
-def _bands(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Bands | None:
-    found = header.get("bands")
-    return None if found is None else Bands.restore(found, _under("bands.", arrays))
+def _covariance(arrays: Mapping[str, NDArray[Any]], readings: int) -> NDArray[np.float64] | None:
+    """Give the covariance of the readings; files older than missing readings have none."""
+    if "sites.covariance" not in arrays:
+        return None
+    found = array_of(arrays, "sites.covariance", (readings, readings))
+    if (np.diagonal(found) < 0).any():
+        raise PlanError("the array 'sites.covariance' has a negative variance")
+    return found
+
+
+def _bands(header: Header, arrays: Mapping[str, NDArray[Any]], readings: int, outputs: int) -> Bands | None:
+    if header.bands is None:
+        return None
+    made = Bands.restore(header.bands.model_dump(), _under("bands.", arrays))
+    if not made.takes(readings, outputs):
+        raise PlanError("the bands are for other sites, channels or cells than the plan has")
+    return made
 
 
 def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
