@@ -8,6 +8,7 @@ __all__ = [
     "KeyholeError",
     "MemoryShortError",
     "PlanError",
+    "ReadingsWarning",
     "SettingsError",
     "StorageError",
     "TrainingError",
@@ -40,6 +41,10 @@ class StorageError(KeyholeError, OSError):
 
 class TrainingError(KeyholeError, RuntimeError):
     """Training cannot go on: the loss is not finite, or a checkpoint belongs to another run."""
+
+
+class ReadingsWarning(UserWarning):
+    """A reading is far from all that its site showed in training: a broken sensor, a fill value, or another unit."""
 
 
 class MemoryShortError(KeyholeError, MemoryError):

@@ -76,6 +76,7 @@ class OriginPart(_Part):
     axis_attributes: dict[str, Attributes] = {}
     variables: dict[str, Attributes] = {}
     calendar: _CALENDARS = "standard"
+    dataset_attributes: Attributes = {}
 
 
 class ConstraintsPart(_Part):

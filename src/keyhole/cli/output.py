@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from keyhole.errors import ReadingsWarning
 from keyhole.processes import is_first
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ __all__ = [
     "show_comparison",
     "show_curve",
     "show_plan",
+    "warnings_said",
 ]
 
 
@@ -84,6 +88,19 @@ def say(message: str) -> None:
     """Tell a person something that is not the result; of several processes the first does."""
     if is_first():
         typer.echo(message, err=True)
+
+
+@contextmanager
+def warnings_said() -> Iterator[None]:
+    """Say what is warned of readings as a sentence on standard error, without the line of code that did."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ReadingsWarning)
+        yield
+    for one in caught:
+        if issubclass(one.category, ReadingsWarning):
+            say(f"keyhole: warning: {one.message}")
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
 def fail(message: str, code: int) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from keyhole.cli.options import Json, PlanFile, Readings, Time
-from keyhole.cli.output import print_json, say, show_plan
+from keyhole.cli.output import print_json, say, show_plan, warnings_said
 
 __all__ = ["info", "predict", "reconstruct", "sites"]
 
@@ -27,7 +27,8 @@ def reconstruct(
     from keyhole.files import read_readings, write_rebuilt
     from keyhole.plan import load
 
-    rebuilt = write_rebuilt(load(plan), read_readings(readings), out, time or None, interval)
+    with warnings_said():
+        rebuilt = write_rebuilt(load(plan), read_readings(readings), out, time or None, interval)
     if as_json:
         print_json({"out": str(out), "shape": list(rebuilt)})
     else:
@@ -45,7 +46,8 @@ def predict(
     from keyhole.files import predictions, read_readings, write_predictions
     from keyhole.plan import load
 
-    told = predictions(load(plan), read_readings(readings), time or None)
+    with warnings_said():
+        told = predictions(load(plan), read_readings(readings), time or None)
     if out is not None:
         write_predictions(told, out)
         say(f"{len(told)} predicted: {out}")

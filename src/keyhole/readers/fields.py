@@ -185,7 +185,7 @@ class Field:
         grid = Grid(shape, dims, {dim: _axis(first, dim) for dim in dims}, np.ones(shape, bool))
         time, calendar = _time(first, str(sample))
         made = [array.transpose(*order) for array in arrays]
-        return cls(made, grid, time, _origin(made, str(sample), dims, calendar))
+        return cls(made, grid, time, _origin(made, str(sample), dims, calendar, _attributes(dataset)))
 
     def __len__(self) -> int:
         return int(self.arrays[0].shape[0])
@@ -208,7 +208,9 @@ class Field:
             raise DataError(f"{self.origin.name}: {which} cannot be read ({error})") from error
 
 
-def _origin(arrays: Sequence[xr.DataArray], sample: str, dims: tuple[str, ...], calendar: str) -> Origin:
+def _origin(
+    arrays: Sequence[xr.DataArray], sample: str, dims: tuple[str, ...], calendar: str, about: Mapping[str, Any]
+) -> Origin:
     first, several = arrays[0], len(arrays) > 1
     return Origin(
         "field",
@@ -218,6 +220,7 @@ def _origin(arrays: Sequence[xr.DataArray], sample: str, dims: tuple[str, ...], 
         axis_attributes={dim: _attributes(first[dim]) for dim in dims if dim in first.coords},
         variables={str(array.name): _attributes(array) for array in arrays} if several else {},
         calendar=calendar,
+        dataset_attributes=about,
     )
 
 
@@ -337,7 +340,7 @@ def _time(array: xr.DataArray, sample: str) -> tuple[NDArray[np.datetime64] | No
     return (None, "standard") if calendar is None else (from_calendar(dates), str(calendar))
 
 
-def _attributes(array: xr.DataArray) -> dict[str, Any]:
+def _attributes(array: xr.DataArray | xr.Dataset) -> dict[str, Any]:
     return {str(name): _plain(value) for name, value in array.attrs.items()}
 
 
