@@ -17,8 +17,8 @@ ROOMS = [
     "values", "source", "signals", "scaling", "preparation", "metrics", "storage", "processes", "run", "progress",
     "interrupts", "readers", "datasets", "components", "covariance", "checkpoint", "training", "laws", "budget",
     "objectives", "collapse", "reconstructors", "predictors", "views", "selectors", "checks", "readings", "export",
-    "bands", "affine", "schema", "plan", "places", "uncertainty", "pipeline", "stored", "changes", "comparison", "files",
-    "report", "curves", "accessor", "tables", "sklearn", "sweeps", "bench", "cli",
+    "bands", "affine", "schema", "plan", "places", "uncertainty", "pipeline", "stored", "changes", "comparison",
+    "files", "report", "curves", "accessor", "tables", "sklearn", "sweeps", "bench", "cli",
 ]  # fmt: skip
 
 # Heavy dependencies and the rooms that may import them at the top of a module.

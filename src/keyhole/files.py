@@ -135,7 +135,7 @@ def make_folder(folder: Path) -> None:
 def _attribute(value: Any) -> Any:
     """Give an attribute as NetCDF can hold it: text, numbers, or a list of one of these."""
     if isinstance(value, list):
-        of_text = any(isinstance(one, str | list) for one in value)
+        of_text = any(isinstance(_attribute(one), str | list) for one in value)
         return [str(one) if of_text else _attribute(one) for one in value]
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return str(value)

@@ -352,7 +352,7 @@ def _covariance(arrays: Mapping[str, NDArray[Any]], readings: int) -> NDArray[np
     found = array_of(arrays, "sites.covariance", (readings, readings))
     if (np.diagonal(found) < 0).any():
         raise PlanError("the array 'sites.covariance' has a negative variance")
-    return found
+    return found.astype(np.float64, copy=False)
 
 
 def _ranges(arrays: Mapping[str, NDArray[Any]], k: int, channels: int) -> NDArray[np.float64] | None:

@@ -34,7 +34,8 @@ _CALENDARS = Literal[
 ]
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
-Attributes = dict[str, str | int | float | bool | list[Any]]
+Attribute = str | int | float | bool
+Attributes = dict[str, Attribute | list[Attribute | list[Any]]]
 
 
 class _Part(BaseModel):
@@ -88,6 +89,9 @@ class ConstraintsPart(_Part):
     groups: list[int | str] | None = None
 
 
+_FREE = ConstraintsPart(asked=[], fixed=0)
+
+
 class MadePart(_Part):
     """How the plan was made, as far as it is shown; there may be more."""
 
@@ -97,7 +101,7 @@ class MadePart(_Part):
     date: str
     seconds: float = 0.0
     notes: dict[str, Any] = {}
-    constraints: ConstraintsPart | None = None
+    constraints: ConstraintsPart = _FREE
 
 
 class BandsPart(_Part):
@@ -198,8 +202,8 @@ def sites_of(header: Header, arrays: Arrays, grid: Grid) -> NDArray[np.int64]:
         raise PlanError(f"the array 'sites.index' has the site {beyond[0]}, which is no valid cell of the grid")
     if len(np.unique(sites)) < len(sites):
         raise PlanError("the array 'sites.index' has a site more than once")
-    kept_to = header.made.constraints
-    if kept_to is not None and kept_to.groups is not None and len(kept_to.groups) != len(sites):
+    groups = header.made.constraints.groups
+    if groups is not None and len(groups) != len(sites):
         raise PlanError(f"header: made.constraints.groups: {len(sites)} are needed, one for each site")
     return sites.astype(np.int64)
 
@@ -217,7 +221,14 @@ def scaling_of(header: Header, arrays: Arrays, grid: Grid) -> Scaling:
             raise PlanError(f"the array 'scaling.{name}' holds numbers that are not positive")
     if not len(scale):
         raise PlanError("the array 'scaling.scale' is empty")
-    return Scaling(baseline, scale.astype(np.float64), cycle, check_rhythms(header.scaling.rhythms), columns.astype(np.float64), root)
+    return Scaling(
+        baseline,
+        scale.astype(np.float64),
+        cycle,
+        check_rhythms(header.scaling.rhythms),
+        columns.astype(np.float64),
+        root,
+    )
 
 
 def origin_of(header: Header, grid: Grid, channels: int) -> Origin:
