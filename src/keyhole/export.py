@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -87,8 +88,13 @@ def global_attributes(origin: Origin) -> dict[str, Any]:
     """Give the attributes of the Dataset that was read, with a line added to its ``history``, as CF recommends."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     before = str(origin.dataset_attributes.get("history", "")).rstrip("\n")
-    line = f"{now}: reconstructed from readings at a few sites by keyhole {version('keyhole')}"
+    line = f"{now}: reconstructed from readings at a few sites by keyhole {_version()}"
     return {**origin.dataset_attributes, "history": f"{before}\n{line}".lstrip("\n")}
+
+
+@cache
+def _version() -> str:
+    return version("keyhole")
 
 
 def as_frame(values: NDArray[Any], grid: Grid, time: Time) -> pd.DataFrame:
