@@ -203,7 +203,10 @@ def test_state_that_does_not_fit_says_what_to_do(kept, change):
 SENSELESS = [-1, 0.5, 10**30, float("nan"), "text", None, [], {}, [{"a": 1}], [None], True]
 
 
-@pytest.mark.parametrize("name", ["step", "finished", "stale", "best_error", "history", "recent", "position", "threads"])
+NAMES = ["step", "finished", "stale", "best_error", "history", "recent", "position", "threads"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_state_whose_header_makes_no_sense_is_refused_or_goes_on(kept, name):
     """A right checksum over wrong words: a StateError, or a training that ends; never a raw error."""
     header, _ = read_container(kept.folder / "toy.state", "training")
