@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import hashlib
 import importlib
 import io
@@ -51,12 +52,19 @@ with atheris.instrument_imports(include=["keyhole", "numpy", "tomllib", "zipfile
     import keyhole.storage
     import keyhole.sweeps.study
 
+from rich.console import Console
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
 from keyhole.errors import KeyholeError
 from keyhole.settings import Settings, parse
 from keyhole.storage import MAGIC, VERSION
 from keyhole.sweeps.study import StudyFile, read_study
+from keyhole.tables import plan_summary, plan_table
 
-RAW, SEALED = b"\x00", b"\x01"  # first byte of an input: how the rest becomes a file
+RAW, SEALED, EDITS = b"\x00", b"\x01", b"\x02"  # first byte of an input: how the rest becomes a file
+VALUES = [None, True, -1, 0, 0.5, 2, 300_000_000, 10**30, float("nan"), float("inf"), "", "V300000000", "month", [], {}]
+VALUES += [[1, "a", None], {"a": [1]}, "\ud800"]
 MEMORY = 3000  # MiB
 LONGEST = 20_000  # bytes of one input
 PATIENCE = 20  # seconds for one input
@@ -77,22 +85,24 @@ class Target:
 def samples(*grid: int) -> np.ndarray:
     """Signals that a plan can be made of."""
     rng = np.random.default_rng(0)
-    return np.tensordot(rng.normal(size=(40, 3)), rng.normal(size=(3, *grid)), axes=1)
+    return np.tensordot(rng.normal(size=(60, 3)), rng.normal(size=(3, *grid)), axes=1)
 
 
 def saved_plans(folder: Path) -> list[bytes]:
-    """Files of small plans: of an array, of a table with a target, and of a field by month with two channels."""
+    """Files of small plans: of arrays, of a table with a target, of a field by month with two channels, of networks."""
     import xarray as xr
 
-    table = pd.DataFrame(samples(5), columns=list("abcde")).assign(kind=["x", "y"] * 20)
-    axes = {"time": pd.date_range("2000-01-01", periods=40, freq="MS"), "lat": [0.0, 10.0], "place": ["p", "q"]}
+    table = pd.DataFrame(samples(5), columns=list("abcde")).assign(kind=["x", "y"] * 30)
+    axes = {"time": pd.date_range("2000-01-01", periods=60, freq="MS"), "lat": [0.0, 10.0], "place": ["p", "q"]}
     field = xr.DataArray(samples(2, 2), axes, ("time", "lat", "place"), "sst")
     signals = [kh.read(samples(2, 3)), kh.read(table, target="kind")]
     signals.append(kh.read(xr.Dataset({"a": field, "b": field**2})).anomalies("month"))
+    kinds = ["kriging", "ridge", "ridge", "kernel", "dense", "residual", "detail"]
+    signals += [signals[0], kh.read(samples(5)), signals[0], kh.read(samples(4, 4))]
     files = []
-    for number, one in enumerate(signals):
+    for number, (one, kind) in enumerate(zip(signals, kinds, strict=True)):
         path = folder / f"{number}.keyhole"
-        kh.select(one, 2, method="qr", reconstructor="kriging" if number == 0 else "ridge").save(path)
+        kh.select(one, 2, method="qr", reconstructor=kind, time_limit=2).save(path)
         files.append(path.read_bytes())
     return files
 
@@ -108,8 +118,42 @@ def parts(file: bytes) -> tuple[bytes, bytes]:
     return file[20:start], file[start:-32]
 
 
+def nodes(tree: Any) -> list[tuple[Any, Any]]:
+    """Every value of a JSON tree, as what holds it and its name there."""
+    pairs = list(tree.items()) if isinstance(tree, dict) else list(enumerate(tree)) if isinstance(tree, list) else []
+    return [(tree, name) for name, _ in pairs] + [node for _, value in pairs for node in nodes(value)]
+
+
+def edited(file: bytes, edits: bytes) -> bytes:
+    """Change values of a plan's header, or numbers, shapes and types of its arrays: four bytes for each change."""
+    header, arrays = json.loads(parts(file)[0]), dict(load_arrays(parts(file)[1]))
+    for place, other, change, more in zip(*[iter(edits)] * 4, strict=False):
+        if change < 2 * len(VALUES):
+            found = nodes(header)
+            holder, name = found[(256 * place + other) % len(found)]
+            holder[name] = copy.deepcopy(VALUES[change % len(VALUES)])
+            continue
+        name = sorted(arrays)[place % len(arrays)]
+        arrays[name] = _edited(np.array(arrays[name]), other, change, more)
+    text, body = json.dumps(header).encode(), save_arrays(arrays)
+    return sealed(struct.pack("<8sIQ", MAGIC, VERSION, len(text)) + text + body)
+
+
+def _edited(array: np.ndarray, place: int, change: int, value: int) -> np.ndarray:
+    """Change one number, the shape or the type of an array."""
+    if change % 3 == 0:
+        return np.ascontiguousarray(array.astype(["f2", "f4", "f8", "i1", "i8", "u8", "?", "c8"][value % 8]))
+    if change % 3 == 1:
+        shapes = [array[:1], array[:0], array.ravel(), array[None]] if array.ndim else [array[None]]
+        return np.ascontiguousarray(shapes[value % len(shapes)])
+    if array.size:
+        numbers = [0, -1, 1, 7, 100] + ([np.nan, np.inf, -np.inf, 1e4, -1e4] if array.dtype.kind == "f" else [])
+        array.reshape(-1)[place % array.size] = np.array(numbers[value % len(numbers)]).astype(array.dtype)
+    return array
+
+
 def plan_target(folder: Path) -> Target:
-    """Plans: a whole file, content that is sealed rightly, or a header that is sealed with the arrays of a real one."""
+    """Plans: a whole file, content or a header that is sealed rightly, or a real plan with a few changes, sealed."""
     files = saved_plans(folder)
 
     def content(given: bytes) -> bytes:
@@ -117,14 +161,40 @@ def plan_target(folder: Path) -> Target:
             return given[1:]
         if given[:1] == SEALED:
             return sealed(given[1:])
+        if given[:1] == EDITS:
+            return edited(files[given[1] % len(files)] if given[1:] else files[0], given[2:])
         header = given[1:]
         arrays = parts(files[given[0] % len(files)])[1]
         return sealed(struct.pack("<8sIQ", MAGIC, VERSION, len(header)) + header + arrays)
 
-    headers = [bytes([len(files) + place]) + parts(file)[0] for place, file in enumerate(files)]
+    headers = [bytes([3 * len(files) + place]) + parts(file)[0] for place, file in enumerate(files)]
+    headers += [EDITS + bytes([place, 1, 2, 3, 4, 5, 6, 97, 8]) for place in range(len(files))]
     small = [file for file in files if len(file) < LONGEST]
     seeds = [RAW + file for file in small] + [SEALED + file[:-32] for file in small] + headers
-    return Target(seeds, content, lambda _: "a.keyhole", kh.load)
+    return Target(seeds, content, lambda _: "a.keyhole", used)
+
+
+def used(path: Path) -> None:
+    """Do with a plan what users do: show it, rebuild with an interval, predict, and save it again."""
+    plan = kh.load(path)
+    Console(file=io.StringIO()).print(plan_table(plan))
+    json.dumps(plan_summary(plan), default=str)
+    scaling = plan.scaling
+    readings = np.repeat(scaling.baseline.reshape(*scaling.baseline.shape[:2], -1)[:1, :, plan.indices], 2, axis=0)
+    readings = np.array(readings.transpose(0, 2, 1), float)
+    readings[1, 0] = np.nan
+    given: dict[str, Any] = {"time": ["2001-01-15", "2001-07-15"]}
+    given |= {"context": np.zeros((2, scaling.columns.shape[1]))} if scaling.columns.size else {}
+    ends = plan.reconstruct(readings, **given, interval=None if plan.bands is None else 0.9)
+    for part in [ends] if plan.bands is None else ends:
+        arrays = list(part.values()) if hasattr(part, "data_vars") else [part]
+        found = sum(int(np.isfinite(np.asarray(array)).sum()) for array in arrays)
+        if found != 2 * len(scaling.scale) * len(plan.grid.cells):
+            raise ArithmeticError(f"{found} numbers are finite")
+    if plan.predictor is not None:
+        plan.predict(readings)
+    plan.save(path.with_name("again.keyhole"))
+    kh.load(path.with_name("again.keyhole"))
 
 
 def npz_target(_: Path) -> Target:

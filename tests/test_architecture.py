@@ -19,9 +19,9 @@ ROOMS = [
     "weights", "gaps", "origin", "values", "source", "signals", "series", "screening", "scaling", "preparation",
     "metrics", "storage", "processes", "run", "progress", "interrupts", "readers", "datasets", "components",
     "covariance", "checkpoint", "training", "laws", "budget", "objectives", "collapse", "reconstructors", "predictors",
-    "views", "selectors", "checks", "readings", "export", "bands", "affine", "plan", "places", "uncertainty",
-    "pipeline", "stored", "changes", "comparison", "files", "report", "curves", "accessor", "tables", "sklearn",
-    "sweeps", "bench", "cli",
+    "views", "selectors", "checks", "readings", "export", "bands", "affine", "schema", "plan", "places",
+    "uncertainty", "pipeline", "stored", "changes", "comparison", "files", "report", "curves", "accessor",
+    "tables", "sklearn", "sweeps", "bench", "cli",
 ]  # fmt: skip
 
 # Heavy dependencies and the rooms that may import them at the top of a module.

@@ -85,6 +85,39 @@ def test_labelled_bands_go_to_a_file(tmp_path):
         write_rebuilt(plan, readings, tmp_path / "out.npy", time, 0.8)
 
 
+def test_bounds_say_what_they_are(tmp_path):
+    """A name of their own; units as the field; no standard name, and no range of valid values to be masked by."""
+    field = monthly_field(120).assign_attrs(standard_name="sea_surface_temperature", valid_min=-2.0)
+    plan = quick(kh.read(field).anomalies("month"), k=4)
+    readings, time = kh.read(field).readings(plan.indices)[:2, :, 0], field.time.values[:2]
+    found = plan.reconstruct(readings, time=time, interval=0.9)
+    write_rebuilt(plan, readings, tmp_path / "out.nc", time, 0.9)
+    with xr.open_dataset(tmp_path / "out.nc") as data:
+        for end, word in (("low", "lower"), ("high", "upper")):
+            for bound in (getattr(found, end), data[f"sst_{end}"]):
+                assert bound.attrs == {
+                    "units": "degC",
+                    "long_name": f"{word} bound of the 90 % prediction interval of temperature",
+                }
+        for rebuilt in (found.rebuilt, data["sst"]):
+            assert rebuilt.attrs["long_name"] == "temperature"
+            assert rebuilt.attrs["standard_name"] == "sea_surface_temperature"
+
+
+def test_bounds_of_several_variables_say_whose_they_are(tmp_path):
+    field = monthly_field(120)
+    plain = (2 * field).assign_attrs(units="m").drop_attrs()
+    signals = kh.read(xr.Dataset({"sst": field, "level": plain}))
+    plan = quick(signals, k=4)
+    readings, time = signals.readings(plan.indices)[:2], signals.time[:2]
+    found = plan.reconstruct(readings, time=time, interval=0.955)
+    assert found.low["sst"].attrs["long_name"] == "lower bound of the 95.5 % prediction interval of temperature"
+    assert found.high["level"].attrs["long_name"] == "upper bound of the 95.5 % prediction interval of level"
+    write_rebuilt(plan, readings, tmp_path / "out.nc", time, 0.955)
+    with xr.open_dataset(tmp_path / "out.nc") as data:
+        assert data["level_high"].attrs["long_name"] == found.high["level"].attrs["long_name"]
+
+
 def test_coverage_is_told_and_mapped():
     """On the test part."""
     plan = quick(noisy(), k=8)

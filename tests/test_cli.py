@@ -430,7 +430,7 @@ def test_dimensions_that_are_no_space_are_named(folder, command):
     assert "--at member=..." in refused.err
     warned = command("select", "band.nc", "-k", 3, *QUICK)
     assert warned.code == 0
-    assert "keyhole: t: its dimension 'band' (2) is taken as space" in warned.err
+    assert "keyhole: warning: t: its dimension 'band' (2) is taken as space" in warned.err
     assert "space: band 2 x lat 4 x lon 5" in warned.out
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import re
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -15,6 +16,7 @@ import xarray as xr
 
 import keyhole as kh
 from keyhole import DataError, KeyholeWarning, StorageError
+from keyhole.files import write_rebuilt
 from keyhole.memory import check_fits, free_memory
 from samples import monthly_field, quick, smooth
 
@@ -81,6 +83,34 @@ def test_a_data_set_in_memory_is_read_by_variable():
     np.testing.assert_array_equal(kh.read(data, variable="sst").values, kh.read(field).values)
     with pytest.raises(DataError, match="holds 2 fields"):
         kh.read(data)
+
+
+@pytest.mark.parametrize("history", ["", "2020-01-01T00:00:00Z: made", "2020-01-01T00:00:00Z: made\n"])
+@pytest.mark.parametrize("how", ["read", "file", "stored"])
+def test_global_attributes_come_back_with_a_line_of_history(tmp_path, how, history):
+    """On a Dataset of several variables, and in NetCDF files, also of one variable."""
+    field = monthly_field()
+    about = {"title": "Two fields", "Conventions": "CF-1.11", "history": history, "version": np.int32(3)}
+    for data in (xr.Dataset({"sst": field, "wind": 2 * field}, attrs=about), field.to_dataset().assign_attrs(about)):
+        data.to_netcdf(tmp_path / "in.nc")
+        names = list(data.data_vars)
+        if how == "stored":
+            with kh.open_store(tmp_path / "in.nc", "1GiB", variable=names) as store:
+                plan = kh.select_stored(store, 3, method="qr")
+        else:
+            plan = quick(kh.read(data) if how == "read" else kh.read(tmp_path / "in.nc", variable=names))
+        plan.save(tmp_path / "a.keyhole")
+        plan = kh.load(tmp_path / "a.keyhole")
+        readings = plan.ranges.mean(axis=0)[np.newaxis]
+        write_rebuilt(plan, readings, tmp_path / "out.nc", ["2001-01-01"])
+        with xr.open_dataset(tmp_path / "out.nc") as out:
+            outputs = [out.attrs]
+        outputs += [plan.reconstruct(readings, time="2001-01-01").attrs] if len(names) > 1 else []
+        for attrs in outputs:
+            assert (attrs["title"], attrs["Conventions"], attrs["version"]) == ("Two fields", "CF-1.11", 3)
+            *before, last = attrs["history"].split("\n")
+            assert before == ([history.strip()] if history else [])
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: reconstructed .* by keyhole .*", last)
 
 
 def test_several_variables_on_one_grid_are_channels(tmp_path):

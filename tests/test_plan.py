@@ -173,6 +173,7 @@ def test_a_loaded_plan_rebuilds_the_very_same(plan, tmp_path):
     assert (tmp_path / "b.keyhole").read_bytes() == (tmp_path / "a.keyhole").read_bytes()
 
 
+@pytest.mark.filterwarnings("ignore::keyhole.ReadingsWarning")
 @given(readings=st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3))
 def test_any_readings_rebuild_bit_identically_after_loading(array_plan, tmp_path_factory, readings):
     path = tmp_path_factory.getbasetemp() / "same.keyhole"

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhole import PlanError
-from keyhole.readings import in_rank_order
+import keyhole as kh
+from keyhole import PlanError, ReadingsWarning
+from keyhole.readings import in_rank_order, same_units
+from keyhole.storage import read_container, write_container
+from samples import monthly_field, quick, smooth
 
 NAMES = ("a", "b", "c")
 DATES = np.array(["2000-01-01", "2000-02-01"], "datetime64[ns]")
@@ -195,3 +201,167 @@ def test_a_reading_that_is_missing_is_nan(missing):
     values, _ = in_rank_order(pd.DataFrame({"a": [1], "b": [2], "c": column}), ["a", "b", "c"], 1)
     assert np.isnan(values[0, 2, 0])
     assert values[0, :2, 0].tolist() == [1, 2]
+
+
+# Readings that no site ever showed ------------------------------------------------------------------------------------
+
+
+def field_readings(plan, value=None):
+    """Two months as they were, or with one reading put in place of the first."""
+    field = monthly_field()
+    readings = field.values.reshape(60, -1)[:2, plan.indices].astype(float)
+    if value is not None:
+        readings[1, 0] = value
+    return readings, field.time.values[:2]
+
+
+@pytest.mark.parametrize("value", [999.0, -999.0, 288.15])
+def test_a_reading_far_from_all_of_training_is_warned_of(field_plan, value):
+    """A fill value, or kelvin for degrees Celsius: the site, the value and its range are named."""
+    readings, time = field_readings(field_plan, value)
+    low, high = field_plan.ranges[:, 0, 0]
+    shown = f"{field_plan.names[0]}.*{value:g} degC.*{low:.4g} to {high:.4g} degC"
+    with pytest.warns(ReadingsWarning, match=shown) as caught:
+        values = field_plan.reconstruct(readings, time=time)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert "interval" not in str(caught[0].message)
+    assert values.shape == (2, 4, 5)
+
+
+def test_with_an_interval_the_warning_says_that_it_does_not_hold(field_plan):
+    readings, time = field_readings(field_plan, 999)
+    with pytest.warns(ReadingsWarning, match="90 % prediction interval does not hold"):
+        field_plan.reconstruct(readings, time=time, interval=0.9)
+
+
+def test_many_such_readings_are_one_warning(field_plan):
+    readings, time = field_readings(field_plan)
+    with pytest.warns(ReadingsWarning, match="2 samples.*at 3 sites") as caught:
+        field_plan.reconstruct(readings + 273.15, time=time)
+    assert len(caught) == 1
+
+
+def test_the_range_is_that_of_all_samples_but_test(array_plan):
+    whole = smooth(40, 4, 5).reshape(40, -1)[:, array_plan.indices]
+    low, high = array_plan.ranges[:, :, 0]
+    assert (low >= whole.min(axis=0)).all()
+    assert (high <= whole.max(axis=0)).all()
+    assert ((whole < low) | (whole > high)).any(axis=1).sum() < 8
+
+
+def test_a_new_record_is_no_reason_to_warn(array_plan):
+    """Beyond the range by less than its width: every longer series has such readings."""
+    low, high = array_plan.ranges[:, :, 0]
+    for readings in (high + 0.9 * (high - low), low - 0.9 * (high - low)):
+        array_plan.reconstruct(readings)
+
+
+def test_a_site_that_hardly_varied_has_the_room_of_its_channel():
+    """Constant in training: the scale of the channel stands for the width."""
+    values = smooth(40, 4)
+    values[:, 2] = 5.0
+    plan = quick(pd.DataFrame(values, columns=list("abcd")), k=1, constraints={"fixed": ["c"]})
+    typical = values[0, plan.indices]
+    typical[list(plan.names).index("c")] = 5.0 + 0.9 * plan.scaling.scale[0]
+    plan.reconstruct(typical)
+    typical[list(plan.names).index("c")] = 5.0 + 1.1 * plan.scaling.scale[0]
+    with pytest.warns(ReadingsWarning, match="'c'"):
+        plan.reconstruct(typical)
+
+
+def test_a_missing_reading_is_not_out_of_range(array_plan):
+    array_plan.reconstruct([np.nan, 0.0, 0.0])
+
+
+def test_a_prediction_warns_too():
+    table = pd.DataFrame(smooth(60, 5), columns=list("abcde"))
+    plan = kh.select(table.assign(aim=2 * table["a"]), 2, target="aim", method="qr", predictor="linear")
+    with pytest.warns(ReadingsWarning, match="999"):
+        plan.predict([999.0, 0.0])
+
+
+def test_a_channel_of_several_is_named(channel_plan):
+    readings = channel_plan.ranges.mean(axis=0)
+    readings[1, 1] = 1e4
+    with pytest.warns(ReadingsWarning, match=f"{channel_plan.names[1]}' \\(channel 1\\)"):
+        channel_plan.reconstruct(readings)
+
+
+def test_a_plan_of_an_older_file_cannot_warn(array_plan, tmp_path):
+    array_plan.save(tmp_path / "a.keyhole")
+    header, arrays = read_container(tmp_path / "a.keyhole", "plan")
+    np.testing.assert_array_equal(kh.load(tmp_path / "a.keyhole").ranges, array_plan.ranges)
+    write_container(tmp_path / "a.keyhole", header, {n: a for n, a in arrays.items() if n != "sites.range"})
+    older = kh.load(tmp_path / "a.keyhole")
+    assert older.ranges is None
+    older.reconstruct([999.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("method", ["reconstruct", "interval", "predict"])
+def test_a_result_that_is_not_finite_is_an_error(method):
+    table = pd.DataFrame(smooth(60, 5), columns=list("abcde"))
+    options = {"target": "aim", "predictor": "linear"} if method == "predict" else {}
+    source = table.assign(aim=2 * table["a"]) if options else table
+    plan = replace(kh.select(source, 2, method="qr", reconstructor="ridge", **options), ranges=None)
+    use = {"interval": partial(plan.reconstruct, interval=0.9)}.get(method) or getattr(plan, method)
+    with pytest.raises(PlanError, match="not finite"):
+        use([1e300, 0.0])
+
+
+# Units ----------------------------------------------------------------------------------------------------------------
+
+
+def labelled(plan, units):
+    """Readings with units in every way that they can have them."""
+    readings, time = field_readings(plan)
+    frame = pd.DataFrame(readings, columns=plan.names).assign(time=time)
+    frame.attrs["units"] = units
+    each = {name: ("sample", readings[:, i], {"units": units}) for i, name in enumerate(plan.names)}
+    yield xr.DataArray(readings, dims=("time", "site"), attrs={"units": units}), time
+    yield xr.Dataset(each), time
+    yield {name: xr.DataArray(readings[:, i], attrs={"units": units}) for i, name in enumerate(plan.names)}, time
+    yield frame, None
+
+
+@pytest.mark.parametrize("units", ["K", "kelvin", "degF", "m"])
+def test_units_that_differ_are_refused(field_plan, units):
+    for readings, time in labelled(field_plan, units):
+        with pytest.raises(PlanError, match=f"readings are in '{units}'.*'degC'"):
+            field_plan.reconstruct(readings, time=time)
+
+
+@pytest.mark.parametrize("units", ["degC", "degree_Celsius", "celsius", "degrees_C", "°C", "", " degC "])
+def test_other_spellings_of_a_unit_are_taken(field_plan, units):
+    for readings, time in labelled(field_plan, units):
+        field_plan.reconstruct(readings, time=time)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("m s-1", "m/s", True),
+        ("m s-1", "m s**-1", True),
+        ("m s-1", "m.s^-1", True),
+        ("kg m-2 s-1", "kg/m2/s", True),
+        ("K", "Kelvin", True),
+        ("mm", "Mm", False),
+        ("m s-1", "m", False),
+        ("m", "mm", False),
+        ("days since 2000-01-01", "days since 2001-01-01", False),
+        ("psu", "1e-3", False),
+        ("%", "percent", True),
+    ],
+)
+def test_units_are_compared_by_what_they_say(one, other, same):
+    assert same_units(one, other) is same
+
+
+def test_units_of_several_channels_are_compared_with_each_other_s(rng):
+    one = monthly_field()
+    both = kh.read(xr.Dataset({"a": one, "b": one.assign_attrs(units="m/s")}))
+    plan = quick(both)
+    readings = plan.ranges.mean(axis=0)[np.newaxis]
+    plan.reconstruct(xr.DataArray(readings, attrs={"units": "degC"}))
+    with pytest.raises(PlanError, match=r"'K'.*'degC', 'm/s'"):
+        plan.reconstruct(xr.DataArray(readings, attrs={"units": "K"}))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import signal
 from dataclasses import replace
@@ -195,6 +197,60 @@ def test_state_that_does_not_fit_says_what_to_do(kept, change):
     """Code that changed without its version: other shapes, other names, things that are gone. Never a raw error."""
     rewrite(kept, **change)
     with pytest.raises(StateError, match=f"remove {kept.folder}, or start anew without resume"):
+        trained(kept)
+
+
+SENSELESS = [-1, 0.5, 10**30, float("nan"), "text", None, [], {}, [{"a": 1}], [None], True]
+
+
+NAMES = ["step", "finished", "stale", "best_error", "history", "recent", "position", "threads"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_state_whose_header_makes_no_sense_is_refused_or_goes_on(kept, name):
+    """A right checksum over wrong words: a StateError, or a training that ends; never a raw error."""
+    header, _ = read_container(kept.folder / "toy.state", "training")
+    for value in SENSELESS:
+        rewrite(kept, header={**header, name: value})
+        with contextlib.suppress(TrainingError):
+            history = trained(kept)[1]
+            assert all(math.isfinite(row["validation"]) for row in history)
+
+
+DAMAGE = {
+    "NaN": lambda array: np.full_like(array, np.nan),
+    "negative": lambda array: np.full_like(array, -1),
+    "large": lambda array: np.full_like(array, 100),
+    "empty": lambda array: array.ravel()[:0],
+    "longer": lambda array: np.concatenate([array.ravel()] * 2),
+    "double": lambda array: array.astype(np.float64),
+    "integers": lambda array: array.astype(np.int32),
+    "complex": lambda array: array.astype(np.complex64),
+}
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_state_whose_arrays_make_no_sense_is_refused_or_goes_on(kept, damage):
+    header, arrays = read_container(kept.folder / "toy.state", "training")
+    for name, array in arrays.items():
+        if damage in ("NaN", "negative") and array.dtype.kind not in ("i" if damage == "negative" else "") + "f":
+            continue
+        write_container(kept.folder / "toy.state", header, arrays | {name: DAMAGE[damage](array)})
+        with contextlib.suppress(TrainingError):
+            trained(kept)
+
+
+@pytest.mark.parametrize("moment", ["step", "exp_avg", "exp_avg_sq"])
+def test_a_state_that_lacks_a_moment_is_refused(kept, moment):
+    rewrite(kept, without=[f"optimiser.{index}.{moment}" for index in range(9)])
+    with pytest.raises(StateError, match="does not fit"):
+        trained(kept)
+
+
+def test_an_order_of_samples_that_there_are_not_is_refused(kept):
+    rewrite(kept, arrays={"order": np.array([5, 10**6])}, header={"position": 0})
+    with pytest.raises(StateError, match="does not fit"):
         trained(kept)
 
 

@@ -10,6 +10,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.errors import PlanError
+from keyhole.storage import array_of
+
 __all__ = ["Bands"]
 
 _MOST_SAMPLES = 1000  # whose errors tell the spread: a plan's file grows with them
@@ -132,10 +135,21 @@ class Bands:
 
     @classmethod
     def restore(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Take them back."""
-        factors = dict(zip(settings["missing"], arrays["factors"], strict=True))
-        parts = (arrays["readings"], arrays["squares"], factors, settings["samples"])
-        return cls(arrays["average"], settings["neighbours"], *parts)
+        """Take them back; a PlanError where they do not agree with each other."""
+        counts, neighbours = settings["missing"], settings["neighbours"]
+        average = array_of(arrays, "average", (None,))
+        readings = array_of(arrays, "readings", (None, None))
+        squares = array_of(arrays, "squares", (len(readings), len(average)))
+        factors = array_of(arrays, "factors", (len(counts), len(_LEVELS)))
+        if counts != sorted(set(counts)) or neighbours > len(readings):
+            raise PlanError("bands: missing must rise, and neighbours be no more than the samples that are kept")
+        if (average < 0).any() or (squares < 0).any() or (factors < 0).any():
+            raise PlanError("bands: squared errors and factors from 0 on are needed")
+        return cls(average, neighbours, readings, squares, dict(zip(counts, factors, strict=True)), settings["samples"])
+
+    def takes(self, readings: int, outputs: int) -> bool:
+        """Whether it is for so many readings, channel by channel, and numbers to rebuild."""
+        return len(self.average) == outputs and self.readings.shape[1] == readings
 
 
 def _average(squares: NDArray[np.float64], scale: NDArray[np.float64] | None) -> NDArray[np.float64]:

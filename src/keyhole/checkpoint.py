@@ -8,25 +8,42 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from keyhole.errors import PlanError, StorageError, TrainingError
 from keyhole.processes import is_first
 from keyhole.run import Run
-from keyhole.storage import read_container, write_container
+from keyhole.storage import check_numbers, read_container, write_container
 
 __all__ = ["StateError", "TrainState", "clear_states"]
 
 Weights = dict[str, Tensor]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+_MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW
 
 
 class StateError(TrainingError):
     """A kept state is none that this training can go on from."""
+
+
+class _Header(BaseModel):
+    """What a kept state says of itself, by type."""
+
+    model_config = ConfigDict(strict=True)
+
+    step: Count
+    finished: bool
+    stale: Count
+    best_error: float
+    history: list[dict[str, float]]
+    recent: list[float]
+    position: Count
 
 
 def clear_states(folder: Path) -> None:
@@ -180,16 +197,32 @@ class TrainState:
             reason = f"was made with {header['threads']} threads and there are {threads} now"
             raise _refused(path, f"{reason}; results would differ in their last bits: set OMP_NUM_THREADS")
 
-    def _take_back(self, header: dict[str, Any], tensors: Weights) -> None:
-        self.task.load_state_dict(_part(tensors, "task"))
+    def _take_back(self, words: dict[str, Any], tensors: Weights) -> None:
+        header = _Header.model_validate(words)
+        self._check_content(header, tensors)
+        self.task.load_state_dict(_like(_part(tensors, "task"), self.task))
         self.averages, best = _like(_part(tensors, "average"), self.task), _part(tensors, "best")
         self.best = _like(best, self.task) if best else {}  # none yet where no validation gave a number
         self._restore_optimiser(_part(tensors, "optimiser"))
         self.generator.set_state(tensors["generator"])
         _set_global_states(_part(tensors, "global"))
-        self.order, self.position = tensors["order"], header["position"]
-        self.step, self.finished, self.stale = header["step"], header["finished"], header["stale"]
-        self.best_error, self.history, self.recent = header["best_error"], header["history"], header["recent"]
+        self.order, self.position = tensors["order"], header.position
+        self.step, self.finished, self.stale = header.step, header.finished, header.stale
+        self.best_error, self.history, self.recent = header.best_error, header.history, header.recent
+
+    def _check_content(self, header: _Header, tensors: Weights) -> None:
+        """Refuse, before anything is taken back, what would only fail in a later step."""
+        for name, tensor in tensors.items():
+            check_numbers(name, tensor.numpy(), infinite=True)
+        order, samples = tensors["order"], getattr(self.task, "samples", 0)
+        if order.dtype != torch.int64 or order.ndim != 1 or header.position > len(order):
+            raise ValueError("the order of samples is none")
+        if len(order) and not 0 <= int(order.min()) <= int(order.max()) < samples:
+            raise ValueError("the order has samples that there are not")
+        if header.finished and not _part(tensors, "best"):
+            raise ValueError("finished, without the weights that were best")
+        if any("step" not in row for row in header.history) or len({"validation" in row for row in header.history}) > 1:
+            raise ValueError("the history has rows without a step, or only some with a validation")
 
     def _restore_optimiser(self, moments: Weights) -> None:
         """Take the moments back; what torch would take as it comes and stumble over in the next step is refused."""
@@ -197,9 +230,15 @@ class TrainState:
         state: dict[int, Weights] = {}
         for name, tensor in moments.items():
             index, key = name.split(".", 1)
-            if tensor.ndim and tensor.shape != shapes[int(index)]:
-                raise ValueError(f"{key} of parameter {index} has shape {tensor.shape}")
+            needed = torch.Size() if key == "step" else shapes[int(index)]
+            signed = key == "exp_avg"
+            if int(index) < 0 or tensor.shape != needed or not (signed or bool((tensor >= 0).all())):
+                raise ValueError(f"{key} of parameter {index} is none")
+            if tensor.dtype != torch.float32:
+                raise ValueError(f"{key} of parameter {index} is of type {tensor.dtype}")
             state.setdefault(int(index), {})[key] = tensor
+        if any(set(own) != _MOMENTS for own in state.values()):
+            raise ValueError("moments are missing")
         whole = self.optimiser.state_dict()
         self.optimiser.load_state_dict({"state": state, "param_groups": whole["param_groups"]})
 
@@ -216,8 +255,9 @@ def _part(tensors: Weights, prefix: str) -> Weights:
 def _like(weights: Weights, task: nn.Module) -> Weights:
     """Put weights where the task's are; they must have its names and shapes."""
     own = task.state_dict()
-    if {name: tensor.shape for name, tensor in weights.items()} != {name: tensor.shape for name, tensor in own.items()}:
-        raise ValueError("weights of other names or shapes")
+    declared, found = ({name: (t.shape, t.dtype) for name, t in some.items()} for some in (own, weights))
+    if declared != found:
+        raise ValueError("weights of other names, shapes or types")
     return {name: tensor.to(own[name].device) for name, tensor in weights.items()}
 
 

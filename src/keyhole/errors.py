@@ -9,6 +9,7 @@ __all__ = [
     "KeyholeWarning",
     "MemoryShortError",
     "PlanError",
+    "ReadingsWarning",
     "SettingsError",
     "StorageError",
     "TrainingError",
@@ -45,6 +46,10 @@ class StorageError(KeyholeError, OSError):
 
 class TrainingError(KeyholeError, RuntimeError):
     """Training cannot go on: the loss is not finite, or a checkpoint belongs to another run."""
+
+
+class ReadingsWarning(KeyholeWarning):
+    """A reading is far from all that its site showed in training: a broken sensor, a fill value, or another unit."""
 
 
 class MemoryShortError(KeyholeError, MemoryError):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +20,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-__all__ = ["as_array", "as_field", "as_frame", "as_read"]
+__all__ = ["as_array", "as_field", "as_frame", "as_read", "bounds_of", "global_attributes"]
 
 Time = NDArray[Any] | None
+_OF_THE_FIELD = {"standard_name", "valid_min", "valid_max", "valid_range", "actual_range", "ancillary_variables"}
 
 
 def as_read(values: NDArray[Any], grid: Grid, origin: Origin, time: Time) -> Any:
@@ -42,9 +47,8 @@ def as_field(values: NDArray[Any], grid: Grid, origin: Origin, time: Time) -> xr
     if origin.variables:
         said = origin.variables.items()
         each = {name: replace(origin, name=name, attributes=about, variables={}) for name, about in said}
-        return xr.Dataset(
-            {name: as_field(values[:, [i]], grid, one, time) for i, (name, one) in enumerate(each.items())}
-        )
+        fields = {name: as_field(values[:, [i]], grid, one, time) for i, (name, one) in enumerate(each.items())}
+        return xr.Dataset(fields, attrs=global_attributes(origin))
     sample = origin.sample_dim
     many = values.shape[1] > 1
     dims = (sample, *(("channel",) if many else ()), *grid.dims)
@@ -59,6 +63,42 @@ def as_field(values: NDArray[Any], grid: Grid, origin: Origin, time: Time) -> xr
     return xr.DataArray(
         values if many else values[:, 0], coordinates, dims, name=origin.name, attrs=dict(origin.attributes)
     )
+
+
+def bounds_of(origin: Origin, interval: float) -> tuple[Origin, Origin]:
+    """Give what the lower and the upper bound of a prediction interval say about themselves.
+
+    Units and the like are those of the field. Its ``standard_name`` is not theirs, for which CF has none, and neither
+    are the ranges of its values: a bound may lie beyond what is valid, and readers would take it as missing.
+    """
+    lower, upper = (
+        replace(
+            origin,
+            attributes=_bound(origin.attributes, origin.name, end, interval),
+            variables={name: _bound(said, name, end, interval) for name, said in origin.variables.items()},
+        )
+        for end in ("lower", "upper")
+    )
+    return lower, upper
+
+
+def _bound(said: Mapping[str, Any], name: str, end: str, interval: float) -> dict[str, Any]:
+    of = said.get("long_name") or said.get("standard_name") or name
+    kept = {key: value for key, value in said.items() if key not in _OF_THE_FIELD}
+    return {**kept, "long_name": f"{end} bound of the {100 * interval:g} % prediction interval of {of}"}
+
+
+def global_attributes(origin: Origin) -> dict[str, Any]:
+    """Give the attributes of the Dataset that was read, with a line added to its ``history``, as CF recommends."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    before = str(origin.dataset_attributes.get("history", "")).rstrip("\n")
+    line = f"{now}: reconstructed from readings at a few sites by keyhole {_version()}"
+    return {**origin.dataset_attributes, "history": f"{before}\n{line}".lstrip("\n")}
+
+
+@cache
+def _version() -> str:
+    return version("keyhole")
 
 
 def as_frame(values: NDArray[Any], grid: Grid, time: Time) -> pd.DataFrame:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keyhole.errors import DataError, StorageError
-from keyhole.export import as_array, as_field, as_frame
+from keyhole.export import as_array, as_field, as_frame, bounds_of, global_attributes
+from keyhole.origin import Origin
 from keyhole.paths import check_regular, real_path
 from keyhole.plan import Plan
 from keyhole.readers.arrays import load_npy
 from keyhole.readers.tables import TIME, load_csv
-from keyhole.reconstructors.base import unpack
 from keyhole.storage import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
 __all__ = ["check_writable", "make_folder", "predictions", "read_readings", "write_predictions", "write_rebuilt"]
 
@@ -50,13 +51,14 @@ def write_rebuilt(
         raise DataError(f"{path}: rebuilt signals go to .nc, .npy or .csv, not {path.suffix or 'without a suffix'}")
     if interval is not None and path.suffix != ".nc":
         raise DataError(f"{path}: a band is written beside what is rebuilt, as .nc alone can hold it")
-    values, time = plan.in_rank_order(readings, when)
-    rebuilt = plan.rebuild(values, time)
+    values, time = plan.take_readings(readings, when, interval)
+    parts = plan.estimate(values, time, interval=interval)
+    rebuilt = parts[0]
     if path.suffix == ".csv" and rebuilt.shape[1] > 1:
         raise DataError(f"{path}: several channels do not fit a table; write .nc or .npy")
     array = as_array(rebuilt, plan.origin)
     if path.suffix == ".nc":
-        content = _netcdf(plan, rebuilt, time, None if interval is None else plan.half_width(values, time, interval))
+        content = _netcdf(plan, parts, time, interval, path)
     with replacing(path) as file:
         if path.suffix == ".nc":
             file.write(content)
@@ -67,22 +69,30 @@ def write_rebuilt(
     return rebuilt.shape if path.suffix == ".nc" and rebuilt.shape[1] > 1 else array.shape
 
 
-def _netcdf(plan: Plan, rebuilt: Any, time: Any, half: Any) -> bytes:
-    """What is rebuilt, with the ends of a band of such half width beside it if there is one."""
-    field = as_field(rebuilt, plan.grid, plan.origin, time)
-    whole = field if hasattr(field, "data_vars") else field.to_dataset(name=field.name)
-    if half is not None:
-        wide = unpack(half, rebuilt.shape[1], plan.grid)
-        for end, values in (("low", rebuilt - wide), ("high", rebuilt + wide)):
-            part = as_field(values, plan.grid, plan.origin, time)
-            part = part if hasattr(part, "data_vars") else part.to_dataset(name=part.name)
-            whole = whole.assign({f"{name}_{end}": array for name, array in part.data_vars.items()})
+def _netcdf(plan: Plan, parts: Sequence[Any], time: Any, interval: float | None, path: Path) -> bytes:
+    """What is rebuilt, with the bounds of the interval beside it if there is one."""
+    whole = _dataset(plan, parts[0], plan.origin, time)
+    if interval is not None:
+        for end, values, origin in zip(("low", "high"), parts[1:], bounds_of(plan.origin, interval), strict=True):
+            bound = _dataset(plan, values, origin, time)
+            for name, array in bound.data_vars.items():
+                whole[f"{name}_{end}"] = array
+    whole.attrs = global_attributes(plan.origin)
     if np.issubdtype(whole[plan.origin.sample_dim].dtype, np.datetime64) or plan.origin.calendar != "standard":
         for said in ("units", "calendar"):  # xarray writes its own
             whole[plan.origin.sample_dim].attrs.pop(said, None)
     for part in (whole, *whole.coords.values(), *whole.data_vars.values()):
         part.attrs = {name: _attribute(value) for name, value in part.attrs.items()}
-    return bytes(whole.to_netcdf(engine="h5netcdf"))
+    try:
+        return bytes(whole.to_netcdf(engine="h5netcdf"))
+    except (ValueError, TypeError, OverflowError, LookupError, RuntimeError, AttributeError) as error:
+        raise DataError(f"{path}: cannot be written as NetCDF ({error}); write .npy") from error
+
+
+def _dataset(plan: Plan, values: Any, origin: Origin, time: Any) -> xr.Dataset:
+    field: Any = as_field(values, plan.grid, origin, time)
+    whole: xr.Dataset = field if hasattr(field, "data_vars") else field.to_dataset(name=field.name)
+    return whole
 
 
 def predictions(plan: Plan, readings: Any, when: Sequence[str] | None = None) -> pd.DataFrame:
@@ -90,7 +100,7 @@ def predictions(plan: Plan, readings: Any, when: Sequence[str] | None = None) ->
     import pandas as pd
 
     predictor = plan.need_predictor()
-    values, time = plan.in_rank_order(readings, when)
+    values, time = plan.take_readings(readings, when)
     scores = plan.tell(values, time)
     columns: dict[str, Any] = {} if time is None else {TIME: time}
     columns[predictor.target] = predictor.answer(scores)
@@ -131,6 +141,8 @@ def make_folder(folder: Path) -> None:
 def _attribute(value: Any) -> Any:
     """Give an attribute as NetCDF can hold it: text, numbers, or a list of one of these."""
     if isinstance(value, list):
-        of_text = any(isinstance(one, str | list) for one in value)
+        of_text = any(isinstance(_attribute(one), str | list) for one in value)
         return [str(one) if of_text else _attribute(one) for one in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return str(value)
     return int(value) if isinstance(value, bool) else value

@@ -27,8 +27,8 @@ class Origin:
     ``kind`` is ``"array"``, ``"field"`` (an xarray DataArray) or ``"table"`` (a pandas frame);
     ``channel_axis`` is where an array's channels were, ``sample_dim`` the name of a field's sample dimension,
     ``axis_attributes`` what a field says about its coordinates. ``variables`` are the names of a Dataset's variables,
-    each a channel, with what they say about themselves, ``calendar`` is that of a field's times, and ``clock`` what
-    times are: dates, numbers, or durations.
+    each a channel, with what they say about themselves, ``calendar`` is that of a field's times, ``clock`` what times
+    are (dates, numbers, or durations), and ``dataset_attributes`` are the global attributes of the Dataset or file.
     """
 
     kind: Literal["array", "field", "table"] = "array"
@@ -39,6 +39,7 @@ class Origin:
     axis_attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     calendar: str = "standard"
+    dataset_attributes: Mapping[str, Any] = field(default_factory=dict)
     clock: Clock = "dates"
 
     @property
@@ -46,18 +47,20 @@ class Origin:
         """Units of the values, those of all variables where there are several; empty where unknown or different."""
         if not self.variables:
             return str(self.attributes.get("units", ""))
-        return self._units_of_variables[0] if not self.units_differ else ""
+        return self.channel_units(1)[0] if not self.units_differ else ""
 
     @property
     def units_differ(self) -> bool:
         """Whether variables have different units, so that their errors cannot be added up."""
-        return len(set(self._units_of_variables)) > 1
+        return len(set(self.channel_units(1))) > 1
 
     @property
     def error_units(self) -> str:
         """Units of errors over all channels: those of the values, or standard deviations where they differ."""
         return STANDARDISED if self.units_differ else self.units
 
-    @property
-    def _units_of_variables(self) -> list[str]:
-        return [str(said.get("units", "")) for said in self.variables.values()]
+    def channel_units(self, channels: int) -> list[str]:
+        """Units of each channel, or empty strings."""
+        if self.variables:
+            return [str(said.get("units", "")) for said in self.variables.values()]
+        return [self.units] * channels

@@ -29,6 +29,7 @@ from keyhole.preparation import Prepared, prepare
 from keyhole.processes import is_first
 from keyhole.progress import progress
 from keyhole.readers import read
+from keyhole.readings import range_of
 from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor, Ridge, fit_best, nested_errors
 from keyhole.run import Event, Run
 from keyhole.scaling import Scaling
@@ -36,7 +37,7 @@ from keyhole.selectors import SELECTORS, Selection, Selector
 from keyhole.selectors.classical import Greedy
 from keyhole.selectors.failures import harden
 from keyhole.signals import Signals
-from keyhole.split import SplitLike
+from keyhole.split import Split, SplitLike
 from keyhole.target import TargetKind
 from keyhole.uncertainty import calibrate, coverage, spread_of
 from keyhole.views import View
@@ -294,6 +295,7 @@ def make_plan(
     plan = Plan(
         signals.grid, selection.sites, gains(prepared, selection.sites), prepared.choosing, fitted, signals.origin,
         made, {}, history, predictor, prepared.development.reading_covariance(selection.sites),
+        ranges=range_of(signals.sensed(selection.sites)[_seen(prepared.split)]),
     )  # fmt: skip
     held = signals.take(prepared.split.validation)
     validation = score(plan, held, prepared.choosing)
@@ -302,6 +304,11 @@ def make_plan(
     if spread is not None and prepared.calibration is not None:
         plan = replace(plan, bands=calibrate(plan, spread, prepared.calibration))
     return replace(plan, metrics={"validation": validation, "test": score(plan, prepared.test, prepared.scaling)})
+
+
+def _seen(split: Split) -> NDArray[np.int64]:
+    """All samples but those of the test part."""
+    return np.concatenate([split.development, split.calibration])
 
 
 def record(

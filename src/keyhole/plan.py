@@ -14,24 +14,29 @@ from numpy.typing import NDArray
 from keyhole.affine import affine
 from keyhole.align import by_time
 from keyhole.bands import Bands
-from keyhole.context import check_rhythms
-from keyhole.errors import PlanError
-from keyhole.export import as_read
+from keyhole.errors import KeyholeError, PlanError
+from keyhole.export import as_read, bounds_of
 from keyhole.gaps import fill_by_covariance
 from keyhole.grid import Grid
 from keyhole.origin import Origin
 from keyhole.predictors import PREDICTORS, Predictor
-from keyhole.readings import in_rank_order
+from keyhole.readings import check_units, in_rank_order, warn_beyond
 from keyhole.reconstructors import RECONSTRUCTORS, Reconstructor
 from keyhole.reconstructors.base import flat, unpack
 from keyhole.reconstructors.linear import LinearReconstructor
 from keyhole.scaling import Scaling
-from keyhole.storage import read_container, write_container
+from keyhole.schema import Header, checked_header, grid_of, origin_of, scaling_of, sites_of
+from keyhole.storage import array_of, read_container, write_container
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Banded", "Plan", "load"]
+
+_NOT_FINITE = (
+    "the {} is not finite: a reading is too large for this plan, or the plan's own numbers are; "
+    "put NaN for a reading that is wrong"
+)
 
 
 class Banded(NamedTuple):
@@ -65,6 +70,9 @@ class Plan:
         ``(channels * K, channels * K)`` of scaled readings, channel by channel: fills those that are missing.
     bands
         How far off it is, by cell and by what was read; None where no samples were held back to tell.
+    ranges
+        ``(2, K, channels)``, least and largest reading of each site in all samples but the test part, in the user's
+        units: readings far beyond are warned of. None in older files, which cannot warn.
     """
 
     grid: Grid
@@ -79,6 +87,7 @@ class Plan:
     predictor: Predictor | None = None
     covariance: NDArray[np.float64] | None = None
     bands: Bands | None = None
+    ranges: NDArray[np.float64] | None = None
 
     @property
     def k(self) -> int:
@@ -137,12 +146,46 @@ class Plan:
             ``(N, *grid)`` in the user's units, as the kind of object that was read; NaN outside. With an interval three
             of them: what is rebuilt, and the low and the high end of the band (`Banded`).
         """
-        values, when = self.in_rank_order(readings, time)
-        rebuilt = self.rebuild(values, when, context)
+        values, when = self.take_readings(readings, time, interval)
+        parts = self.estimate(values, when, context, interval)
         if interval is None:
-            return self._as_read(rebuilt, when)
-        half = unpack(self.half_width(values, when, interval), rebuilt.shape[1], self.grid)
-        return Banded(*(self._as_read(part, when) for part in (rebuilt, rebuilt - half, rebuilt + half)))
+            return as_read(parts[0], self.grid, self.origin, when)
+        origins = (self.origin, *bounds_of(self.origin, interval))
+        return Banded(*(as_read(part, self.grid, one, when) for part, one in zip(parts, origins, strict=True)))
+
+    def take_readings(
+        self, readings: Any, time: Any = None, interval: float | None = None, *, stacklevel: int = 3
+    ) -> tuple[NDArray[np.float64], NDArray[np.datetime64] | None]:
+        """Give readings as ``(N, K, channels)`` in rank order, and their times if known.
+
+        Units that differ from the plan's are a PlanError; a reading far from all that its site showed in training is a
+        ReadingsWarning.
+        """
+        channels = len(self.scaling.scale)
+        units = self.origin.channel_units(channels)
+        check_units(readings, units)
+        values, when = self.in_rank_order(readings, time)
+        if self.ranges is not None:
+            warn_beyond(values, self.ranges, self.scaling.scale, self.names, units, interval, stacklevel=stacklevel)
+        return values, when
+
+    def estimate(
+        self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, context: Any = None,
+        interval: float | None = None,
+    ) -> list[NDArray[np.floating[Any]]]:  # fmt: skip
+        """Rebuild ``(N, channels, *grid)`` from readings ``(N, K, channels)``; with an interval, its bounds as well.
+
+        Whatever is not finite, where numbers grow too large, is a PlanError.
+        """
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            parts = [self.rebuild(readings, time, context)]
+            if interval is not None:
+                half = unpack(self.half_width(readings, time, interval), parts[0].shape[1], self.grid)
+                parts += [parts[0] - half, parts[0] + half]
+        inside = parts[0].size // self.grid.size * len(self.grid.cells)
+        if any(np.count_nonzero(np.isfinite(part)) != inside for part in parts):
+            raise PlanError(_NOT_FINITE.format("reconstruction"))
+        return parts
 
     def in_rank_order(self, readings: Any, time: Any = None) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
         """Give readings, labelled or in rank order, as ``(N, K, channels)`` in rank order, and their times if known."""
@@ -163,9 +206,6 @@ class Plan:
         factors = np.array([self.bands.factor(interval, int(count)) for count in missing])
         spread = self.bands.spread(self.scaled(readings, time).reshape(len(readings), -1))
         return np.asarray(spread * factors[:, np.newaxis])
-
-    def _as_read(self, values: NDArray[Any], time: NDArray[np.datetime64] | None) -> Any:
-        return as_read(values, self.grid, self.origin, time)
 
     def rebuild(
         self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, context: Any = None
@@ -195,12 +235,16 @@ class Plan:
             ``(N,)``: names of classes, or numbers in the target's units.
         """
         predictor = self.need_predictor()
-        values, when = self.in_rank_order(readings, time)
+        values, when = self.take_readings(readings, time)
         return predictor.answer(self.tell(values, when))
 
     def tell(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.float64]:
         """Tell probabilities ``(N, classes)``, or numbers ``(N,)``, from readings ``(N, K, channels)``."""
-        return self.need_predictor().predict(self.scaled(readings, time))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            told = self.need_predictor().predict(self.scaled(readings, time))
+        if not np.isfinite(told).all():
+            raise PlanError(_NOT_FINITE.format("prediction"))
+        return told
 
     def scaled(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.float32]:
         """Scale readings ``(N, K, channels)``, and fill those that are missing with what the others tell of them."""
@@ -210,7 +254,10 @@ class Plan:
         if self.covariance is None:
             raise PlanError("readings: some are missing, and this plan was made before that was provided for")
         rows = scaled.transpose(0, 2, 1).reshape(len(scaled), -1)
-        filled = fill_by_covariance(rows, self.covariance).reshape(len(scaled), scaled.shape[2], -1)
+        try:
+            filled = fill_by_covariance(rows, self.covariance).reshape(len(scaled), scaled.shape[2], -1)
+        except np.linalg.LinAlgError as error:
+            raise PlanError(f"readings: some are missing, and the others' covariance is singular ({error})") from error
         return filled.transpose(0, 2, 1).astype(np.float32)
 
     def need_predictor(self) -> Predictor:
@@ -231,9 +278,7 @@ def load(path: str | Path) -> Plan:
     try:
         return _unpack(header, arrays)
     except Exception as error:  # whatever the parts of a plan raise on headers and arrays that are made up
-        if isinstance(error, PlanError):
-            raise
-        reason = f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, KeyholeError) else f"{type(error).__name__}: {error}"
         raise PlanError(f"{path}: not a plan that this Keyhole understands ({reason})") from error
 
 
@@ -265,6 +310,8 @@ def _pack(plan: Plan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays |= {f"bands.{name}": array for name, array in spread.items()}
     if plan.covariance is not None:
         arrays["sites.covariance"] = plan.covariance
+    if plan.ranges is not None:
+        arrays["sites.range"] = plan.ranges
     if plan.scaling.root is not None:
         arrays["scaling.root"] = plan.scaling.root
     arrays |= {f"coordinates.{dim}": _numbers(axis) for dim, axis in axes.items() if axis.dtype.kind != "U"}
@@ -277,38 +324,64 @@ def _pack(plan: Plan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Plan:
-    shape, dims = tuple(header["grid"]["shape"]), tuple(header["grid"]["dims"])
-    types, texts, names = header["coordinate_types"], header["coordinate_texts"], header["grid"]["names"]
-    coordinates = {
-        dim: np.asarray(texts[dim] if dim in texts else arrays[f"coordinates.{dim}"]).astype(types[dim]) for dim in dims
-    }
-    grid = Grid(shape, dims, coordinates, arrays["grid.inside"], None if names is None else tuple(names))
-    kind = RECONSTRUCTORS[header["reconstructor"]["name"]]
-    learned = _under("reconstructor.", arrays)
-    reconstructor = kind.restore(header["reconstructor"]["settings"], learned, grid, arrays["sites.index"])
-    scaling = Scaling(
-        arrays["scaling.baseline"], arrays["scaling.scale"], header["scaling"]["cycle"],
-        check_rhythms(header["scaling"].get("rhythms", ())),  # files older than context have none
-        arrays.get("scaling.columns", np.zeros((2, 0))), arrays.get("scaling.root"),
-    )  # fmt: skip
+    """Put a plan together from parts that are checked, each by itself and against the others."""
+    found = checked_header(header, arrays)
+    grid = grid_of(found, arrays)
+    sites, scaling = sites_of(found, arrays, grid), scaling_of(found, arrays, grid)
+    k, channels = len(sites), len(scaling.scale)
     return Plan(
-        grid, arrays["sites.index"], arrays["sites.gain"], scaling, reconstructor, Origin(**header["origin"]),
-        dict(header["made"]), dict(header["metrics"]), list(header["history"]), _predictor(header, arrays),
-        arrays.get("sites.covariance"), _bands(header, arrays),
+        grid, sites, array_of(arrays, "sites.gain", (k,)), scaling, _reconstructor(found, arrays, grid, sites, scaling),
+        origin_of(found, grid, channels), dict(header["made"]), dict(header["metrics"]), list(header["history"]),
+        _predictor(found, arrays, k * channels), _covariance(arrays, k * channels),
+        _bands(found, arrays, k * channels, channels * len(grid.cells)), _ranges(arrays, k, channels),
     )  # fmt: skip
 
 
-def _predictor(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Predictor | None:
-    """Give the predictor of a plan with a target; files older than targets have none."""
-    found = header.get("predictor")
-    if found is None:
+def _reconstructor(
+    header: Header, arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64], scaling: Scaling
+) -> Reconstructor:
+    kind, settings = RECONSTRUCTORS[header.reconstructor.name], header.reconstructor.settings
+    made = kind.restore(settings, _under("reconstructor.", arrays), grid, sites)
+    if not made.takes(len(sites), len(scaling.scale), 2 * len(scaling.rhythms) + scaling.columns.shape[1]):
+        raise PlanError("the reconstructor was fitted to other sites, channels or context than the plan has")
+    return made
+
+
+def _predictor(header: Header, arrays: Mapping[str, NDArray[Any]], readings: int) -> Predictor | None:
+    if header.predictor is None:
         return None
-    return PREDICTORS[found["name"]].restore(found["settings"], _under("predictor.", arrays))
+    made = PREDICTORS[header.predictor.name].restore(header.predictor.settings, _under("predictor.", arrays))
+    if len(made.readings.mean) != readings:
+        raise PlanError(f"the predictor takes {len(made.readings.mean)} readings, and the plan has {readings}")
+    needed = {"target_error", "target_log_loss"} if made.is_class else {"target_rmse", "target_fvu"}
+    for part, scores in header.metrics.items():
+        if not needed <= set(scores):
+            raise PlanError(f"header: metrics.{part}: {sorted(needed - set(scores))[0]} is missing")
+    return made
 
 
-def _bands(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Bands | None:
-    found = header.get("bands")
-    return None if found is None else Bands.restore(found, _under("bands.", arrays))
+def _covariance(arrays: Mapping[str, NDArray[Any]], readings: int) -> NDArray[np.float64] | None:
+    """Give the covariance of the readings; files older than missing readings have none."""
+    if "sites.covariance" not in arrays:
+        return None
+    found = array_of(arrays, "sites.covariance", (readings, readings))
+    if (np.diagonal(found) < 0).any():
+        raise PlanError("the array 'sites.covariance' has a negative variance")
+    return found.astype(np.float64, copy=False)
+
+
+def _ranges(arrays: Mapping[str, NDArray[Any]], k: int, channels: int) -> NDArray[np.float64] | None:
+    """Give the range of each site's readings; older files have none."""
+    return array_of(arrays, "sites.range", (2, k, channels)) if "sites.range" in arrays else None
+
+
+def _bands(header: Header, arrays: Mapping[str, NDArray[Any]], readings: int, outputs: int) -> Bands | None:
+    if header.bands is None:
+        return None
+    made = Bands.restore(header.bands.model_dump(), _under("bands.", arrays))
+    if not made.takes(readings, outputs):
+        raise PlanError("the bands are for other sites, channels or cells than the plan has")
+    return made
 
 
 def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

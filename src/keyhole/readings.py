@@ -1,7 +1,9 @@
-"""Readings: what the sites observed, brought into rank order and checked."""
+"""Readings: what the sites observed, brought into rank order and checked against what they showed in training."""
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,13 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.align import is_a, same_places
-from keyhole.errors import PlanError
+from keyhole.errors import PlanError, ReadingsWarning
 from keyhole.grid import Grid
 from keyhole.origin import Clock
 from keyhole.readers.calendars import from_calendar
 from keyhole.readers.tables import TIME, parse_dates
 
-__all__ = ["in_rank_order"]
+__all__ = ["check_units", "in_rank_order", "range_of", "same_units", "warn_beyond"]
+
+_MOST_SHOWN = 3
+# Spellings of CF, UDUNITS and everyday files for the same unit.
+_SPELLINGS = {
+    "degC": "degc deg_c degreec degree_c degrees_c degreesc celsius degree_celsius degrees_celsius °c ℃",
+    "K": "k kelvin kelvins degk deg_k degree_k degrees_k degree_kelvin degrees_kelvin",
+    "degF": "degf deg_f degree_f degrees_f fahrenheit degree_fahrenheit degrees_fahrenheit °f",
+    "%": "percent",
+}
+_SAME = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling in spellings.split()}
+_FACTOR = re.compile(r"([^\W\d]+|[%°℃][A-Za-z]?)(?:\^|\*\*)?([+-]?\d+)?")
 
 _CHANNELS = ("variable", "channel")
 _KINDS: dict[Clock, str] = {"dates": "M", "numbers": "iuf", "durations": "m"}  # of numpy, for each kind of time
@@ -239,3 +252,105 @@ def _parse_numbers(time: Any, clock: Clock) -> NDArray[Any]:
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:3])
     return shown + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+# Units ----------------------------------------------------------------------------------------------------------------
+
+
+def check_units(readings: Any, units: Sequence[str]) -> None:
+    """Raise a PlanError where readings say that they are in other units than the plan's, one for each channel.
+
+    A DataArray, frame or Series says it by ``attrs["units"]``; of a Dataset, or a mapping of DataArrays, each variable
+    does. Whoever says nothing is believed.
+    """
+    known = list(dict.fromkeys(unit for unit in units if unit.strip()))
+    for given in dict.fromkeys(_said(readings)):
+        if known and not any(same_units(given, unit) for unit in known):
+            needed = ", ".join(map(repr, known))
+            raise PlanError(f"readings are in {given!r}, and the plan is in {needed}; convert them first")
+
+
+def _said(readings: Any) -> list[str]:
+    """Units that readings name."""
+    parts = [part for name, part in readings.items() if name != TIME] if isinstance(readings, Mapping) else [readings]
+    found = [getattr(part, "attrs", {}) for part in parts]
+    texts = [str(said["units"]) for said in found if isinstance(said, Mapping) and said.get("units") is not None]
+    return [text for text in texts if text.strip()]
+
+
+def same_units(one: str, other: str) -> bool:
+    """Whether two units are the same, as far as spelling goes.
+
+    Examples
+    --------
+    >>> same_units("degC", "degree_Celsius"), same_units("m s-1", "m/s"), same_units("degC", "K")
+    (True, True, False)
+    """
+    return _factors(one) == _factors(other)
+
+
+def _factors(unit: str) -> dict[str, int] | str:
+    """Powers of the factors of a unit such as ``kg m-2 s-1``; the text itself where it is written in another way."""
+    powers: dict[str, int] = {}
+    for place, part in enumerate(unit.strip().split("/")):
+        for factor in part.replace("**", "^").replace("*", " ").replace(".", " ").replace("·", " ").split():
+            found = _FACTOR.fullmatch(factor)
+            if found is None:
+                return unit.strip()
+            name = _SAME.get(found[1].lower(), found[1])
+            powers[name] = powers.get(name, 0) + (-1 if place else 1) * int(found[2] or 1)
+    return powers
+
+
+# Ranges ---------------------------------------------------------------------------------------------------------------
+
+
+def range_of(readings: NDArray[Any]) -> NDArray[np.float64]:
+    """Give the least and the largest reading of each site, ``(2, K, channels)``; what is missing does not count."""
+    return np.stack([np.nanmin(readings, axis=0), np.nanmax(readings, axis=0)]).astype(np.float64)
+
+
+def warn_beyond(
+    readings: NDArray[np.float64], ranges: NDArray[np.float64], scale: NDArray[np.float64], names: Sequence[str],
+    units: Sequence[str], interval: float | None, *, stacklevel: int,
+) -> None:  # fmt: skip
+    """Warn of readings ``(N, K, channels)`` that are far from all that their sites showed in training.
+
+    A reading is far if it is beyond the range of training by more than that range's own width. New records are thus
+    taken as they come: for a normal distribution and a hundred samples, the range is five standard deviations wide, so
+    that a reading must be some seven from the mean. Fill values (999, -9999), kelvin for degrees Celsius and sensors
+    that broke are beyond that. Where a site hardly varied, its channel's scale stands for the width.
+
+    Parameters
+    ----------
+    ranges
+        Least and largest reading of each site in training, ``(2, K, channels)``.
+    scale
+        Typical size of an anomaly, of each channel.
+    interval
+        The share that was asked for, if there was one: what it promises is for readings like those of training.
+    """
+    low, high = ranges
+    room = np.maximum(high - low, scale)
+    far = (readings < low - room) | (readings > high + room)  # False where a reading is missing
+    if not far.any():
+        return
+    shown = []
+    for site, channel in np.argwhere(far.any(axis=0))[:_MOST_SHOWN]:
+        value = readings[far[:, site, channel].argmax(), site, channel]
+        unit = f" {units[channel]}" if units[channel] else ""
+        which = f"{names[site]!r}" + (f" (channel {channel})" if len(units) > 1 else "")
+        shown.append(
+            f"site {which} reads {value:g}{unit} where training had "
+            f"{low[site, channel]:.4g} to {high[site, channel]:.4g}{unit}"
+        )
+    samples, sites = int(far.any(axis=(1, 2)).sum()), int(far.any(axis=(0, 2)).sum())
+    many = f" (in all, {samples} samples have such readings at {sites} sites)" if far.sum() > 1 else ""
+    held = "" if interval is None else f", and the {100 * interval:g} % prediction interval does not hold for them"
+    told = "; ".join(shown)
+    warnings.warn(
+        f"readings: {told}{many}. Check sensors and units; put NaN for a reading that is wrong. What is reconstructed "
+        f"from such readings is an extrapolation{held}",
+        ReadingsWarning,
+        stacklevel=stacklevel + 1,
+    )

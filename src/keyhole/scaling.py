@@ -121,6 +121,14 @@ class Scaling:
         flat = self.baseline.reshape(*self.baseline.shape[:2], -1)[:, :, sites]
         return np.asarray((readings - flat.transpose(0, 2, 1)[phase]) / self.scale, np.float32)
 
+    def unscale_readings(
+        self, scaled: NDArray[Any], sites: NDArray[np.int64], time: NDArray[np.datetime64] | None
+    ) -> NDArray[np.float64]:
+        """Bring scaled readings ``(N, K, channels)`` of the sites back to the user's units."""
+        phase = _phase(time, len(scaled), self.cycle)
+        flat = self.baseline.reshape(*self.baseline.shape[:2], -1)[:, :, sites]
+        return np.asarray(scaled * self.scale + flat.transpose(0, 2, 1)[phase], np.float64)
+
     def undo(self, scaled: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.floating[Any]]:
         """Bring rebuilt ``(N, channels, *grid)`` back to the user's units."""
         phase = _phase(time, len(scaled), self.cycle)

@@ -26,7 +26,7 @@ from safetensors.numpy import save as save_arrays
 from keyhole.errors import PlanError, StorageError
 from keyhole.paths import check_regular, real_path
 
-__all__ = ["read_container", "replacing", "write_container"]
+__all__ = ["array_of", "check_numbers", "count_of", "number_of", "read_container", "replacing", "write_container"]
 
 MAGIC = b"KEYHOLE\x00"
 VERSION = 1
@@ -58,6 +58,7 @@ def read_container(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDA
     start = _PREFIX.size + length
     try:
         header = json.loads(bytes(blob[_PREFIX.size : start]))
+        json.dumps(header, ensure_ascii=False).encode()  # a ValueError where a text holds what no terminal can print
         arrays = load_arrays(bytes(blob[start : len(blob) - _DIGEST]))
     except (ValueError, KeyError, SafetensorError, RecursionError) as error:
         raise PlanError(f"{path}: the file is not a whole Keyhole file ({error})") from error
@@ -65,6 +66,53 @@ def read_container(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDA
         found = header.get("kind") if isinstance(header, dict) else None
         raise PlanError(f"{path}: holds a {found or 'thing without a kind'}, not a {kind}")
     return header, arrays
+
+
+def array_of(arrays: Arrays, name: str, shape: tuple[int | None, ...], kinds: str = "f") -> NDArray[Any]:
+    """Give an array that a file must hold; a PlanError says what is wrong with it.
+
+    Parameters
+    ----------
+    shape
+        The length of each axis; None where it may have any.
+    kinds
+        Kinds of numpy's data types that it may have: ``"f"`` for floating, ``"iu"`` for integers.
+    """
+    if name not in arrays:
+        raise PlanError(f"the array {name!r} is missing")
+    array = arrays[name]
+    if array.dtype.kind not in kinds:
+        raise PlanError(f"the array {name!r} is of type {array.dtype}")
+    if array.ndim != len(shape) or any(n not in (None, found) for n, found in zip(shape, array.shape, strict=True)):
+        wanted = ", ".join("any" if n is None else str(n) for n in shape)
+        raise PlanError(f"the array {name!r} has the shape {array.shape} where ({wanted}) is needed")
+    return array
+
+
+def check_numbers(name: str, array: NDArray[Any], *, nan: bool = False, infinite: bool = False) -> None:
+    """Raise a PlanError unless an array holds real numbers, all finite but for what is allowed."""
+    if array.dtype.kind not in "biuf":
+        raise PlanError(f"the array {name!r} is of type {array.dtype}")
+    if array.dtype.kind != "f":
+        return
+    if (not nan and np.isnan(array).any()) or (not infinite and np.isinf(array).any()):
+        raise PlanError(f"the array {name!r} holds numbers that are not finite")
+
+
+def number_of(settings: Mapping[str, Any], name: str) -> float:
+    """Give a number that a file's settings must hold, as it stands there; it may be infinite."""
+    value = settings.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise PlanError(f"the setting {name!r}: a number is needed, not {value!r}")
+    return value
+
+
+def count_of(settings: Mapping[str, Any], name: str) -> int:
+    """Give a whole number from zero on that a file's settings must hold."""
+    value = settings.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise PlanError(f"the setting {name!r}: a whole number from zero on is needed, not {value!r}")
+    return value
 
 
 @contextlib.contextmanager

@@ -115,7 +115,7 @@ def _warnings_said() -> Iterator[None]:
 
         def show(message: Any, category: type[Warning], *where: Any, **others: Any) -> None:
             if issubclass(category, KeyholeWarning):
-                say(f"keyhole: {message}")
+                say(f"keyhole: warning: {message}")
             else:
                 shown(message, category, *where, **others)
 

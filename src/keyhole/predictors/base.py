@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from keyhole.errors import DataError
+from keyhole.errors import DataError, PlanError
 from keyhole.run import Run
 from keyhole.signals import Signals
+from keyhole.storage import array_of
 from keyhole.target import Target
 
 __all__ = ["Examples", "Predictor", "Standard", "target_of"]
@@ -35,6 +36,15 @@ class Standard:
         spread = values.std(axis=0, dtype=np.float64)
         varies = spread > _CONSTANT * np.abs(values).max(axis=0)
         return cls(np.asarray(mean), np.where(varies, spread, 1.0))
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]) -> Standard:
+        """Take both back from a file; every column is divided by something positive."""
+        mean = array_of(arrays, f"{name}.mean", shape)
+        scale = array_of(arrays, f"{name}.scale", mean.shape)
+        if not (scale > 0).all():
+            raise PlanError(f"the array {name + '.scale'!r} holds numbers that are not positive")
+        return cls(mean, scale)
 
     def apply(self, values: NDArray[Any]) -> NDArray[np.float32]:
         """Standardise."""
@@ -127,13 +137,17 @@ class Predictor(ABC):
 
     @classmethod
     def restore(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Make a fitted predictor from what ``state`` gave."""
+        """Make a fitted predictor from what ``state`` gave; a PlanError where its parts do not agree."""
         own = dict(settings)
         target, classes = own.pop("target"), own.pop("classes")
+        if not isinstance(target, str) or not isinstance(classes, list):
+            raise PlanError("the predictor: a target's name and a list of classes are needed")
+        if not all(isinstance(one, str) for one in classes) or len(set(classes)) < len(classes):
+            raise PlanError(f"the classes of {target!r}: different names are needed")
         made = cls(**own)
         made.target, made.classes = target, tuple(classes)
-        made.readings = Standard(arrays["readings.mean"], arrays["readings.scale"])
-        made.numbers = Standard(arrays["numbers.mean"], arrays["numbers.scale"])
+        made.readings = Standard.restore(arrays, "readings", (None,))
+        made.numbers = Standard.restore(arrays, "numbers", ())
         made.take_back(arrays)
         return made
 

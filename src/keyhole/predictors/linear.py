@@ -13,6 +13,7 @@ from scipy.special import log_softmax
 from keyhole.predictors.base import Examples, Predictor
 from keyhole.run import Run
 from keyhole.signals import Signals
+from keyhole.storage import array_of
 
 __all__ = ["Linear", "eliminate", "nested_errors"]
 
@@ -56,8 +57,9 @@ class Linear(Predictor):
 
     def take_back(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take offset and weights back."""
-        self.strength = float(arrays["strength"])
-        self.offset, self.weights = arrays["offset"], arrays["weights"]
+        self.strength = float(array_of(arrays, "strength", ()))
+        self.offset = array_of(arrays, "offset", (self.width,))
+        self.weights = array_of(arrays, "weights", (len(self.readings.mean), self.width))
 
     def _columns(self, examples: Examples) -> NDArray[np.float64]:
         """What is wanted, as one column for each output."""

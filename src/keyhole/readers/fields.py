@@ -229,7 +229,7 @@ class Field:
         grid = Grid(shape, dims, {dim: _axis(first, dim) for dim in dims}, np.ones(shape, bool))
         time, calendar = _time(first, str(sample))
         made = [array.transpose(*order) for array in arrays]
-        origin = _origin(made, str(sample), dims, calendar)
+        origin = _origin(made, str(sample), dims, calendar, _attributes(dataset))
         return cls(made, grid, time, replace(origin, clock=clock_of(time)))
 
     def __len__(self) -> int:
@@ -280,7 +280,9 @@ class Snapshot(Field):
         return np.stack([array.values for array in self.arrays])[np.newaxis][rows]
 
 
-def _origin(arrays: Sequence[xr.DataArray], sample: str, dims: tuple[str, ...], calendar: str) -> Origin:
+def _origin(
+    arrays: Sequence[xr.DataArray], sample: str, dims: tuple[str, ...], calendar: str, about: Mapping[str, Any]
+) -> Origin:
     first, several = arrays[0], len(arrays) > 1
     return Origin(
         "field",
@@ -290,6 +292,7 @@ def _origin(arrays: Sequence[xr.DataArray], sample: str, dims: tuple[str, ...], 
         axis_attributes={dim: _attributes(first[dim]) for dim in (sample, *dims) if dim in first.coords},
         variables={str(array.name): _attributes(array) for array in arrays} if several else {},
         calendar=calendar,
+        dataset_attributes=about,
     )
 
 
@@ -451,7 +454,7 @@ def _is_called_time(axis: xr.DataArray) -> bool:
     return str(axis.name).lower() == "time" or said.get("axis") == "T" or said.get("standard_name") == "time"
 
 
-def _attributes(array: xr.DataArray) -> dict[str, Any]:
+def _attributes(array: xr.DataArray | xr.Dataset) -> dict[str, Any]:
     return {str(name): _plain(value) for name, value in array.attrs.items()}
 
 

@@ -52,7 +52,11 @@ class Reconstructor(ABC):
     def restore(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
     ) -> Self:
-        """Make a fitted reconstructor from what ``state`` gave."""
+        """Make a fitted reconstructor from what ``state`` gave; a PlanError where that does not agree with the grid."""
+
+    @abstractmethod
+    def takes(self, sites: int, channels: int, context: int) -> bool:
+        """Whether it was fitted to so many sites, channels and columns of context."""
 
     @property
     def history(self) -> list[dict[str, float]]:

@@ -95,6 +95,10 @@ class Ensemble(Reconstructor):
             members.append(Residual.restore(own, found, grid, sites))
         return cls.of(members)
 
+    def takes(self, sites: int, channels: int, context: int) -> bool:
+        """Whether there are members, and all of them do."""
+        return bool(self.members) and all(member.takes(sites, channels, context) for member in self.members)
+
 
 def _run_of(place: int, run: Run, count: int | None = None) -> Run:
     """Give the run of one network of several: the first as it would be alone, each other with a seed of its own.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import groupby
 from operator import attrgetter
@@ -12,10 +13,12 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from keyhole.covariance import some
+from keyhole.errors import PlanError
 from keyhole.grid import Grid
 from keyhole.reconstructors.base import Reconstructor, flat, known, unpack
 from keyhole.run import Run
 from keyhole.signals import Signals
+from keyhole.storage import array_of, count_of, number_of
 
 __all__ = ["LINEAR", "Kernel", "Shape", "kernel", "shapes_for", "spread_of"]
 
@@ -92,11 +95,21 @@ class Kernel(Reconstructor):
     ) -> Self:
         """Take them back."""
         made = cls()
-        made.shape = Shape(*(settings[name] for name in Shape._fields))
-        made.channels, made.grid = settings["channels"], grid
-        for name in _ARRAYS:
-            setattr(made, name, arrays[name])
+        width, level, strength = (number_of(settings, name) for name in ("width", "level", "strength"))
+        made.shape = Shape(width, level, strength, settings["even"] is True)
+        made.channels, made.grid = count_of(settings, "channels"), grid
+        outputs = made.channels * len(grid.cells)
+        made.inputs = array_of(arrays, "inputs", (None, None))
+        made.spread = array_of(arrays, "spread", (made.inputs.shape[1],))
+        made.mean = array_of(arrays, "mean", (outputs,))
+        made.votes = array_of(arrays, "votes", (len(made.inputs), outputs))
+        if not (0 < width < math.inf and 0 < level < math.inf and (made.spread > 0).all()):
+            raise PlanError("the kernel's width, level and spread must be positive")
         return made
+
+    def takes(self, sites: int, channels: int, context: int) -> bool:
+        """Whether inputs are readings and context."""
+        return channels == self.channels and self.inputs.shape[1] == sites * channels + context
 
 
 def _inputs(readings: NDArray[Any], context: NDArray[Any] | None) -> NDArray[np.float64]:

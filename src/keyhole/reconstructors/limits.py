@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from keyhole.errors import PlanError
 from keyhole.signals import Signals
+from keyhole.storage import array_of
 
 __all__ = ["Limits"]
 
@@ -55,6 +58,16 @@ class Limits(nn.Module):
     def of(cls, low: NDArray[np.float32], high: NDArray[np.float32]) -> Self:
         """Make them from arrays of any shape."""
         return cls(*(torch.from_numpy(np.ascontiguousarray(part, np.float32)).flatten() for part in (low, high)))
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, NDArray[Any]], prefix: str, outputs: int) -> Self | None:
+        """Take both back from a file, where they have a prefix; None where it has none."""
+        if not any(name.startswith(prefix) for name in arrays):
+            return None
+        low, high = (array_of(arrays, f"{prefix}{end}", (outputs,)) for end in ("low", "high"))
+        if not ((low <= high) & (low < np.inf) & (high > -np.inf)).all():
+            raise PlanError(f"the arrays {prefix + 'low'!r} and {prefix + 'high'!r} leave nothing between them")
+        return cls.of(low, high)
 
     def forward(self, whole: Tensor) -> Tensor:
         """Keep ``(N, channels * cells)`` within the limits."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from keyhole.grid import Grid
 from keyhole.reconstructors.base import Reconstructor, flat, known, unpack
 from keyhole.signals import Signals
+from keyhole.storage import array_of, count_of, number_of
 
 __all__ = ["LinearReconstructor"]
 
@@ -69,7 +70,14 @@ class LinearReconstructor(Reconstructor):
     ) -> Self:
         """Take them back."""
         made = cls()
-        made.chosen = {name: value for name, value in settings.items() if name != "channels"}
-        made.channels, made.grid = settings["channels"], grid
-        made.offset, made.weights = arrays["offset"], arrays["weights"]
+        made.chosen = {name: number_of(settings, name) for name in settings if name != "channels"}
+        made.channels, made.grid = count_of(settings, "channels"), grid
+        outputs = made.channels * len(grid.cells)
+        made.offset = array_of(arrays, "offset", (outputs,)).astype(np.float32, copy=False)
+        made.weights = array_of(arrays, "weights", (None, outputs)).astype(np.float32, copy=False)
         return made
+
+    def takes(self, sites: int, channels: int, context: int) -> bool:
+        """Whether there is a weight for each feature."""
+        features = self.features(np.zeros((1, sites * channels)), np.zeros((1, context), np.float32))
+        return channels == self.channels and features.shape[1] == len(self.weights)

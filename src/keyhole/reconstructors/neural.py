@@ -21,6 +21,7 @@ from keyhole.reconstructors.restoring import with_weights
 from keyhole.run import Run, digest
 from keyhole.settings import DenseSettings, NetworkSettings, ResNetSettings, TrainSettings, parse
 from keyhole.signals import Signals
+from keyhole.storage import count_of
 from keyhole.training import Task, seconds_a_step, seeded, train
 
 __all__ = ["Dense", "NetworkReconstructor", "ResNetReconstructor", "Taught", "train_settings_for"]
@@ -219,13 +220,16 @@ class NetworkReconstructor(Reconstructor):
         """Build the network and take its weights back."""
         made = cls(**{name: value for name, value in settings.items() if name not in _FACTS})
         made.grid, made.sites = grid, sites
-        made.channels = settings["channels"]
-        made.context = settings.get("context", 0)  # files older than context have none
-        ends = {name.removeprefix(_LIMITS): array for name, array in arrays.items() if name.startswith(_LIMITS)}
-        made.limits = Limits.of(**ends) if ends else None
+        made.channels = count_of(settings, "channels")
+        made.context = count_of({"context": 0, **settings}, "context")  # files older than context have none
+        made.limits = Limits.restore(arrays, _LIMITS, made.channels * len(grid.cells))
         weights = {name: array for name, array in arrays.items() if not name.startswith(_LIMITS)}
         made.network = with_weights(lambda: made.build(1), weights)
         return made
+
+    def takes(self, sites: int, channels: int, context: int) -> bool:
+        """Whether the network was built for so many."""
+        return (len(self.sites), self.channels, self.context) == (sites, channels, context)
 
 
 class _Whole(nn.Module):

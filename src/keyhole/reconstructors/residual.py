@@ -119,3 +119,7 @@ class Residual(Reconstructor):
         made.linear = type(made.linear).restore(settings["linear_state"], parts["linear"], grid, sites)
         made.network = type(made.network).restore(settings["network_state"], parts["network"], grid, sites)
         return made
+
+    def takes(self, sites: int, channels: int, context: int) -> bool:
+        """Whether both parts do."""
+        return all(part.takes(sites, channels, context) for part in (self.linear, self.network))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from keyhole.errors import PlanError
+from keyhole.storage import array_of
 from keyhole.training import seeded
 
 __all__ = ["with_weights"]
@@ -24,12 +25,15 @@ def with_weights(build: Callable[[], nn.Module], weights: Mapping[str, NDArray[A
     """
     with seeded(0):
         with torch.device("meta"):
-            declared = {name: tuple(weight.shape) for name, weight in build().state_dict().items()}
+            built = build().state_dict()
+        declared = {name: tuple(weight.shape) for name, weight in built.items()}
         found = {name: tuple(array.shape) for name, array in weights.items()}
         if declared != found:
             odd = sorted(set(declared.items()) ^ set(found.items()))[0][0]
             says = f"{declared.get(odd)} by the settings and {found.get(odd)} in the file"
             raise PlanError(f"the network's weights {odd!r} are {says}")
+        for name, weight in built.items():
+            array_of(weights, name, tuple(weight.shape), "f" if weight.is_floating_point() else "iu")
         network = build()
     network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
     return network.eval()

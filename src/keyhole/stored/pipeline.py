@@ -20,6 +20,7 @@ from keyhole.pipeline import kept_to, make_selector, own_states, record, run_of,
 from keyhole.plan import Plan
 from keyhole.preparation import default_split
 from keyhole.progress import progress
+from keyhole.readings import range_of
 from keyhole.reconstructors import Ridge, nested_errors
 from keyhole.reconstructors.base import flat
 from keyhole.reconstructors.choice import squared_error
@@ -204,10 +205,14 @@ def _plan(scaled: _Scaled, selection: Selection, method: str, selector: Selector
         "data": {"name": store.about.origin.name, "fingerprint": store.fingerprint()},
     }
     history = [{"stage": "select", **row} for row in selection.history]
-    rows = flat(scaled.development.readings(sites).transpose(0, 2, 1)).astype(np.float64)
+    readings = scaled.development.readings(sites)
+    rows = flat(readings.transpose(0, 2, 1)).astype(np.float64)
+    time = store.field.time
+    time = None if time is None else time[scaled.split.development]
     plan = Plan(
         store.about.grid, sites, _gains(scaled, sites, ridge.strength), scaled.choosing, ridge, store.about.origin,
         made, {}, history, None, rows.T @ rows / len(rows),
+        ranges=range_of(scaled.scaling.unscale_readings(readings, sites, time)),
     )  # fmt: skip
     held = store.part(scaled.split.validation)
     validation = _score(plan, held, scaled.choosing)
