@@ -115,7 +115,7 @@ def test_frames_and_series_of_a_grid():
     series = LABELLED.to_series()
     np.testing.assert_array_equal(on_grid(series[::-1], grid(), "costs"), LABELLED.values)
     np.testing.assert_array_equal(on_grid(LABELLED.rename("cost").to_series(), grid(), "costs"), LABELLED.values)
-    with pytest.raises(SettingsError, match=r"costs: more than one value at \(60.0, 0.0\)"):
+    with pytest.raises(SettingsError, match=r"costs: more than one value at 60\.0, 0\.0"):
         on_grid(pd.concat([series[:1], series]), grid(), "costs")
 
 

@@ -254,6 +254,8 @@ def test_dates_and_what_says_so_are_no_space():
     field["e"].attrs["standard_name"] = "realization"
     with pytest.raises(DataError, match=r"'e' \(3\) is not space"):
         kh.read(field)
+    days = xr.DataArray(smooth(9, 24), dims=("day", "hour"))
+    assert kh.read(days).grid.dims == ("hour",)  # the only other dimension is what sites are chosen of
     with pytest.raises(DataError, match="samples would run along 'lat'"):
         kh.read(monthly_field().isel(time=0).expand_dims("x", axis=2))
 

@@ -225,7 +225,8 @@ def _of_table(given: Any, grid: Grid, what: str) -> NDArray[Any]:
     """Align a Series or a frame, whose index and columns hold the labels."""
     if getattr(given.index, "nlevels", 1) > 1 and given.ndim == 1:
         if not given.index.is_unique:
-            raise SettingsError(f"{what}: more than one value at {given.index[given.index.duplicated()][0]}")
+            twice = given.index[given.index.duplicated()][0]
+            raise SettingsError(f"{what}: more than one value at {', '.join(map(str, twice))}")
         return _of_field(given.to_xarray(), grid, what)
     indices = [given.index] if given.ndim == 1 else [given.index, given.columns]
     if len(indices) != len(grid.shape):

@@ -50,7 +50,7 @@ def check_space(array: xr.DataArray, sample: str) -> None:
     in a field without latitude and longitude all dimensions are.
     """
     others = [str(dim) for dim in array.dims if str(dim) != sample and array.sizes[dim] > 1]
-    for dim in others:
+    for dim in others if len(others) > 1 else ():  # the only one is what sites are chosen of, whatever it is
         if _is_not_space(array, dim):
             raise DataError(
                 f"{array.name}: its dimension {dim!r} ({array.sizes[dim]}) is not space, and samples run along "
