@@ -1,4 +1,4 @@
-"""What small cases of every part gave when they were recorded."""
+"""What small cases of every part gave when they were recorded, and plan files that must load for ever."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
+import keyhole as kh
 from keyhole.reconstructors import RECONSTRUCTORS
 from keyhole.selectors import SELECTORS
 
@@ -27,6 +29,7 @@ def script() -> ModuleType:
 
 golden = script()
 RECORD = json.loads(golden.RECORD.read_text())
+PLANS = sorted(golden.PLANS.glob("*.keyhole"))
 
 
 @pytest.mark.parametrize("name", golden.CASES)
@@ -60,3 +63,29 @@ def changed(case: dict[str, Any], factor: float, **parts: Any) -> dict[str, Any]
     (one,) = case["results"]
     errors = {part: {name: factor * value for name, value in one[part].items()} for part in ("validation", "test")}
     return {**case, "results": [{**one, **errors, **parts}]}
+
+
+def test_there_are_plans_of_every_kind():
+    found = [kh.load(path) for path in PLANS]
+    assert {plan.reconstructor.name for plan in found} >= set(RECONSTRUCTORS)
+    assert {plan.predictor.name for plan in found if plan.predictor} == {"linear", "network"}
+    assert any(plan.scaling.cycle == "month" for plan in found)
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_a_plan_of_format_1_gives_what_it_gave(path):
+    """Sites, reconstructions, intervals and predictions, from the file alone."""
+    assert path.read_bytes()[:12] == b"KEYHOLE\0" + (1).to_bytes(4, "little")
+    kept = json.loads(path.with_suffix(".json").read_text())
+    found, expected = golden.answers_of(kh.load(path), kept), kept["expected"]
+    assert found.keys() == expected.keys()
+    for name in ("sites", "names"):
+        assert found[name] == expected[name]
+    for name in ("reconstruction", "low", "high"):
+        if name in expected:
+            then, now = np.array(expected[name], float), np.array(found[name], float)
+            np.testing.assert_allclose(now, then, rtol=1e-5, atol=1e-6 * np.nanmax(np.abs(then)))
+    if expected.get("prediction") and isinstance(expected["prediction"][0], str):
+        assert found["prediction"] == expected["prediction"]
+    elif "prediction" in expected:
+        np.testing.assert_allclose(found["prediction"], expected["prediction"], rtol=1e-5)
