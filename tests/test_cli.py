@@ -142,6 +142,26 @@ def test_netcdf_to_plan_to_readings_to_netcdf(folder, command):
         np.testing.assert_allclose(out["sst"], field[-3:], atol=0.5)
 
 
+def test_readings_that_no_site_ever_showed_are_warned_of(folder, command):
+    """A sentence on standard error, without the code; the file is written, and standard output is as ever."""
+    command("select", "plain.npy", "-k", 3, *QUICK)
+    np.save("readings.npy", np.array([[0.0, 999.0, 0.0]]))
+    done = command("reconstruct", "plan.keyhole", "readings.npy", "--out", "out.npy", "--json")
+    assert done.code == 0
+    assert json.loads(done.out) == {"out": "out.npy", "shape": [1, *np.load("plain.npy").shape[1:]]}
+    assert done.err.startswith(f"keyhole: warning: readings: site {kh.load('plan.keyhole').names[1]!r} reads 999 where")
+    assert done.err.count("\n") == 1
+
+
+def test_a_result_that_is_not_finite_is_an_error(folder, command):
+    command("select", "plain.npy", "-k", 3, *QUICK)
+    np.save("readings.npy", np.array([[0.0, 1e300, 0.0]]))
+    done = command("reconstruct", "plan.keyhole", "readings.npy", "--out", "out.npy")
+    assert done.code == 1
+    assert "not finite" in done.err
+    assert not Path("out.npy").exists()
+
+
 @pytest.mark.parametrize("out", ["out.npy", "out.csv", "out.nc"])
 def test_reconstruct_writes_by_the_suffix(folder, command, out):
     command("select", "plain.npy", "-k", 3, *QUICK)

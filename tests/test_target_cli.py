@@ -84,6 +84,14 @@ def test_predict_writes_what_the_plan_tells(folder, command, source, column):
         np.testing.assert_allclose(out["level"], expected)
 
 
+def test_predict_warns_of_readings_that_no_site_ever_showed(folder, command):
+    plan = made(command, "numbers.csv", "level")
+    pd.DataFrame([[999.0] * plan.k], columns=plan.names).to_csv("odd.csv", index=False)
+    done = command("predict", "plan.keyhole", "odd.csv")
+    assert done.code == 0
+    assert "keyhole: warning: readings: site" in done.err
+
+
 def test_predict_shows_a_table_or_json(folder, command):
     """On standard output, where no file is asked for."""
     plan = made(command, "words.csv", "word")

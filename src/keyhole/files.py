@@ -90,9 +90,10 @@ def _netcdf(plan: Plan, parts: Sequence[Any], time: Any, interval: float | None,
 
 
 def _dataset(plan: Plan, values: Any, origin: Origin, time: Any) -> xr.Dataset:
-    field: Any = as_field(values, plan.grid, origin, time)
-    whole: xr.Dataset = field if hasattr(field, "data_vars") else field.to_dataset(name=field.name)
-    return whole
+    import xarray as xr
+
+    field = as_field(values, plan.grid, origin, time)
+    return field if isinstance(field, xr.Dataset) else field.to_dataset(name=field.name)
 
 
 def predictions(plan: Plan, readings: Any, when: Sequence[str] | None = None) -> pd.DataFrame:
