@@ -137,7 +137,7 @@ def test_the_command_line_says_so(tmp_path, monkeypatch, command):
     table().assign(id=np.arange(1, 61)).to_csv("table.csv", index=False)
     done = command("select", "table.csv", "-k", 3, "--method", "qr", "--reconstructor", "ridge")
     assert done.code == 0, done.err
-    assert "note: column 'id' numbers the rows" in done.err
+    assert "warning: column 'id' numbers the rows" in done.err
     assert ".py" not in done.err
     assert "'twin' has the same values as 'b'" in " ".join(done.out.split())
     shown = json.loads(command("info", "plan.keyhole", "--json").out)

@@ -211,15 +211,15 @@ def test_blocks_of_time_are_complete_and_never_share_a_time(n, ties, seed):
 @pytest.mark.parametrize("name", ["select", "compare", "curve", "extend", "drop"])
 def test_the_command_line_takes_a_split(name, command, tmp_path):
     np.save(tmp_path / "data.npy", smooth(60, 6))
-    plan = tmp_path / "plan.keyhole"
+    plan, made = tmp_path / "plan.keyhole", tmp_path / "made.keyhole"
     quick(smooth(60, 6)).save(plan)
     given = [plan] if name in ("extend", "drop") else []
     method = {"compare": ["--methods", "qr"], "curve": ["--methods", "qr"], "drop": []}.get(name, ["--method", "qr"])
-    rest = ["--reconstructor", "ridge", *method, *(["--out", plan] if name in ("select", "extend", "drop") else [])]
+    rest = ["--reconstructor", "ridge", *method, *(["--out", made] if name in ("select", "extend", "drop") else [])]
     done = command(name, *given, tmp_path / "data.npy", "-k", 2, "--split", "blocks", *rest)
     assert done.code == 0, done.err
     if name in ("select", "extend", "drop"):
-        assert kh.load(plan).made["split"]["kind"] == "blocks"
+        assert kh.load(made).made["split"]["kind"] == "blocks"
     wrong = command(name, *given, tmp_path / "data.npy", "-k", 2, "--split", "halves", *rest)
     assert wrong.code == 2
     assert "auto, blocks or random" in wrong.err

@@ -61,7 +61,9 @@ def in_rank_order(
     clock
         What times are: dates, numbers or durations, as in the data that the plan was made of.
     """
-    if is_a(readings, "xarray", "DataArray", "Dataset"):
+    if is_a(readings, "xarray", "Dataset") and set(names) <= set(readings.data_vars):
+        readings = {name: readings[name].values for name in names}  # a variable for each site
+    if is_a(readings, "xarray", "Dataset") or (is_a(readings, "xarray", "DataArray") and len(readings.coords)):
         readings, found = _from_field(readings, names, channels, on, variables, clock)
         time = found if time is None else time
     elif _is_labelled(readings):

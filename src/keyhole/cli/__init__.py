@@ -46,17 +46,6 @@ def _quoting() -> Iterator[None]:
         raise
 
 
-@contextmanager
-def _visible_warnings() -> Iterator[None]:
-    """Let warnings that quote a file's names not steer the terminal."""
-    plain = warnings.formatwarning
-    warnings.formatwarning = lambda *args, **options: visible(plain(*args, **options))
-    try:
-        yield
-    finally:
-        warnings.formatwarning = plain
-
-
 app = typer.Typer(
     cls=_Commands,
     help="Choose the few points to observe so that the whole can be rebuilt from them.",
@@ -91,7 +80,7 @@ app.add_typer(bench, name="bench")
 def main() -> None:
     """Run the command line: exit 0 when done, 1 for data errors, 2 for usage, 130 and 143 when stopped."""
     try:
-        with _visible_warnings(), _warnings_said():
+        with _warnings_said():
             app()
     except SettingsError as error:
         fail(str(error), 2)
@@ -108,16 +97,15 @@ def main() -> None:
 
 @contextmanager
 def _warnings_said() -> Iterator[None]:
-    """Say Keyhole's own warnings in a line, as errors are said."""
+    """Show Keyhole's own warnings in a line, as errors are; none that quotes a name can steer the terminal."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", KeyholeWarning)
-        shown = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *where: Any, **others: Any) -> None:
             if issubclass(category, KeyholeWarning):
                 say(f"keyhole: warning: {message}")
             else:
-                shown(message, category, *where, **others)
+                echo(warnings.formatwarning(message, category, *where[:2]).rstrip(), err=True)
 
         warnings.showwarning = show
         yield
