@@ -151,7 +151,7 @@ def select(
     --------
     >>> import keyhole as kh
     >>> plan = kh.select(kh.datasets.sst(), k=5, method="qr", reconstructor="ridge")
-    >>> plan.reconstruct([25.0, 11.0, 20.0, 8.0, 28.0], time="2023-02-01").shape
+    >>> plan.reconstruct([25.0, 11.0, 28.0, 5.0, 9.0], time="2023-02-01").shape
     (1, 36, 72)
     """
     started = clock.monotonic()
