@@ -45,7 +45,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 TARGETS = {"class": "linear", "number": "linear", "network": "network"}
 FIELDS = ("field", "dataset", "constrained")
 WHOLE = ("class", "dataset")  # of which every part is changed; of the others, what is theirs alone
-_MOST_ARRAYS = 20
+_MOST_ARRAYS = 8
 OWN = ("reconstructor", "predictor", "constraints", "scaling")
 KINDS = [*SETTINGS, *TARGETS, *FIELDS]
 
@@ -75,7 +75,8 @@ def of_field(kind: str) -> Plan:
         return quick(known, k=1, constraints={"groups": groups})
     if kind == "field":
         return quick(kh.read(field).anomalies("month"), k=2)
-    both = xr.Dataset({"sst": field, "salt": field**2}, attrs={"title": "two"})
+    field["lon"].attrs, plain = {}, field.drop_attrs(deep=False)
+    both = xr.Dataset({"sst": field, "salt": plain**2}, attrs={"title": "two"})
     return quick(kh.read(both), k=2)
 
 
@@ -96,14 +97,16 @@ class Content(NamedTuple):
     def places(self) -> list[tuple]:
         """Where the values of the header are that may be changed; what nobody reads is left out."""
         found = [
-            place for place in nodes(self.header) if not {"versions", "data", "split", "history"} & set(place[:-1])
+            place
+            for place in nodes(self.header)
+            if not {"versions", "data", "split", "history", "validation", "train"} & set(place[:-1])
         ]
         return [place for place in found if self.parts is None or set(self.parts) & set(place)]
 
     def names(self) -> list[str]:
         """Names of the arrays that may be changed, some of those of a network."""
         found = [name for name in self.arrays if self.parts is None or name.split(".")[0] in self.parts]
-        return found[:: -(-len(found) // _MOST_ARRAYS)]
+        return found[:: 1 if self.parts is None else -(-len(found) // _MOST_ARRAYS)]
 
     def refused(self, header: dict[str, Any], arrays: dict[str, Any], what: str, *, netcdf: bool = False) -> bool:
         """Whether this is refused; anything but a PlanError or finite results fails."""
