@@ -15,9 +15,9 @@ help:
 	@echo "make docs    draw the pictures of the documentation and run its examples"
 	@echo "make clean   remove everything that was made"
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml benchmarks/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e benchmarks
 	touch $(READY)
 
 demo: $(READY)
@@ -33,14 +33,14 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/keyhole bench quality
-	$(BIN)/keyhole bench ablation
-	$(BIN)/keyhole bench table1
-	$(BIN)/keyhole bench table2
-	$(BIN)/keyhole bench weights
-	$(BIN)/keyhole bench cgan
-	$(BIN)/keyhole bench figures
-	$(BIN)/keyhole bench show --readme README.md
+	$(BIN)/keyhole-bench quality
+	$(BIN)/keyhole-bench ablation
+	$(BIN)/keyhole-bench table1
+	$(BIN)/keyhole-bench table2
+	$(BIN)/keyhole-bench weights
+	$(BIN)/keyhole-bench cgan
+	$(BIN)/keyhole-bench figures
+	$(BIN)/keyhole-bench show --readme README.md
 
 docs: $(READY)
 	$(BIN)/python scripts/make_images.py
@@ -48,4 +48,4 @@ docs: $(READY)
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -46,21 +46,21 @@ with atheris.instrument_imports(include=["keyhole", "numpy", "tomllib", "zipfile
         importlib.reload(module)
 
     import keyhole as kh
-    import keyhole.plan
-    import keyhole.readers
-    import keyhole.settings
-    import keyhole.storage
-    import keyhole.sweeps.study
+    import keyhole.core.settings
+    import keyhole.core.storage
+    import keyhole.data.readers
+    import keyhole.plan.plan
+    import keyhole.workflow.sweeps.study
 
 from rich.console import Console
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from keyhole.errors import KeyholeError
-from keyhole.settings import Settings, parse
-from keyhole.storage import MAGIC, VERSION
-from keyhole.sweeps.study import StudyFile, read_study
-from keyhole.tables import plan_summary, plan_table
+from keyhole.core.errors import KeyholeError
+from keyhole.core.settings import Settings, parse
+from keyhole.core.storage import MAGIC, VERSION
+from keyhole.report.tables import plan_summary, plan_table
+from keyhole.workflow.sweeps.study import StudyFile, read_study
 
 RAW, SEALED, EDITS = b"\x00", b"\x01", b"\x02"  # first byte of an input: how the rest becomes a file
 VALUES = [None, True, -1, 0, 0.5, 2, 300_000_000, 10**30, float("nan"), float("inf"), "", "V300000000", "month", [], {}]
@@ -97,7 +97,7 @@ def saved_plans(folder: Path) -> list[bytes]:
     field = xr.DataArray(samples(2, 2), axes, ("time", "lat", "place"), "sst")
     signals = [kh.read(samples(2, 3)), kh.read(table, target="kind")]
     signals.append(kh.read(xr.Dataset({"a": field, "b": field**2})).anomalies("month"))
-    kinds = ["kriging", "ridge", "ridge", "kernel", "dense", "residual", "detail"]
+    kinds = ["optimal_interpolation", "ridge", "ridge", "kernel", "dense", "residual", "dense_conv"]
     signals += [signals[0], kh.read(samples(5)), signals[0], kh.read(samples(4, 4))]
     files = []
     for number, (one, kind) in enumerate(zip(signals, kinds, strict=True)):
@@ -184,9 +184,9 @@ def used(path: Path) -> None:
     readings = np.array(readings.transpose(0, 2, 1), float)
     readings[1, 0] = np.nan
     given: dict[str, Any] = {"time": ["2001-01-15", "2001-07-15"]}
-    given |= {"context": np.zeros((2, scaling.columns.shape[1]))} if scaling.columns.size else {}
-    ends = plan.reconstruct(readings, **given, interval=None if plan.bands is None else 0.9)
-    for part in [ends] if plan.bands is None else ends:
+    given |= {"covariates": np.zeros((2, scaling.columns.shape[1]))} if scaling.columns.size else {}
+    ends = plan.reconstruct(readings, **given, interval=None if plan.intervals is None else 0.9)
+    for part in [ends] if plan.intervals is None else ends:
         arrays = list(part.values()) if hasattr(part, "data_vars") else [part]
         found = sum(int(np.isfinite(np.asarray(array)).sum()) for array in arrays)
         if found != 2 * len(scaling.scale) * len(plan.grid.cells):
@@ -245,7 +245,9 @@ tries = {choices = [1, "a", true]}
 
 def settings_target(_: Path) -> Target:
     """JSON for the settings of every stage, and studies in TOML."""
-    kinds = [kind for kind in vars(keyhole.settings).values() if isinstance(kind, type) and issubclass(kind, Settings)]
+    kinds = [
+        kind for kind in vars(keyhole.core.settings).values() if isinstance(kind, type) and issubclass(kind, Settings)
+    ]
     kinds = [*kinds, StudyFile]
 
     def read(path: Path) -> object:

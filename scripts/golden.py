@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import keyhole as kh
+from keyhole.placement import SELECTORS
 
 FOLDER = Path(__file__).parents[1] / "tests" / "golden"
 RECORD, PLANS = FOLDER / "record.json", FOLDER / "format1"
@@ -32,7 +33,7 @@ CLOSED, SEARCH = "closed form", "search"
 SAME, NEARLY = 1e-6, 2e-3  # relative difference of an error that a closed form, and a search, may show
 KEPT = ("mse", "fvu", "target_mse", "target_fvu", "target_error", "target_log_loss")
 JUDGED = ("target_log_loss", "target_fvu", "fvu")  # the first that a case has is its score
-QUICK = {"steps": 12, "batch": 16, "average": 0.0}
+QUICK = {"steps": 12, "batch_size": 16, "ema_decay": 0.0}
 
 
 # Data
@@ -187,14 +188,17 @@ def _selectors() -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, case("field", 5, method=name, reconstructor="ridge")
     for name in ("exchange", "random"):
         yield name, case("few", 6, method=name, reconstructor="ridge")
-    yield "swaps", case("curved", 4, SEARCH, method="swaps", reconstructor="kernel", settings={"hops": 2})
+    yield (
+        "kernel_exchange",
+        case("curved", 4, SEARCH, method="kernel_exchange", reconstructor="kernel", settings={"n_restarts": 2}),
+    )
     for name in ("learned", "iln", "vln", "hnet", "sct", "simplex", "cgan"):
         alone = {"warm_start": "none"} if name in ("iln", "vln", "sct", "simplex") else {}
-        settings = {"train": {**QUICK, "steps": 40} if alone else QUICK, "draws": 8, **alone}
+        settings = {"train": {**QUICK, "steps": 40} if alone else QUICK, "n_masks": 8, **alone}
         yield name, case("field", 5, SEARCH, method=name, reconstructor="ridge", settings=settings)
     for name in ("cae", "cae_distinct", "aefs"):
         yield name, case("field", 5, SEARCH, method=name, reconstructor="ridge", settings={"train": QUICK})
-    settings = {"train": QUICK, "draws": 4}
+    settings = {"train": QUICK, "n_masks": 4}
     yield "auto", case("field", 5, SEARCH, method="auto", reconstructor="ridge", settings=settings)
     for name in ("relevance", "forest"):
         kind = CLOSED if name == "relevance" else SEARCH
@@ -203,11 +207,11 @@ def _selectors() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _reconstructors() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every reconstructor, networks with few steps."""
-    for name, data in (("ridge", "array"), ("kriging", "few"), ("kernel", "curved")):
+    for name, data in (("ridge", "array"), ("optimal_interpolation", "few"), ("kernel", "curved")):
         yield f"reconstructor {name}", case(data, 5, method="qr", reconstructor=name)
     small: dict[str, dict[str, Any]] = {
         "dense": {"width": 16, "blocks": 1},
-        "detail": {"width": 16, "blocks": 1, "filters": 4, "layers": 1},
+        "dense_conv": {"width": 16, "blocks": 1, "filters": 4, "layers": 1},
         "resnet": {"filters": 4, "blocks": 1},
         "dcgan": {"filters": 4},
         "residual": {"width": 16, "blocks": 1},
@@ -225,16 +229,16 @@ def _constraints() -> Iterator[tuple[str, dict[str, Any]]]:
     costs = field()[0].drop_vars("time").copy(data=price.astype(float))
     rules: dict[str, tuple[str, int | None, dict[str, Any]]] = {
         "allowed region": ("globe", 4, {"allowed": {"lat": (-30, 30)}, "forbidden": {"lon": (80, 140)}}),
-        "least distance": ("globe", 4, {"distance": 4000}),
+        "least distance": ("globe", 4, {"min_distance": 4000}),
         "cost limit": ("field", None, {"costs": costs, "cost_limit": 9}),
         "groups": ("column", 3, {"groups": "depth"}),
-        "existing sites": ("field", 3, {"fixed": [3, 20]}),
+        "existing sites": ("field", 3, {"existing": [3, 20]}),
     }
     for name, (data, k, constraints) in rules.items():
         yield name, case(data, k, constraints=constraints, **RIDGE)
     yield (
         "exchange at a distance",
-        case("few", 5, method="exchange", reconstructor="ridge", constraints={"distance": 3}),
+        case("few", 5, method="exchange", reconstructor="ridge", constraints={"min_distance": 3}),
     )
 
 
@@ -250,10 +254,10 @@ def _circumstances() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "no weights", case("globe", 4, weights="none", **RIDGE)
     yield "several channels", case("channels", 4, **RIDGE)
     yield "channels apart", case("channels apart", 5, **RIDGE)
-    yield "anomalies by month", case("anomalies", 4, method="qr", reconstructor="kriging")
-    yield "no bands", case("field", 4, bands=False, **RIDGE)
+    yield "anomalies by month", case("anomalies", 4, method="qr", reconstructor="optimal_interpolation")
+    yield "no bands", case("field", 4, intervals=False, **RIDGE)
     yield "sea-surface temperature", case("sst", 8, method="qr", reconstructor="ridge")
-    yield "sea-surface temperature, greedy", case("sst", 6, method="greedy", reconstructor="kriging")
+    yield "sea-surface temperature, greedy", case("sst", 6, method="greedy", reconstructor="optimal_interpolation")
     yield "class", case("classes", 3, method="relevance", predictor="linear", target="answer")
     yield "number", case("numbers", 3, method="relevance", predictor="linear", target="answer")
     predictor = {"name": "network", "settings": {"width": 16, "blocks": 1, "train": {**QUICK, "steps": 60}}}
@@ -269,7 +273,10 @@ def _commands() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "extend", case("field", 2, do="extend", first=3, **RIDGE)
     yield "drop", case("field", 2, do="drop", first=5, **RIDGE)
     yield "curve", case("globe", None, do="curve", ks=[2, 4], methods=["greedy", "qr"], reconstructor="ridge")
-    yield "compare", case("few", 4, do="compare", methods=["greedy", "qr", "variance"], reconstructor="kriging")
+    yield (
+        "compare",
+        case("few", 4, do="compare", methods=["greedy", "qr", "variance"], reconstructor="optimal_interpolation"),
+    )
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -291,7 +298,7 @@ def samples_of(data: Any) -> int:
 
 def split_of(n: int) -> Any:
     """Cut samples in blocks, by their numbers: nothing is left to what is usual."""
-    from keyhole.split import given
+    from keyhole.data.splits import given
 
     first, second = int(0.6 * n), int(0.8 * n)
     return given(range(first), range(second, n), list(range(first, second)))
@@ -312,14 +319,14 @@ def plan_with_network(
     target: str | None = None,
 ) -> kh.Plan:  # fmt: skip
     """Give a plan as `select` makes it, but for the settings of what is trained: the one place that goes inside."""
-    from keyhole.pipeline import choose_sites, make_plan, make_selector
-    from keyhole.predictors import PREDICTORS
-    from keyhole.preparation import prepare
-    from keyhole.reconstructors import RECONSTRUCTORS
-    from keyhole.run import Run
+    from keyhole.core.run import Run
+    from keyhole.data.preparation import prepare
+    from keyhole.models.predictors import PREDICTORS
+    from keyhole.models.reconstructors import RECONSTRUCTORS
+    from keyhole.workflow.selection import choose_sites, make_plan
 
-    signals, run, selector = kh.read(data, target=target), Run(), make_selector(method, {})
-    prepared = prepare(signals, split_of(len(signals)), 0, calibrating=target is None)
+    signals, run, selector = kh.read(data, target=target), Run(), SELECTORS.make(method, {})
+    prepared = prepare(signals, split_of(len(signals)), 0, calibrate_intervals=target is None)
     chosen = choose_sites(selector, prepared, k, run)
     parts: Any = {"train": prepared.train, "sites": chosen.sites, "validation": prepared.validation, "run": run}
     fitted = RECONSTRUCTORS[network["name"]](**network["settings"]).fit(**parts)
@@ -359,7 +366,7 @@ def curve(data: Any, k: None, *, ks: list[int], methods: list[str], reconstructo
 
 def compare(data: Any, k: int, *, methods: list[str], reconstructor: str) -> list[dict[str, Any]]:
     """The plan of every method, in the order in which they were named."""
-    from keyhole.comparison import compare as run
+    from keyhole.workflow.comparison import compare as run
 
     found = run(data, k, methods, reconstructor=reconstructor, split=split_of(samples_of(data)))
     return [_of_plan(one.plan) for one in sorted(found.entries, key=lambda one: methods.index(one.method))]
@@ -460,11 +467,11 @@ def small_plans() -> dict[str, Callable[[], kh.Plan]]:
         "ridge": lambda: plain(tiny, 3, **RIDGE),
         "array": lambda: plain(tiny.values, 3, **RIDGE),
         "anomalies": lambda: plain(monthly_anomalies(), 3, method="qr", reconstructor="ridge"),
-        "kriging": lambda: plain(tiny, 3, method="qr", reconstructor="kriging"),
+        "optimal_interpolation": lambda: plain(tiny, 3, method="qr", reconstructor="optimal_interpolation"),
         "kernel": lambda: plain(bent, 3, method="qr", reconstructor="kernel"),
         "channels": lambda: plain(with_channels(), 2, **RIDGE),
         "dense": lambda: with_network(_small_network("dense")),
-        "detail": lambda: with_network(_small_network("detail", filters=4, layers=1)),
+        "dense_conv": lambda: with_network(_small_network("dense_conv", filters=4, layers=1)),
         "resnet": lambda: with_network({"name": "resnet", "settings": {"filters": 2, "blocks": 1, "train": QUICK}}),
         "dcgan": lambda: with_network({"name": "dcgan", "settings": {"filters": 2, "train": QUICK}}),
         "residual": lambda: with_network(_small_network("residual")),
@@ -489,7 +496,7 @@ def answers_of(plan: kh.Plan, given: Mapping[str, Any]) -> dict[str, Any]:
     time = None if time is None else np.array(time, "datetime64[ns]")
     made: dict[str, Any] = {"sites": [int(site) for site in plan.indices], "names": list(plan.sites["name"])}
     made["reconstruction"] = _numbers(plan.reconstruct(readings, time=time))
-    if plan.bands is not None:
+    if plan.intervals is not None:
         band = plan.reconstruct(readings, time=time, interval=0.9)
         made["low"], made["high"] = _numbers(band[1]), _numbers(band[2])
     if plan.predictor is not None:
@@ -498,9 +505,13 @@ def answers_of(plan: kh.Plan, given: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _numbers(rebuilt: Any) -> list[float | None]:
+def _numbers(reconstructed: Any) -> list[float | None]:
     """Give some of the values, evenly spaced, whatever kind of object they are in; None where there is none."""
-    parts = [np.asarray(rebuilt[name]) for name in rebuilt] if hasattr(rebuilt, "data_vars") else [np.asarray(rebuilt)]
+    parts = (
+        [np.asarray(reconstructed[name]) for name in reconstructed]
+        if hasattr(reconstructed, "data_vars")
+        else [np.asarray(reconstructed)]
+    )
     flat = np.concatenate([part.ravel() for part in parts]).astype(float)
     return [None if np.isnan(value) else float(value) for value in flat[:: max(1, len(flat) // 40)]]
 

@@ -32,10 +32,23 @@ import numpy as np
 import keyhole as kh
 
 KEYHOLE = [sys.executable, "-m", "keyhole"]
+KEYHOLE_BENCH = [sys.executable, "-c", "from keyhole_benchmarks.commands import main; main()"]
 LIMIT = 600  # seconds after which a run that nobody kills is taken for hung
 
-TRAINING = ["select", "digits", "-k", "8", "--method", "learned", "--reconstructor", "residual", "--save-every", "0.05"]
-TRAINING += ["--set", 'train={"steps": 400, "batch": 128, "average": 0}', "--resume"]
+TRAINING = [
+    *KEYHOLE,
+    "select",
+    "digits",
+    "-k",
+    "8",
+    "--method",
+    "learned",
+    "--reconstructor",
+    "residual",
+    "--save-every",
+    "0.05",
+]
+TRAINING += ["--set", 'train={"steps": 400, "batch_size": 128, "ema_decay": 0}', "--resume"]
 
 TRIALS = 6
 STUDY = f"""
@@ -48,7 +61,7 @@ heartbeat = 1
 """
 
 METHODS, KS = ("greedy", "qr"), (3, 6, 9, 12)
-BENCH = ["bench", "quality", "--data", "sst", "--reconstructors", "ridge"]
+BENCH = [*KEYHOLE_BENCH, "quality", "--data", "sst", "--reconstructors", "ridge"]
 BENCH += ["--methods", ",".join(METHODS), "--k", ",".join(map(str, KS))]
 
 
@@ -86,7 +99,7 @@ def sweep_command(folder: Path) -> list[str]:
     """Sweep the study of the folder."""
     path = folder / "study.toml"
     path.write_text(STUDY)
-    return ["sweep", str(path)]
+    return [*KEYHOLE, "sweep", str(path)]
 
 
 def sweep_result(folder: Path) -> str:
@@ -175,7 +188,7 @@ def wait_for_traces(process: subprocess.Popen[bytes], folder: Path, traces: str)
 
 def killed(subject: Subject, folder: Path, seconds: float) -> bool:
     """Run, and kill so many seconds after work began; gives whether it was killed, and not through before."""
-    command = [*KEYHOLE, *subject.command(folder)]
+    command = subject.command(folder)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     wait_for_traces(process, folder, subject.traces)
     try:
@@ -190,7 +203,7 @@ def killed(subject: Subject, folder: Path, seconds: float) -> bool:
 def undisturbed(subject: Subject, folder: Path) -> str:
     """Run to the end; gives the result."""
     try:
-        done = subprocess.run([*KEYHOLE, *subject.command(folder)], capture_output=True, text=True, timeout=LIMIT)
+        done = subprocess.run(subject.command(folder), capture_output=True, text=True, timeout=LIMIT)
     except subprocess.TimeoutExpired:
         sys.exit(f"a run did not end within {LIMIT} s: {subject.command(folder)}")
     require(done.returncode == 0, f"a run failed: {done.stderr}")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import keyhole as kh
-from keyhole.comparison import compare
-from keyhole.report import Findings, save_figure, sites_figure
+from keyhole.report import ReportData, save_figure, sites_figure
+from keyhole.workflow.comparison import compare
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
@@ -18,7 +18,7 @@ def main() -> None:
     """Draw 25 buoys, chosen by greedy, on the embedded field."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     comparison = compare(kh.datasets.sst(), 25, ["greedy"])
-    save_figure(sites_figure(Findings.of(comparison)), IMAGES / "sites.png")
+    save_figure(sites_figure(ReportData.of(comparison)), IMAGES / "sites.png")
     print(f"wrote {IMAGES / 'sites.png'}")
 
 

@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 from torch.profiler import ProfilerActivity, profile
 
-from keyhole.bench import races
-from keyhole.readers import read
-from keyhole.reconstructors import Ridge
-from keyhole.run import Run
-from keyhole.selectors.classical import QR, Greedy
-from keyhole.selectors.exchange import Exchange
+from keyhole.core.run import Run
+from keyhole.data.readers import read
+from keyhole.models.reconstructors import Ridge
+from keyhole.placement.classical import QR, Greedy
+from keyhole.placement.exchange import Exchange
+from keyhole_benchmarks import races
 
 ROWS = 12
 
@@ -36,7 +36,7 @@ def linear() -> None:
     """Greedy, QR, and ridge on QR's sites."""
     signals = read(races.field_of(500, 200_000, 0))
     sites = QR().select(signals, 100, validation=None, run=Run()).sites
-    told("greedy", lambda: Greedy(components=100).select(signals, 100, validation=None, run=Run()))
+    told("greedy", lambda: Greedy(n_components=100).select(signals, 100, validation=None, run=Run()))
     told("qr", lambda: QR().select(signals, 100, validation=None, run=Run()))
     told("ridge", lambda: Ridge().fit(signals, sites, validation=signals, run=Run()))
 

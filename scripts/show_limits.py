@@ -13,25 +13,25 @@ import argparse
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.bench.quality import GOALS, load_prepared
-from keyhole.reconstructors import Kriging
-from keyhole.run import Run
-from keyhole.selectors.exchange import Exchange
-from keyhole.signals import Signals
+from keyhole.core.run import Run
+from keyhole.data.samples import Samples
+from keyhole.models.reconstructors import OptimalInterpolation
+from keyhole.placement.exchange import Exchange
+from keyhole_benchmarks.quality import GOALS, load_prepared
 
 TENTHS = 10
 
 
-def sites_of(part: Signals, k: int) -> NDArray[np.int64]:
+def sites_of(part: Samples, k: int) -> NDArray[np.int64]:
     """Sites by exchanges."""
     return Exchange().select(part, k, validation=None, run=Run()).sites
 
 
-def left(taught: Signals, judged: Signals, sites: NDArray[np.int64]) -> tuple[float, float]:
+def left(taught: Samples, judged: Samples, sites: NDArray[np.int64]) -> tuple[float, float]:
     """Squared error on one part of kriging fitted to another, and the variance there."""
-    fitted = Kriging().fit(taught, sites, validation=taught, run=Run())
-    rebuilt = fitted.rebuild(judged.readings(sites), judged.context)
-    return float(np.square(judged.values - rebuilt).sum()), float(np.square(judged.values).sum())
+    fitted = OptimalInterpolation().fit(taught, sites, validation=taught, run=Run())
+    reconstructed = fitted.reconstruct(judged.readings(sites), judged.covariates)
+    return float(np.square(judged.values - reconstructed).sum()), float(np.square(judged.values).sum())
 
 
 def show(name: str) -> None:

@@ -53,13 +53,13 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(7)
 
 
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """Run the command line in this process, as the `keyhole` script does."""
-    from keyhole.cli import main
+def in_process(
+    main: Callable[[], None], name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Give what runs a command line in this process, as its script does."""
 
     def run(*arguments: Any) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["keyhole", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
         capsys.readouterr()
         code = 0
         try:
@@ -70,6 +70,22 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return Outcome(code, seen.out, seen.err)
 
     return run
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Run the command line in this process, as the `keyhole` script does."""
+    from keyhole.cli import main
+
+    return in_process(main, "keyhole", monkeypatch, capsys)
+
+
+@pytest.fixture
+def bench_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Run the benchmarks' command line in this process, as the `keyhole-bench` script does."""
+    from keyhole_benchmarks.commands import main
+
+    return in_process(main, "keyhole-bench", monkeypatch, capsys)
 
 
 @pytest.fixture

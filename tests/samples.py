@@ -12,8 +12,8 @@ import numpy as np
 
 import keyhole as kh
 from keyhole import Plan
-from keyhole.preparation import prepare
-from keyhole.run import Run
+from keyhole.core.run import Run
+from keyhole.data.preparation import prepare
 
 
 @dataclass(frozen=True)

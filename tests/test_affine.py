@@ -6,39 +6,44 @@ import numpy as np
 import pytest
 
 import keyhole as kh
-from keyhole.affine import affine
-from keyhole.reconstructors.base import flat
+from keyhole.models.affine import affine
+from keyhole.models.reconstructors.base import flat
 from samples import monthly_field, smooth
 
 SOURCES = {
     "plain": lambda: kh.read(smooth(60, 4, 5)),
     "channels": lambda: kh.read(smooth(60, 4, 5, 2), channels=3),
     "months": lambda: kh.read(monthly_field()).anomalies("month"),
-    "unweighted": lambda: kh.read(monthly_field()).weighted(None),
+    "unweighted": lambda: kh.read(monthly_field()).with_weights(None),
 }
 
 
-@pytest.mark.parametrize("reconstructor", ["ridge", "kriging"])
+@pytest.mark.parametrize("reconstructor", ["ridge", "optimal_interpolation"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_one_product_gives_what_the_steps_give(source, reconstructor):
     signals = SOURCES[source]()
     plan = kh.select(signals, 4, method="qr", reconstructor=reconstructor)
-    readings, some = signals.sensed(plan.indices)[:7], signals.time if signals.time is None else signals.time[:7]
-    known = plan.scaling.context(some, None, 7)
-    steps = plan.scaling.undo(plan.reconstructor.rebuild(plan.scaled(readings, some), known), some)
-    rebuilt = plan.rebuild(readings, some)
-    assert rebuilt.dtype == steps.dtype
-    np.testing.assert_allclose(
-        rebuilt[:, :, signals.grid.inside], steps[:, :, signals.grid.inside], rtol=1e-4, atol=1e-4
+    readings, some = (
+        signals.noisy_readings(plan.indices)[:7],
+        signals.time if signals.time is None else signals.time[:7],
     )
-    assert np.isnan(rebuilt[:, :, ~signals.grid.inside]).all()
+    known = plan.scaling.covariates(some, None, 7)
+    steps = plan.scaling.undo(plan.reconstructor.reconstruct(plan.scaled(readings, some), known), some)
+    reconstructed = plan.reconstruct_array(readings, some)
+    assert reconstructed.dtype == steps.dtype
+    np.testing.assert_allclose(
+        reconstructed[:, :, signals.grid.inside], steps[:, :, signals.grid.inside], rtol=1e-4, atol=1e-4
+    )
+    assert np.isnan(reconstructed[:, :, ~signals.grid.inside]).all()
 
 
 def test_the_matrix_has_a_row_for_each_feature_and_phase():
     signals = kh.read(monthly_field()).anomalies("month")
-    plan = kh.select(signals, 4, method="qr", reconstructor="kriging")
-    context = plan.scaling.context(signals.time, None, len(signals))
-    features = plan.reconstructor.features(flat(plan.scaled(signals.sensed(plan.indices), signals.time)), context)
+    plan = kh.select(signals, 4, method="qr", reconstructor="optimal_interpolation")
+    covariates = plan.scaling.covariates(signals.time, None, len(signals))
+    features = plan.reconstructor.features(
+        flat(plan.scaled(signals.noisy_readings(plan.indices), signals.time)), covariates
+    )
     matrix = affine(plan.reconstructor, plan.scaling, plan.grid)
     assert matrix.shape == (features.shape[1] + 12, 20)
     assert np.isfinite(matrix[: features.shape[1]]).all()

@@ -8,13 +8,13 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
-from keyhole.align import match, on_grid
-from keyhole.constraints.groups import labels_of
-from keyhole.constraints.named import find_sites
-from keyhole.constraints.regions import region
-from keyhole.errors import DataError, PlanError, SettingsError
-from keyhole.grid import Grid
-from keyhole.target import Target
+from keyhole.core.errors import DataError, PlanError, SettingsError
+from keyhole.data.alignment import match, on_grid
+from keyhole.data.constraints.groups import labels_of
+from keyhole.data.constraints.regions import region
+from keyhole.data.constraints.site_lookup import find_sites
+from keyhole.data.grid import Grid
+from keyhole.data.target import Target
 from samples import monthly_field, quick, smooth
 
 FIELD = monthly_field().fillna(1.0) * np.linspace(1, 2, 20).reshape(4, 5)
@@ -48,10 +48,10 @@ def test_labelled_values_are_aligned_by_coordinate(kind):
     values, signals, plain = rearranged()[kind], kh.read(FIELD), LABELLED.values
     np.testing.assert_array_equal(region(values > 7, signals.grid), plain > 7)
     np.testing.assert_array_equal(region([values > 7, {"lat": (50, 90)}], signals.grid)[1:], plain[1:] > 7)
-    np.testing.assert_array_equal(signals.weighted(values).weights, plain)
-    np.testing.assert_array_equal(signals.weighted(values > 7).weights, plain > 7)
-    np.testing.assert_array_equal(signals.noisy(values).noise[0], plain)
-    resolved = signals.constrained({"costs": values, "cost_limit": 50.0}).constraints
+    np.testing.assert_array_equal(signals.with_weights(values).weights, plain)
+    np.testing.assert_array_equal(signals.with_weights(values > 7).weights, plain > 7)
+    np.testing.assert_array_equal(signals.with_noise(values).noise[0], plain)
+    resolved = signals.with_constraints({"costs": values, "cost_limit": 50.0}).constraints
     np.testing.assert_array_equal(resolved.rules.costs, plain.ravel())
     np.testing.assert_array_equal(labels_of(values % 3, signals.grid), labels_of(plain % 3, signals.grid))
 
@@ -124,16 +124,16 @@ def test_columns_of_a_table_go_by_name():
     table = kh.read(pd.DataFrame(smooth(30, 4), columns=list("abcd")))
     costs = {"d": 4.0, "b": 2.0, "a": 1.0, "c": 3.0}
     for given in (costs, pd.Series(costs), xr.DataArray(pd.Series(costs), dims="site")):
-        resolved = table.constrained({"costs": given, "cost_limit": 5.0}).constraints
+        resolved = table.with_constraints({"costs": given, "cost_limit": 5.0}).constraints
         assert resolved.rules.costs.tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert table.weighted(pd.Series(costs)).weights.tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert table.noisy(pd.Series(costs)).noise[0].tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert table.with_weights(pd.Series(costs)).weights.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert table.with_noise(pd.Series(costs)).noise[0].tolist() == [1.0, 2.0, 3.0, 4.0]
     assert region(pd.Series(costs) > 2, table.grid).tolist() == [False, False, True, True]
     assert labels_of(pd.Series({"d": "x", "b": "y", "a": "x", "c": ""}), table.grid).tolist() == [0, 1, -1, 0]
     with pytest.raises(SettingsError, match="weights: no value at column=a, b, c"):
-        table.weighted(pd.Series([1.0, 2.0, 3.0, 4.0]))
+        table.with_weights(pd.Series([1.0, 2.0, 3.0, 4.0]))
     with pytest.raises(SettingsError, match="costs: numbers are needed"):
-        table.constrained({"costs": pd.Series(list("abcd"), list("abcd")), "cost_limit": 5.0})
+        table.with_constraints({"costs": pd.Series(list("abcd"), list("abcd")), "cost_limit": 5.0})
 
 
 def test_stations_go_by_their_texts():
@@ -149,12 +149,12 @@ def test_noise_by_variable_goes_by_name():
     signals = kh.read(xr.Dataset({"sst": FIELD, "wind": 2 * FIELD}))
     one = pd.Series({"wind": 0.5, "sst": 0.1})
     for given in (one, one.to_dict(), one.rename_axis("variable").to_xarray()):
-        np.testing.assert_array_equal(signals.noisy(given).noise[:, 2, 2], [0.1, 0.5])
+        np.testing.assert_array_equal(signals.with_noise(given).noise[:, 2, 2], [0.1, 0.5])
     both = xr.Dataset({"wind": 2 * LABELLED.sortby("lat"), "sst": LABELLED})
     for given in (both, both.to_dataarray("variable")):
-        np.testing.assert_array_equal(signals.noisy(given).noise, np.stack([LABELLED.values, 2 * LABELLED.values]))
+        np.testing.assert_array_equal(signals.with_noise(given).noise, np.stack([LABELLED.values, 2 * LABELLED.values]))
     with pytest.raises(SettingsError, match="noise: no value for variable 'sst'"):
-        signals.noisy(pd.Series({"wind": 0.5, "air": 0.1}))
+        signals.with_noise(pd.Series({"wind": 0.5, "air": 0.1}))
 
 
 def test_sites_of_a_table_go_by_place_not_by_the_index_of_another_grid():
@@ -166,7 +166,7 @@ def test_sites_of_a_table_go_by_place_not_by_the_index_of_another_grid():
     assert find_sites(plan.sites[["index", "name"]], turned).tolist() == found.tolist()
     assert find_sites(plan.sites.iloc[0], turned).tolist() == found[:1].tolist()
     west = FIELD.assign_coords(lon=(FIELD.lon + 180) % 360 - 180).sortby("lon")
-    again = quick(west, k=2, constraints={"fixed": plan.sites})
+    again = quick(west, k=2, constraints={"existing": plan.sites})
     np.testing.assert_array_equal(again.sites["lat"][:3], plan.sites["lat"])
     np.testing.assert_allclose(again.sites["lon"][:3] % 360, plan.sites["lon"])
     table = pd.DataFrame(smooth(30, 4), columns=list("abcd"))
@@ -215,7 +215,7 @@ def test_a_plan_is_extended_and_cut_by_place():
     np.testing.assert_array_equal(again.sites["lat"][:4], plan.sites["lat"])
     fewer, same = (kh.drop(plan, data, k=2, reconstructor="ridge") for data in (turned, FIELD))
     assert fewer.names == same.names
-    beside = kh.extend(plan, FIELD, k=1, method="qr", constraints={"fixed": more.sites[4:]}, reconstructor="ridge")
+    beside = kh.extend(plan, FIELD, k=1, method="qr", constraints={"existing": more.sites[4:]}, reconstructor="ridge")
     assert beside.names[:5] == more.names
     with pytest.raises(PlanError, match=r"the plan's site lat=.* is not on the grid of the data"):
         kh.extend(plan, FIELD.assign_coords(lat=FIELD.lat + 7), k=1)
@@ -250,14 +250,14 @@ def test_a_target_and_context_go_by_time():
     longer = pd.concat([series, pd.Series([7.0], [pd.Timestamp(0)])])
     for given in (series, series[::-1], series.to_xarray()[::-1], longer):
         np.testing.assert_array_equal(signals.with_target(Target.of(given)).target.values, values)
-        np.testing.assert_array_equal(signals.with_context(columns=given).context[:, 0], values)
-    np.testing.assert_array_equal(signals.with_context(columns=series[::-1].to_frame()).context[:, 0], values)
+        np.testing.assert_array_equal(signals.with_covariates(columns=given).covariates[:, 0], values)
+    np.testing.assert_array_equal(signals.with_covariates(columns=series[::-1].to_frame()).covariates[:, 0], values)
     bare = kh.read(smooth(60, 4))
     np.testing.assert_array_equal(bare.with_target(Target.of(series[::-1])).target.values, values[::-1])
     with pytest.raises(DataError, match=r"target 'target': no value at time 2004-12-01.*; 1 of 60 samples have none"):
         signals.with_target(Target.of(series[:-1]))
-    with pytest.raises(DataError, match="context: more than one value at time 2000-01-01"):
-        signals.with_context(columns=pd.concat([series[:1], series]))
+    with pytest.raises(DataError, match="covariates: more than one value at time 2000-01-01"):
+        signals.with_covariates(columns=pd.concat([series[:1], series]))
 
 
 def test_readings_of_a_field_go_by_name_or_place():

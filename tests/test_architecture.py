@@ -1,4 +1,4 @@
-"""Rooms use only rooms above them, heavy dependencies stay in theirs, and importing stays light."""
+"""Packages use only packages above them, heavy dependencies stay in theirs, and importing stays light."""
 
 from __future__ import annotations
 
@@ -12,44 +12,40 @@ from pathlib import Path
 import keyhole
 
 ROOT = Path(keyhole.__file__).parent
+PROJECT = Path(__file__).parents[1]
 
 # From the top: each may use those above it. The same order stands in docs/architecture.md.
-ROOMS = [
-    "errors", "paths", "terminal", "memory", "grid", "align", "split", "settings", "target", "context", "constraints",
-    "weights", "gaps", "origin", "values", "source", "signals", "series", "screening", "scaling", "preparation",
-    "metrics", "storage", "processes", "run", "progress", "interrupts", "readers", "datasets", "components",
-    "covariance", "checkpoint", "training", "laws", "budget", "objectives", "collapse", "reconstructors", "predictors",
-    "views", "selectors", "checks", "readings", "export", "bands", "affine", "schema", "plan", "places",
-    "uncertainty", "pipeline", "stored", "changes", "comparison", "files", "report", "curves", "accessor",
-    "tables", "sklearn", "sweeps", "bench", "cli",
+PACKAGES = [
+    "core", "data", "metrics", "masks", "training", "models", "placement", "plan", "workflow", "report", "sklearn",
+    "xarray", "cli",
 ]  # fmt: skip
 
-# Heavy dependencies and the rooms that may import them at the top of a module.
+# What points up, and is imported inside a function: where, and at what.
+UPWARD = {
+    "workflow/curves/result.py": "report",  # Curve.plot draws
+    "workflow/sweeps/pareto.py": "report",  # fronts_figure draws
+}
+
+# Heavy dependencies and the packages that may import them at the top of a module.
 HEAVY = {
-    "torch": {
-        "bench",
-        "budget",
-        "checkpoint",
-        "collapse",
-        "laws",
-        "objectives",
-        "predictors",
-        "reconstructors",
-        "selectors",
-        "stored",
-        "training",
-    },
-    "matplotlib": {"bench", "report"},
+    "torch": {"masks", "training", "models", "placement", "workflow"},
+    "matplotlib": {"report"},
     "jinja2": {"report"},
     "xarray": set(),
     "pandas": set(),
     "sklearn": {"sklearn"},
     "lightning_fabric": set(),
-    "rich": {"progress", "tables"},
+    "rich": {"core", "report"},
 }
 
+# What masks may be made of: torch, the core, and what both of them stand on.
+OF_MASKS = {"keyhole.core", "keyhole.masks", "torch", "numpy", "scipy"}
 
-def room_of(path: Path) -> str:
+# Packages whose import has another name.
+DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn"}
+
+
+def package_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
@@ -74,66 +70,82 @@ def modules():
     ]
 
 
-def test_every_room_is_listed():
-    """A new room gets its place in the order."""
-    assert {room_of(path) for path, _ in modules()} == set(ROOMS)
+def test_every_package_is_listed():
+    """A new package gets its place in the order."""
+    assert {package_of(path) for path, _ in modules()} == set(PACKAGES)
 
 
-def test_rooms_use_only_rooms_above_them():
-    """Laws do not know selectors, nothing knows the command line."""
+def test_packages_use_only_packages_above_them():
+    """Masks do not know selectors, nothing knows the command line; what points up is listed by name."""
     breaches = []
     for path, tree in modules():
-        own = ROOMS.index(room_of(path))
-        for name in imports(tree, top_only=False):
-            parts = name.split(".")
-            if parts[0] == "keyhole" and len(parts) > 1 and parts[1] in ROOMS and ROOMS.index(parts[1]) > own:
-                breaches.append(f"{path.relative_to(ROOT)} uses {name}")
+        own, name = PACKAGES.index(package_of(path)), path.relative_to(ROOT).as_posix()
+        for used in (used.split(".")[1] for used in imports(tree, top_only=False) if used.startswith("keyhole.")):
+            if used in PACKAGES and PACKAGES.index(used) > own and UPWARD.get(name) != used:
+                breaches.append(f"{name} uses {used}")
     assert not breaches
 
 
-def test_heavy_dependencies_stay_in_their_rooms():
+def test_masks_are_made_of_torch_and_the_core_alone():
+    """People with their own PyTorch loop need nothing else of Keyhole."""
+    used = {name for path, tree in modules() if package_of(path) == "masks" for name in imports(tree, top_only=False)}
+    known = {name for name in used if name.split(".")[0] not in sys.stdlib_module_names}
+    assert not {name for name in known if not any(re.match(rf"{one}(\.|$)", name) for one in OF_MASKS)}
+
+
+def test_heavy_dependencies_stay_in_their_packages():
     """Elsewhere they are imported inside functions, when used."""
     breaches = []
     for path, tree in modules():
         for name in imports(tree, top_only=True):
             top = name.split(".")[0]
-            if top in HEAVY and room_of(path) not in HEAVY[top]:
+            if top in HEAVY and package_of(path) not in HEAVY[top]:
                 breaches.append(f"{path.relative_to(ROOT)} imports {name}")
     assert not breaches
 
 
-def test_fabric_stays_behind_one_module():
+def test_fabric_stays_behind_one_package():
     """Only the training loop knows lightning-fabric."""
-    users = {room_of(path) for path, tree in modules() if any("lightning" in n for n in imports(tree, top_only=False))}
+    users = {package_of(path) for path, tree in modules() if any("lightning" in n for n in imports(tree, False))}
     assert users == {"training"}
+
+
+def test_private_modules_are_used_by_their_package_alone():
+    """A module whose name begins with an underscore is the inside of its package."""
+    breaches = []
+    for path, tree in modules():
+        for name in imports(tree, top_only=False):
+            parts = name.split(".")
+            private = next((i for i, part in enumerate(parts) if part.startswith("_")), None)
+            if parts[0] == "keyhole" and private is not None:
+                home = ROOT.joinpath(*parts[1:private])
+                if not path.is_relative_to(home):
+                    breaches.append(f"{path.relative_to(ROOT)} uses {name}")
+    assert not breaches
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_import_and_help_load_nothing_heavy():
     """`import keyhole` and the command line's help load neither torch nor pandas nor matplotlib."""
     heavy = ("torch", "pandas", "xarray", "matplotlib", "scipy")
-    code = f"import sys, keyhole, keyhole.cli; print([m for m in {heavy} if m in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+    assert run(f"import sys, keyhole, keyhole.cli; print([m for m in {heavy} if m in sys.modules])") == "[]"
 
 
-def test_the_order_in_the_docs_is_the_order_here():
-    """docs/architecture.md lists the rooms as this test holds them."""
-    text = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
-    listed = [
-        line.split()[0].removesuffix(".py").rstrip("/")
-        for line in text.split("```rooms")[1].split("```")[0].splitlines()
-        if line and not line.startswith(" ")
-    ]
-    assert listed == ROOMS
-
-
-# Distributions whose modules are called otherwise.
-DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "pysensors": "python-sensors"}
+def test_a_closed_form_plan_needs_no_torch(tmp_path):
+    """It is loaded, and reconstructs, without the seconds that torch takes to import."""
+    plan = keyhole.select(keyhole.datasets.sst(), k=3, method="qr", reconstructor="ridge")
+    plan.save(tmp_path / "plan.keyhole")
+    code = f"import sys, keyhole; plan = keyhole.load({str(tmp_path / 'plan.keyhole')!r})"
+    code += "; plan.reconstruct([20.0, 10.0, 5.0], time='2020-01-01'); print('torch' in sys.modules)"
+    assert run(code) == "False"
 
 
 def test_every_import_is_declared():
     """What is not in the standard library stands in pyproject.toml, as a dependency or in an extra."""
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     extras = [lines for name, lines in project["optional-dependencies"].items() if name != "dev"]
     lines = [*project["dependencies"], *(line for extra in extras for line in extra)]
     declared = {canonical(re.split(r"[<>=!~\[; ]", line)[0]) for line in lines}
@@ -148,3 +160,14 @@ def test_every_import_is_declared():
 
 def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_order_in_the_docs_is_the_order_here():
+    """docs/architecture.md lists the packages as this test holds them."""
+    text = (PROJECT / "docs" / "architecture.md").read_text()
+    listed = [
+        line.split()[0].rstrip("/")
+        for line in text.split("```packages")[1].split("```")[0].splitlines()
+        if line and not line.startswith(" ")
+    ]
+    assert listed == PACKAGES

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import keyhole as kh
-from keyhole import BudgetError, DataError, KeyholeError, SettingsError
-from keyhole.split import Split
+from keyhole import DataError, InfeasibleError, KeyholeError, SettingsError
+from keyhole.data.splits import Split
 from samples import monthly_field, quick, smooth
 
 
@@ -64,13 +64,13 @@ def test_too_short_a_series_for_a_climatology_is_refused():
 
 @pytest.mark.parametrize("k", [0, -3, 21, 10**9])
 def test_a_k_that_cannot_be_had_names_the_bounds(k):
-    with pytest.raises(BudgetError, match=f"k={k}: between 1 and the 20 observable sites"):
+    with pytest.raises(InfeasibleError, match=f"k={k}: between 1 and the 20 observable sites"):
         quick(smooth(20, 4, 5), k=k)
 
 
 @pytest.mark.parametrize("k", [2.5, Fraction(7, 2), float("nan"), float("inf"), "3", True, [3]], ids=repr)
 def test_a_k_that_is_no_whole_number_is_refused(k):
-    with pytest.raises(BudgetError, match="a whole number of sites is needed"):
+    with pytest.raises(InfeasibleError, match="a whole number of sites is needed"):
         quick(smooth(20, 4, 5), k=k)
 
 
@@ -81,11 +81,11 @@ def test_a_k_that_is_a_whole_number_in_any_form_is_taken(k):
 
 def test_land_and_forbidden_sites_do_not_count_for_k():
     signals = kh.read(monthly_field())
-    with pytest.raises(BudgetError, match="k=19: between 1 and the 18 observable sites"):
+    with pytest.raises(InfeasibleError, match="k=19: between 1 and the 18 observable sites"):
         quick(signals, k=19)
     forbidden = signals.observable.copy()
     forbidden[2] = False
-    with pytest.raises(BudgetError, match="k=14: between 1 and the 13 observable sites"):
+    with pytest.raises(InfeasibleError, match="k=14: between 1 and the 13 observable sites"):
         quick(replace(signals, observable=forbidden), k=14)
 
 
@@ -188,15 +188,15 @@ def test_a_split_that_does_not_fit_the_data_is_refused(parts, says):
 
 def test_every_error_is_a_keyhole_error_and_one_that_python_knows():
     known = {"StorageError": OSError, "TrainingError": RuntimeError}
-    for name in ("DataError", "BudgetError", "SettingsError", "PlanError", *known):
+    for name in ("DataError", "InfeasibleError", "SettingsError", "PlanError", *known):
         assert issubclass(getattr(kh, name), KeyholeError)
         assert issubclass(getattr(kh, name), known.get(name, ValueError))
 
 
 @pytest.mark.parametrize("limit", ["x", "5", True, -1, float("nan"), 0, [5], np.bool_(True), 1j])
 def test_a_time_limit_that_is_no_positive_number_is_refused(limit):
-    from keyhole.comparison import compare
     from keyhole.sklearn import KeyholeSelector
+    from keyhole.workflow.comparison import compare
 
     data = smooth(40, 6)
     plan = quick(data)

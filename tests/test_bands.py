@@ -7,15 +7,15 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
-from keyhole.bands import Bands
-from keyhole.errors import DataError, PlanError
-from keyhole.files import write_rebuilt
-from keyhole.split import blocks, shuffled
-from keyhole.uncertainty import coverage_map
+from keyhole.core.errors import DataError, PlanError
+from keyhole.data.splits import blocks, random_split
+from keyhole.models.intervals import PredictionIntervals
+from keyhole.plan.files import write_reconstruction
+from keyhole.workflow.calibration import coverage_map
 from samples import monthly_field, quick, smooth
 
 
-def noisy(n=1500, seed=0):
+def with_noise(n=1500, seed=0):
     """A field whose noise is larger in some cells, and three times as large where the first mode is high."""
     rng = np.random.default_rng(seed)
     modes = rng.normal(size=(n, 3))
@@ -27,22 +27,22 @@ def noisy(n=1500, seed=0):
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95])
 def test_the_share_asked_for_lies_within(level):
     """On samples that nothing was learned from, in each part of the grid."""
-    values = noisy()
+    values = with_noise()
     plan = quick(values[:1200], k=8)
     truth = kh.read(values[1200:])
-    rebuilt, low, high = plan.reconstruct(truth.readings(plan.indices), interval=level)
+    reconstructed, low, high = plan.reconstruct(truth.readings(plan.indices), interval=level)
     within = (truth.values[:, 0] >= low) & (truth.values[:, 0] <= high)
     assert within.mean() == pytest.approx(level, abs=0.03)
     assert within[:, :, :3].mean() == pytest.approx(level, abs=0.08)
     assert within[:, :, 3:].mean() == pytest.approx(level, abs=0.08)
-    np.testing.assert_allclose((low + high) / 2, rebuilt, atol=1e-5)
+    np.testing.assert_allclose((low + high) / 2, reconstructed, atol=1e-5)
 
 
 def test_the_band_varies_over_cells_and_readings():
     """Wide where errors are large, by place and by what was read."""
-    values = noisy(4000)
+    values = with_noise(4000)
     plan = quick(values, k=8)
-    assert plan.bands.neighbours > 0
+    assert plan.intervals.neighbours > 0
     truth = kh.read(values)
     _, low, high = plan.reconstruct(truth.readings(plan.indices), interval=0.9)
     width = high - low
@@ -53,7 +53,7 @@ def test_the_band_varies_over_cells_and_readings():
 
 def test_missing_readings_make_a_wider_band_that_still_holds():
     """Two of six lost, for every sample."""
-    values = noisy()
+    values = with_noise()
     plan = quick(values[:1200], k=6)
     truth = kh.read(values[1200:])
     readings = truth.readings(plan.indices)[..., 0].copy()
@@ -76,13 +76,13 @@ def test_labelled_bands_go_to_a_file(tmp_path):
     assert isinstance(one.low, xr.DataArray)
     for first, second in zip(one, other, strict=True):
         np.testing.assert_array_equal(first, second)
-    write_rebuilt(plan, readings, tmp_path / "out.nc", time, 0.8)
+    write_reconstruction(plan, readings, tmp_path / "out.nc", time, 0.8)
     with xr.open_dataset(tmp_path / "out.nc") as data:
         assert list(data.data_vars) == ["sst", "sst_low", "sst_high"]
         np.testing.assert_allclose(data["sst_high"], one.high, rtol=1e-5)
         assert data["sst_low"].attrs["units"] == "degC"
     with pytest.raises(DataError, match=r"\.nc alone"):
-        write_rebuilt(plan, readings, tmp_path / "out.npy", time, 0.8)
+        write_reconstruction(plan, readings, tmp_path / "out.npy", time, 0.8)
 
 
 def test_bounds_say_what_they_are(tmp_path):
@@ -91,7 +91,7 @@ def test_bounds_say_what_they_are(tmp_path):
     plan = quick(kh.read(field).anomalies("month"), k=4)
     readings, time = kh.read(field).readings(plan.indices)[:2, :, 0], field.time.values[:2]
     found = plan.reconstruct(readings, time=time, interval=0.9)
-    write_rebuilt(plan, readings, tmp_path / "out.nc", time, 0.9)
+    write_reconstruction(plan, readings, tmp_path / "out.nc", time, 0.9)
     with xr.open_dataset(tmp_path / "out.nc") as data:
         for end, word in (("low", "lower"), ("high", "upper")):
             for bound in (getattr(found, end), data[f"sst_{end}"]):
@@ -99,9 +99,9 @@ def test_bounds_say_what_they_are(tmp_path):
                     "units": "degC",
                     "long_name": f"{word} bound of the 90 % prediction interval of temperature",
                 }
-        for rebuilt in (found.rebuilt, data["sst"]):
-            assert rebuilt.attrs["long_name"] == "temperature"
-            assert rebuilt.attrs["standard_name"] == "sea_surface_temperature"
+        for reconstructed in (found.reconstructed, data["sst"]):
+            assert reconstructed.attrs["long_name"] == "temperature"
+            assert reconstructed.attrs["standard_name"] == "sea_surface_temperature"
 
 
 def test_bounds_of_several_variables_say_whose_they_are(tmp_path):
@@ -113,17 +113,17 @@ def test_bounds_of_several_variables_say_whose_they_are(tmp_path):
     found = plan.reconstruct(readings, time=time, interval=0.955)
     assert found.low["sst"].attrs["long_name"] == "lower bound of the 95.5 % prediction interval of temperature"
     assert found.high["level"].attrs["long_name"] == "upper bound of the 95.5 % prediction interval of level"
-    write_rebuilt(plan, readings, tmp_path / "out.nc", time, 0.955)
+    write_reconstruction(plan, readings, tmp_path / "out.nc", time, 0.955)
     with xr.open_dataset(tmp_path / "out.nc") as data:
         assert data["level_high"].attrs["long_name"] == found.high["level"].attrs["long_name"]
 
 
 def test_coverage_is_told_and_mapped():
     """On the test part."""
-    plan = quick(noisy(), k=8)
+    plan = quick(with_noise(), k=8)
     assert plan.metrics["test"]["coverage_90"] == pytest.approx(0.9, abs=0.03)
     assert plan.metrics["test"]["width_90"] > 0
-    shares = coverage_map(plan, kh.read(noisy(seed=0)).take(np.arange(100)))
+    shares = coverage_map(plan, kh.read(with_noise(seed=0)).take(np.arange(100)))
     assert shares.shape == (6, 7)
     assert (shares > 0.7).all()
 
@@ -134,34 +134,34 @@ def test_what_is_no_interval_is_refused():
     for wrong in (0, 1, 1.5, "0.9", True):
         with pytest.raises(PlanError, match="interval="):
             plan.reconstruct(np.zeros(3), interval=wrong)
-    for without in (quick(smooth(100, 3, 4), bands=False), quick(smooth(12, 3, 4))):
+    for without in (quick(smooth(100, 3, 4), intervals=False), quick(smooth(12, 3, 4))):
         with pytest.raises(PlanError, match="no bands"):
             without.reconstruct(np.zeros(3), interval=0.9)
 
 
 def test_calibration_samples_are_apart():
     """The last before the test part in time; as many as a tenth; no part shares a sample."""
-    split = blocks(500).calibrating()
+    split = blocks(500).calibrate_intervals()
     assert split.calibration.tolist() == list(range(360, 400))
     assert len(split.validation) == 80
     assert split.train.max() < split.validation.min() < split.calibration.min() < split.test.min()
-    again = split.calibrating()
+    again = split.calibrate_intervals()
     assert again is split
-    drawn = shuffled(100_000, seed=0).calibrating()
+    drawn = random_split(100_000, seed=0).calibrate_intervals()
     assert len(drawn.calibration) == 2000
     parts = (drawn.train, drawn.validation, drawn.calibration, drawn.test)
     assert len(np.unique(np.concatenate(parts))) == 100_000
-    assert not len(blocks(30).calibrating().calibration)
+    assert not len(blocks(30).calibrate_intervals().calibration)
 
 
 def test_spread_is_the_same_everywhere_where_nothing_tells_errors_apart():
     """Plain Gaussian errors: no neighbours are worth asking, and the factor is that of the normal law."""
     rng = np.random.default_rng(0)
     readings, errors = rng.normal(size=(600, 5)), rng.normal(size=(600, 40))
-    bands = Bands.fit(readings, errors)
-    assert bands.neighbours == 0
+    intervals = PredictionIntervals.fit(readings, errors)
+    assert intervals.neighbours == 0
     scores = np.abs(rng.normal(size=200_000)) / 1.0
-    assert bands.calibrated({0: scores}, 10_000).factor(0.9, 0) == pytest.approx(1.645, abs=0.03)
+    assert intervals.calibrated({0: scores}, 10_000).factor(0.9, 0) == pytest.approx(1.645, abs=0.03)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
@@ -171,7 +171,7 @@ def test_spread_is_the_mean_over_neighbours_and_the_prior(share):
     readings, squares = rng.normal(size=(50, 3)).astype(np.float32), rng.chisquare(1, (50, 8)).astype(np.float32)
     squares[rng.random(squares.shape) < share] = np.nan
     average = rng.uniform(1, 2, 8)
-    found = Bands(average, 7, readings, squares).spread(readings[:4] + 0.01)
+    found = PredictionIntervals(average, 7, readings, squares).spread(readings[:4] + 0.01)
     for row, one in enumerate(readings[:4] + 0.01):
         near = squares[np.argsort(np.square(readings - one).sum(axis=1))[:7]]
         prior = np.repeat(average[np.newaxis], 10, axis=0)

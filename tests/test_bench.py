@@ -11,22 +11,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keyhole.bench import steps, table1, weights
-from keyhole.bench.data import load
-from keyhole.bench.ill_posed import halve
-from keyhole.bench.lines import Lines
-from keyhole.bench.page import write_page
-from keyhole.bench.protocols import PROTOCOLS, Protocol, protocol_of
-from keyhole.bench.published import METHODS as PAPER
-from keyhole.bench.published import RECONSTRUCTION, published_mse
-from keyhole.bench.records import Case, Store, record
-from keyhole.bench.runner import Job, Outcome, run_jobs
-from keyhole.bench.sections import answers, others
-from keyhole.errors import SettingsError
-from keyhole.laws import LAWS
+from keyhole.core.errors import SettingsError
+from keyhole.masks import MASK_DISTRIBUTIONS
+from keyhole_benchmarks import steps, table1, weights
+from keyhole_benchmarks.data import load
+from keyhole_benchmarks.ill_posed import halve
+from keyhole_benchmarks.lines import Lines
+from keyhole_benchmarks.page import write_page
+from keyhole_benchmarks.protocols import PROTOCOLS, Protocol, protocol_of
+from keyhole_benchmarks.published import METHODS as PAPER
+from keyhole_benchmarks.published import RECONSTRUCTION, published_mse
+from keyhole_benchmarks.records import Case, Store, record
+from keyhole_benchmarks.runner import Job, Outcome, run_jobs
+from keyhole_benchmarks.sections import answers, others
 
 TINY = Protocol(
-    "tiny", 200, 16, 2e-3, dict.fromkeys(LAWS, 5e-2),
+    "tiny", 200, 16, 2e-3, dict.fromkeys(MASK_DISTRIBUTIONS, 5e-2),
     cycle=True, cae_rate=1e-3, row_rate=0.1, steps=6, cae_steps=6, precision="32-true",
 )  # fmt: skip
 
@@ -121,12 +121,12 @@ def test_the_small_protocol_keeps_its_promises():
     for data in ("mnist", "ipsl", "ncep", "celeba"):
         small, paper = protocol_of("small", data), protocol_of("paper", data)
         assert small.samples == 10_000
-        assert all(small.law_rates[law] > paper.law_rates[law] for law in PAPER[1:])
+        assert all(small.law_rates[distribution] > paper.law_rates[distribution] for distribution in PAPER[1:])
         assert paper.samples is None
         assert paper.rate == 2e-4
         assert paper.law_rates == dict.fromkeys(PAPER[1:], 2e-4)
-    assert protocol_of("paper", "mnist").law("sct", 60000)["temperature"] == [2 / 3, 2 / 3]
-    assert protocol_of("paper", "mnist").law("vln", 60000)["train"]["steps"] == 550 * 60000 // 256
+    assert protocol_of("paper", "mnist").distribution("sct", 60000)["temperature"] == [2 / 3, 2 / 3]
+    assert protocol_of("paper", "mnist").distribution("vln", 60000)["train"]["steps"] == 550 * 60000 // 256
     with pytest.raises(SettingsError, match="small"):
         protocol_of("smal", "mnist")
 
@@ -249,10 +249,10 @@ def test_halving_the_mask_lowers_l1_and_not_the_sites_that_show():
         assert second.shown == first.shown
 
 
-def test_table_2_judges_the_masks_of_table_1(tiny, command, tmp_path):
+def test_table_2_judges_the_masks_of_table_1(tiny, bench_command, tmp_path):
     """Five trainings on the sites of seed 0, which are found first where they are not there."""
     words = ["--data", "digits", "--methods", "qr", "--k", "5", "--protocol", "tiny", "--results", tmp_path]
-    assert command("bench", "table2", *words).code == 0
+    assert bench_command("table2", *words).code == 0
     (one,) = Store(tmp_path, "table2").lines()
     assert len(one["notes"]["errors"]) == 5
     assert one["metrics"]["least_error"] == min(one["notes"]["errors"])
@@ -260,73 +260,73 @@ def test_table_2_judges_the_masks_of_table_1(tiny, command, tmp_path):
     assert len(set(one["notes"]["errors"])) > 1
 
 
-def test_the_gan_is_compared_with_squared_error(tiny, command, tmp_path):
+def test_the_gan_is_compared_with_squared_error(tiny, bench_command, tmp_path):
     """Both objectives, with errors, sharpness and pictures to draw."""
     words = ["--data", "digits", "--k", "5", "--protocol", "tiny", "--results", tmp_path]
-    outcome = command("bench", "cgan", *words)
+    outcome = bench_command("cgan", *words)
     assert outcome.code == 0, outcome.err
     store = Store(tmp_path, "cgan")
     assert [one["method"] for one in store.lines()] == ["cgan", "vln"]
     assert all(one["metrics"]["sharpness"] >= 0 for one in store.lines())
-    assert {"truth", "rebuilt", "sites", "masks"} <= set(store.arrays(store.lines()[0]["case_id"]))
+    assert {"truth", "reconstructed", "sites", "masks"} <= set(store.arrays(store.lines()[0]["case_id"]))
 
 
-def test_figures_train_what_they_show(tiny, command, tmp_path):
+def test_figures_train_what_they_show(tiny, bench_command, tmp_path):
     """From nothing to pictures in one command; a second time nothing is trained."""
     words = ["--data", "digits", "--k", "5", "--methods", "vln", "--protocol", "tiny", "--results", tmp_path]
     folders = ["--out", tmp_path / "out", "--private", tmp_path / "private"]
-    first = command("bench", "figures", *words, *folders)
+    first = bench_command("figures", *words, *folders)
     assert first.code == 0, first.err
     assert {"densities.svg", "samples-digits-5.png"} <= {path.name for path in (tmp_path / "out").iterdir()}
-    again = command("bench", "figures", *words, *folders)
+    again = bench_command("figures", *words, *folders)
     assert "lines added" not in again.out
 
 
-def test_weights_give_a_number_of_sites(tiny, command, tmp_path, monkeypatch):
+def test_weights_give_a_number_of_sites(tiny, bench_command, tmp_path, monkeypatch):
     """No K goes in: the count comes out, rounded down and up to tens."""
     monkeypatch.setitem(weights.WEIGHTS, "tiny", (0.01, 1.0))
-    outcome = command("bench", "weights", "--data", "digits", "--protocol", "tiny", "--results", tmp_path)
+    outcome = bench_command("weights", "--data", "digits", "--protocol", "tiny", "--results", tmp_path)
     assert outcome.code == 0, outcome.err
     lines = Store(tmp_path, "weights").lines()
     assert len(lines) == 4
     assert all(one["k_distinct"] % 10 == 0 for one in lines)
-    shown = command("bench", "show", "--results", tmp_path, "--out", tmp_path / "results.md")
+    shown = bench_command("show", "--results", tmp_path, "--out", tmp_path / "results.md")
     assert shown.code == 0, shown.err
 
 
-def test_steps_are_judged_on_validation_alone(tiny, command, tmp_path, monkeypatch):
+def test_steps_are_judged_on_validation_alone(tiny, bench_command, tmp_path, monkeypatch):
     """One line for each step, without any figure of test; the page has the least in bold."""
     monkeypatch.setattr(steps, "STEPS", {"vln": (0.01, 0.1), "cae": (0.01, 0.1)})
     words = ["--data", "digits", "--methods", "vln,cae", "--k", "5", "--protocol", "tiny", "--results", tmp_path]
-    outcome = command("bench", "steps", *words)
+    outcome = bench_command("steps", *words)
     assert outcome.code == 0, outcome.err
     lines = Store(tmp_path, "steps").lines()
     assert [one["metrics"].keys() for one in lines] == [{"validation_mse"}] * 4
-    assert command("bench", "show", "--results", tmp_path, "--out", tmp_path / "results.md").code == 0
+    assert bench_command("show", "--results", tmp_path, "--out", tmp_path / "results.md").code == 0
     page = (tmp_path / "results.md").read_text()
     assert "| digits | 5 | VLN |" in page
     assert page.count("**") == 4
 
 
-def test_bench_commands_refuse_what_they_do_not_know(command, tmp_path):
+def test_bench_commands_refuse_what_they_do_not_know(bench_command, tmp_path):
     """A method, data set, protocol or number that is not there: exit 2 and the choices."""
     for wrong in ("--methods vnl", "--data minst", "--k many", "--protocol huge --data digits", "--data digits"):
-        outcome = command("bench", "table1", *wrong.split(), "--results", tmp_path)
+        outcome = bench_command("table1", *wrong.split(), "--results", tmp_path)
         assert outcome.code == 2, outcome
         assert outcome.err
 
 
-def test_the_bench_runs_from_the_command_line(tiny, command, tmp_path):
+def test_the_bench_runs_from_the_command_line(tiny, bench_command, tmp_path):
     """Lines come from one command, and the page from another."""
     words = ["--data", "digits", "--methods", "qr", "--k", "5", "--seeds", "0", "--protocol", "tiny"]
-    first = command("bench", "table1", *words, "--results", tmp_path)
+    first = bench_command("table1", *words, "--results", tmp_path)
     assert first.code == 0, first.err
-    again = command("bench", "table1", *words, "--results", tmp_path)
+    again = bench_command("table1", *words, "--results", tmp_path)
     assert "holds every case already" in again.out
-    shown = command("bench", "show", "--results", tmp_path, "--out", tmp_path / "results.md")
+    shown = bench_command("show", "--results", tmp_path, "--out", tmp_path / "results.md")
     assert shown.code == 0, shown.err
     assert Path(tmp_path / "results.md").exists()
-    assert command("bench", "l1").out.count("\n") == 7
+    assert bench_command("l1").out.count("\n") == 7
 
 
 def test_of_steps_with_the_most_seeds_the_least_error_is_bold():
@@ -335,7 +335,7 @@ def test_of_steps_with_the_most_seeds_the_least_error_is_bold():
     def at(step, seed, error):
         return {
             "data": "mnist", "k": 20, "method": "iln", "seed": seed,
-            "settings": {"selector": {"law_rate": step}}, "metrics": {"validation_mse": error},
+            "settings": {"selector": {"mask_learning_rate": step}}, "metrics": {"validation_mse": error},
         }  # fmt: skip
 
     lines = [at(0.1, 0, 0.02), at(0.2, 0, 0.03), at(0.2, 1, 0.05), at(0.5, 0, 0.025), at(0.5, 1, 0.095)]

@@ -10,8 +10,10 @@ import pytest
 import torch
 from scipy.integrate import trapezoid
 
-from keyhole.bench import table1
-from keyhole.bench.drawing import (
+from keyhole.core.errors import DataError
+from keyhole.masks import IndependentLogitNormal
+from keyhole_benchmarks import table1
+from keyhole_benchmarks.drawing import (
     Kept,
     LogitNormal,
     averages,
@@ -25,15 +27,13 @@ from keyhole.bench.drawing import (
     samples,
     table1_chart,
 )
-from keyhole.bench.drawing.laws import by_distance, correlation
-from keyhole.bench.drawing.look import COLOURS, MARKS, save
-from keyhole.bench.names import METHODS
-from keyhole.bench.records import Case, Store
-from keyhole.errors import DataError
-from keyhole.laws import ILN
+from keyhole_benchmarks.drawing.distributions import by_distance, correlation
+from keyhole_benchmarks.drawing.look import COLOURS, MARKS, save
+from keyhole_benchmarks.names import METHODS
+from keyhole_benchmarks.records import Case, Store
 
 GRIDS = {"mnist": (9, 9), "ipsl": (6, 6), "celeba": (8, 8)}
-LAWS = ("iln", "sct", "vln", "hnet")
+MASK_DISTRIBUTIONS = ("iln", "sct", "vln", "hnet")
 
 
 def line(data="mnist", method="vln", network="own", k=5, seed=0, mse=0.02, bench="table1", **words: Any) -> dict:
@@ -59,8 +59,8 @@ def arrays(data="mnist", method="vln", k=5) -> dict[str, np.ndarray]:
     sites = rng.permutation(size)[:k]
     found = {"truth": truth, "sites": sites}
     if method not in ("qr", "greedy"):
-        found["rebuilt"] = truth + 0.1 * rng.normal(size=truth.shape).astype(np.float32)
-    if method in (*LAWS, "cgan"):
+        found["reconstructed"] = truth + 0.1 * rng.normal(size=truth.shape).astype(np.float32)
+    if method in (*MASK_DISTRIBUTIONS, "cgan"):
         found["average"] = np.where(np.isin(np.arange(size), sites), 0.9, 0.1).reshape(grid).astype(np.float32)
     if method in ("vln", "hnet"):
         found["covariance"] = local(grid).astype(np.float16)
@@ -121,32 +121,34 @@ def titles(figure) -> list[str]:
 
 
 # The logit-normal law.
-@pytest.mark.parametrize("law", [LogitNormal(0, 1), LogitNormal(0, 3), LogitNormal(2, 1, 0.3), LogitNormal.start(-0.8)])
-def test_density_and_atoms_hold_all_probability(law):
+@pytest.mark.parametrize(
+    "distribution", [LogitNormal(0, 1), LogitNormal(0, 3), LogitNormal(2, 1, 0.3), LogitNormal.start(-0.8)]
+)
+def test_density_and_atoms_hold_all_probability(distribution):
     """Inside and at both ends together there is one; so there is in the plain law."""
     s = np.linspace(1e-9, 1 - 1e-9, 400_001)
-    assert trapezoid(law.stretched(s), s) + sum(law.atoms()) == pytest.approx(1, abs=1e-4)
+    assert trapezoid(distribution.stretched(s), s) + sum(distribution.atoms()) == pytest.approx(1, abs=1e-4)
     y = 1 / (1 + np.exp(-np.linspace(-40, 36, 400_001)))
-    assert trapezoid(law.density(y), y) == pytest.approx(1, abs=1e-3)
+    assert trapezoid(distribution.density(y), y) == pytest.approx(1, abs=1e-3)
 
 
 def test_density_is_that_of_samples(rng):
     """A histogram of stretched and clipped samples has the density's heights, and the atoms at its ends."""
-    law = LogitNormal(-0.3, 0.9, 0.4)
-    y = 1 / (1 + np.exp(-rng.normal(law.mu, law.sigma, 400_000) / law.lam))
-    s = np.clip((law.eta - law.gamma) * y + law.gamma, 0, 1)
-    assert law.atoms() == pytest.approx(((s == 0).mean(), (s == 1).mean()), abs=4e-3)
+    distribution = LogitNormal(-0.3, 0.9, 0.4)
+    y = 1 / (1 + np.exp(-rng.normal(distribution.mu, distribution.sigma, 400_000) / distribution.lam))
+    s = np.clip((distribution.eta - distribution.gamma) * y + distribution.gamma, 0, 1)
+    assert distribution.atoms() == pytest.approx(((s == 0).mean(), (s == 1).mean()), abs=4e-3)
     heights, edges = np.histogram(s[(s > 0) & (s < 1)], bins=20, range=(0, 1))
-    expected = law.stretched((edges[1:] + edges[:-1]) / 2)
+    expected = distribution.stretched((edges[1:] + edges[:-1]) / 2)
     assert heights / len(s) * 20 == pytest.approx(expected, rel=0.06)
 
 
 def test_the_first_law_is_the_one_that_training_starts_from():
     """The atoms in the figure are those of ILN: a fifth each, also after a shift."""
     assert LogitNormal.start().atoms() == pytest.approx((0.2, 0.2))
-    law = ILN(torch.ones(1, dtype=torch.bool), generator=torch.Generator())
-    law.shift(-0.8)
-    opening = float(law.sample(1, torch.Generator().manual_seed(0)).open_probability.detach())
+    distribution = IndependentLogitNormal(torch.ones(1, dtype=torch.bool), generator=torch.Generator())
+    distribution.shift(-0.8)
+    opening = float(distribution.sample(1, torch.Generator().manual_seed(0)).open_probability.detach())
     assert LogitNormal.start(-0.8).atoms()[0] == pytest.approx(1 - opening, abs=1e-6)
 
 
@@ -157,7 +159,11 @@ def test_densities_show_shapes_temperatures_and_atoms():
     assert [len(axes.get_legend().get_texts()) for axes in figure.axes] == [4, 4, 2]
     assert max(line.get_ydata().max() for line in temperatures.lines) > max(shapes.lines[0].get_ydata())
     numbers = {text for text in titles(figure) if text[0].isdigit()}
-    assert numbers == {f"{atom:.2f}" for law in (LogitNormal.start(), LogitNormal.start(-0.8)) for atom in law.atoms()}
+    assert numbers == {
+        f"{atom:.2f}"
+        for distribution in (LogitNormal.start(), LogitNormal.start(-0.8))
+        for atom in distribution.atoms()
+    }
     assert len(stretched.collections) == 4
 
 
@@ -207,9 +213,16 @@ def test_covariance_of_a_law_that_opens_nothing_is_still_drawn():
 
 def test_averages_share_one_scale_and_say_how_concentrated():
     """A panel for each law, named, with its concentration below the name."""
-    figure = averages([row(method=law, notes={"concentration": 0.25 + i / 10}) for i, law in enumerate(LAWS)])
+    figure = averages(
+        [
+            row(method=distribution, notes={"concentration": 0.25 + i / 10})
+            for i, distribution in enumerate(MASK_DISTRIBUTIONS)
+        ]
+    )
     assert titles(figure) == [
-        word for i, law in enumerate(LAWS) for word in (METHODS[law], f"concentration {0.25 + i / 10:.2f}")
+        word
+        for i, distribution in enumerate(MASK_DISTRIBUTIONS)
+        for word in (METHODS[distribution], f"concentration {0.25 + i / 10:.2f}")
     ]
     assert {image.get_clim() for axes in figure.axes for image in axes.images} == {(0, 1)}
 
@@ -222,10 +235,10 @@ def test_samples_have_a_column_for_each_method():
     panels = np.array(figure.axes).reshape(5, 3)
     assert [axes.get_title() for axes in panels[0]] == ["CAE", "VLN", "HNet-LN"]
     assert [axes.get_ylabel() for axes in panels[:, 0]] == ["mask", *["reconstruction", "truth"] * 2]
-    for one, mask, rebuilt in zip(rows, panels[0], panels[3], strict=True):
+    for one, mask, reconstructed in zip(rows, panels[0], panels[3], strict=True):
         across, down = mask.collections[0].get_offsets().data.T
         assert set(down * 9 + across) == set(one.arrays["sites"])
-        assert rebuilt.images[0].get_array().data == pytest.approx(one.arrays["rebuilt"][4, 0])
+        assert reconstructed.images[0].get_array().data == pytest.approx(one.arrays["reconstructed"][4, 0])
     assert figure.texts[0].get_text() == "MNIST, K = 5"
 
 
@@ -337,7 +350,7 @@ def test_an_empty_store_gives_what_needs_no_data(tmp_path):
 def test_lines_without_their_arrays_are_skipped(folder):
     """Arrays that are elsewhere, lack something, or are of another kind of grid do not stop the others."""
     store = Store(folder, "table1")
-    methods = [one.method for one in kept(store, "truth", "rebuilt", "sites") if one.data == "mnist"]
+    methods = [one.method for one in kept(store, "truth", "reconstructed", "sites") if one.data == "mnist"]
     assert methods == ["cae", "iln", "sct", "vln", "hnet"]
     assert {one.data for one in kept(store)} == set(GRIDS)
     assert {one.k for one in kept(store)} == {5}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from keyhole.bench.lines import Lines
-from keyhole.bench.networks import PLACES, VARIANTS, jobs
-from keyhole.bench.records import Store
-from keyhole.bench.runner import run_jobs
-from keyhole.bench.sections import networks
+from keyhole_benchmarks.lines import Lines
+from keyhole_benchmarks.networks import PLACES, VARIANTS, jobs
+from keyhole_benchmarks.records import Store
+from keyhole_benchmarks.runner import run_jobs
+from keyhole_benchmarks.sections import networks
 
 
 def test_variants_are_run_and_shown(tmp_path, monkeypatch):
@@ -18,7 +18,7 @@ def test_variants_are_run_and_shown(tmp_path, monkeypatch):
     chosen = ("none", "1000 km apart", "QR's sites", "by cost")
     assert run_jobs(jobs(("sst",), chosen, (0,)), store, device="cpu", say=lambda _: None) == 4
     lines = Lines(store.lines())
-    assert lines.where(method="1000 km apart").records[0]["notes"]["kept_to"] == ["distance=1000"]
+    assert lines.where(method="1000 km apart").records[0]["notes"]["constraint_metadata"] == ["min_distance=1000"]
     for one in lines:
         assert one["metrics"]["coverage_90"] == pytest.approx(0.9, abs=0.1)
         assert len(one["notes"]["by_failures"]) == min(one["k_distinct"], 11)

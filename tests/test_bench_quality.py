@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from keyhole.bench import ablation, quality
-from keyhole.bench.lines import Lines
-from keyhole.bench.quality import GOALS, Goal
-from keyhole.bench.records import Store
-from keyhole.bench.runner import run_jobs
-from keyhole.bench.sections import ablation as ablation_section
-from keyhole.bench.sections import by_time, short_table
-from keyhole.bench.sections import quality as quality_section
-from keyhole.selectors.auto import STAGES
+from keyhole.placement import SELECTORS
+from keyhole.placement.auto import STAGES
+from keyhole_benchmarks import ablation, quality
+from keyhole_benchmarks.lines import Lines
+from keyhole_benchmarks.quality import GOALS, MaskObjective
+from keyhole_benchmarks.records import Store
+from keyhole_benchmarks.runner import run_jobs
+from keyhole_benchmarks.sections import ablation as ablation_section
+from keyhole_benchmarks.sections import by_time, short_table
+from keyhole_benchmarks.sections import quality as quality_section
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def cells(lines):
 
 def test_quality_has_a_line_for_each_method_and_reconstructor(run, monkeypatch):
     """In a second: auto is cut short, and still has K sites and a row for each stage that it began."""
-    monkeypatch.setitem(GOALS, "digits", Goal((4,), 0.9))
+    monkeypatch.setitem(GOALS, "digits", MaskObjective((4,), 0.9))
     lines = run("quality", quality.jobs(["digits"], quality.METHODS, quality.RECONSTRUCTORS, (), (0,), 1.0))
     assert {(one["method"], one["reconstructor"]) for one in lines} == {
         (method, reconstructor) for method in ("auto", "greedy", "qr") for reconstructor in ("auto", "ridge")
@@ -56,7 +57,7 @@ def test_quality_has_a_line_for_each_method_and_reconstructor(run, monkeypatch):
 
 
 def test_a_row_waits_for_its_neighbours(run, monkeypatch):
-    monkeypatch.setitem(GOALS, "digits", Goal((3,), 0.9))
+    monkeypatch.setitem(GOALS, "digits", MaskObjective((3,), 0.9))
     lines = run("quality", quality.jobs(["digits"], ["greedy"], quality.RECONSTRUCTORS, (), (0, 1), 1.0))
     assert len(lines) == 2  # greedy has no seed
     assert len(cells(quality_section(lines))) == 1  # the header
@@ -87,11 +88,10 @@ def test_ratios_of_an_ablation_go_by_the_same_seeds():
 
 @pytest.mark.parametrize("variant", ablation.VARIANTS)
 def test_every_variant_has_settings_that_auto_takes(variant):
-    from keyhole.pipeline import make_selector
-    from keyhole.reconstructors import RECONSTRUCTORS
+    from keyhole.models.reconstructors import RECONSTRUCTORS
 
     settings, reconstructor = ablation.VARIANTS[variant]
-    assert make_selector("auto", settings).settings()["stages"]
+    assert SELECTORS.make("auto", settings).settings()["stages"]
     assert reconstructor in ("auto", *RECONSTRUCTORS)
 
 
@@ -104,7 +104,7 @@ def made(error, limit, method="auto", reconstructor="auto", minutes=1.0):
 
 def test_error_against_time_has_a_column_for_each_limit(monkeypatch):
     """Shares of the best classical sites with ridge, whatever limit those had; the main table has the longest."""
-    monkeypatch.setitem(GOALS, "digits", Goal((4,), 0.9))
+    monkeypatch.setitem(GOALS, "digits", MaskObjective((4,), 0.9))
     lines = Lines([
         made(0.9, 1200, minutes=20), made(0.95, 60), made(1.0, 1200, "qr", "ridge"), made(2.0, 1200, "greedy", "ridge"),
     ])  # fmt: skip

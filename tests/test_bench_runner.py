@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from keyhole.bench import records, runner
-from keyhole.bench.records import Case, Store
-from keyhole.bench.runner import Job, Outcome, run_jobs
-from keyhole.checkpoint import StateError
-from keyhole.errors import TrainingError
-from keyhole.interrupts import Interrupted
-from keyhole.run import Event
+from keyhole.core.errors import TrainingError
+from keyhole.core.interrupts import Interrupted
+from keyhole.core.run import Event
+from keyhole.training.checkpoint import StateError
+from keyhole_benchmarks import records, runner
+from keyhole_benchmarks.records import Case, Store
+from keyhole_benchmarks.runner import Job, Outcome, run_jobs
 
 COST = {"seconds": 0.0, "cpu_seconds": 0.0, "peak_mib": 1}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from keyhole.bench.lines import Lines
-from keyhole.bench.races import Duel, field_of
-from keyhole.bench.records import Store
-from keyhole.bench.runner import run_jobs
-from keyhole.bench.sections import speed as section
-from keyhole.bench.speed import RACES, Race, jobs
+from keyhole_benchmarks.lines import Lines
+from keyhole_benchmarks.races import Duel, field_of
+from keyhole_benchmarks.records import Store
+from keyhole_benchmarks.runner import run_jobs
+from keyhole_benchmarks.sections import speed as section
+from keyhole_benchmarks.speed import RACES, Race, jobs
 
 
 def test_a_race_leaves_a_line_and_a_row(tmp_path, monkeypatch):

@@ -7,13 +7,13 @@ import json
 import numpy as np
 import pytest
 
-from keyhole.bench.drawing import draw_features
-from keyhole.bench.lines import Lines
-from keyhole.bench.peers import PEERS, Table
-from keyhole.bench.records import Store
-from keyhole.bench.runner import run_jobs
-from keyhole.bench.sections import tables as section
-from keyhole.bench.tables import jobs
+from keyhole_benchmarks.drawing import draw_features
+from keyhole_benchmarks.lines import Lines
+from keyhole_benchmarks.peers import PEERS, Table
+from keyhole_benchmarks.records import Store
+from keyhole_benchmarks.runner import run_jobs
+from keyhole_benchmarks.sections import tables as section
+from keyhole_benchmarks.tables import jobs
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of peers
 

@@ -14,16 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import keyhole as kh
-from keyhole.errors import SettingsError
-from keyhole.interrupts import Interrupted
-from keyhole.pipeline import choose_sites, make_selector
-from keyhole.preparation import prepare
-from keyhole.run import Run
-from keyhole.selectors.concrete_autoencoder import Autoencoder, ConcreteAutoencoder, ConcreteRows, collapsed
-from keyhole.settings import CAESettings, TrainSettings
-from keyhole.training import train
+from keyhole.core.errors import SettingsError
+from keyhole.core.interrupts import Interrupted
+from keyhole.core.run import Run
+from keyhole.data.preparation import prepare
+from keyhole.placement import SELECTORS
+from keyhole.placement.baselines.concrete_autoencoder import Autoencoder, ConcreteAutoencoder, ConcreteRows, collapsed
+from keyhole.placement.settings import CAESettings
+from keyhole.training.loop import train
+from keyhole.training.settings import TrainSettings
+from keyhole.workflow.selection import choose_sites
 
-QUICK = {"width": 16, "train": {"steps": 40, "batch": 16, "rate": 1e-3, "weight_decay": 0.0, "average": 0.0}}
+QUICK = {
+    "width": 16,
+    "train": {"steps": 40, "batch_size": 16, "learning_rate": 1e-3, "weight_decay": 0.0, "ema_decay": 0.0},
+}
 
 
 def rows_of(logits, temperature=1.0):
@@ -108,7 +113,7 @@ def test_training_ends_when_the_rows_are_settled_and_cold():
         task = learned(parts)
         with torch.no_grad():
             task.rows.logits.copy_(settled([0, 3, 5, 7], 14, sure))
-        chosen = TrainSettings(steps=100, batch=16, validations=50, average=0.0)
+        chosen = TrainSettings(steps=100, batch_size=16, validation_steps=50, ema_decay=0.0)
         history = train(task, chosen, name="t", identity="", run=Run())
         steps[sure] = history[-1]["step"]
     assert 30 <= steps[40.0] <= 40  # 10 (0.001)^p passes 1 at a third
@@ -141,23 +146,23 @@ def test_rebuild_is_the_decoder_on_the_raw_rows(decoder, channels):
     picked = [6, 2, 6, 9]
     with torch.no_grad():
         task.rows.logits.copy_(settled(picked, 14))
-    rebuilt = collapsed(task, parts.development).rebuild(parts.validation)
+    reconstructed = collapsed(task, parts.development).reconstruct(parts.validation)
     cells = np.flatnonzero(parts.signals.observable.ravel())[picked]
     values = parts.validation.values.reshape(len(parts.validation), channels, -1)
     readings = np.stack([values[:, c, cell] for cell in cells for c in range(channels)], axis=1)
     with torch.no_grad():
         expected = task.decoder(torch.from_numpy(readings)).numpy()
-    assert rebuilt.shape == parts.validation.values.shape
-    assert rebuilt.dtype == np.float32
-    np.testing.assert_array_equal(rebuilt[..., 1:].reshape(len(expected), -1), expected)
-    assert not rebuilt[..., 0].any()
+    assert reconstructed.shape == parts.validation.values.shape
+    assert reconstructed.dtype == np.float32
+    np.testing.assert_array_equal(reconstructed[..., 1:].reshape(len(expected), -1), expected)
+    assert not reconstructed[..., 0].any()
 
 
 @pytest.mark.parametrize("distinct", [False, True])
 def test_settled_rows_are_trained_on_what_rebuild_gives(distinct):
     """The loss of sure and cold rows is the error of rebuild, and with ``distinct`` what they want twice is added."""
     parts = prepared(channels=2)
-    task, whole = learned(parts, distinct=distinct, overlap=3.0), parts.development
+    task, whole = learned(parts, distinct=distinct, overlap_weight=3.0), parts.development
     with torch.no_grad():
         task.rows.logits.copy_(settled([6, 2, 8, 9], 14, sure=60.0))
         task.begin(1)
@@ -165,7 +170,7 @@ def test_settled_rows_are_trained_on_what_rebuild_gives(distinct):
         task.rows.logits.copy_(settled([6, 2, 6, 6], 14, sure=60.0))
         doubled, _ = task(torch.arange(len(whole)), torch.Generator().manual_seed(0))
         task.rows.logits.copy_(settled([6, 2, 8, 9], 14, sure=60.0))
-    left = (collapsed(task, whole).rebuild(whole) - whole.values)[..., 1:]
+    left = (collapsed(task, whole).reconstruct(whole) - whole.values)[..., 1:]
     assert loss["reconstruction"].item() == pytest.approx(np.square(left).mean(), rel=1e-4)
     assert doubled.get("overlap", torch.zeros(())).item() == pytest.approx(3 * 2 / 4 if distinct else 0)
 
@@ -220,7 +225,7 @@ def test_the_distinct_one_gives_each_row_a_site_of_its_own():
     assert selection.notes["reassigned"] == 1
     with torch.no_grad():
         expected = task.decoder(torch.from_numpy(parts.validation.readings(cells)[:, :, 0].copy())).numpy()
-    np.testing.assert_array_equal(selection.rebuild(parts.validation)[..., 1:].reshape(len(expected), -1), expected)
+    np.testing.assert_array_equal(selection.reconstruct(parts.validation)[..., 1:].reshape(len(expected), -1), expected)
 
 
 @pytest.mark.parametrize("name", ["cae", "cae_distinct"])
@@ -233,11 +238,11 @@ def test_it_finds_the_sites_that_matter(name):
     values[:, drivers] += causes
     values[:, driven] += causes[:, [0, 0, 0, 0, 1, 1, 1, 2, 2]] + 0.7 * rng.normal(size=(400, 9))
     parts = prepare(kh.read(values), None, seed=0)
-    chosen = {"steps": 800, "batch": 128, "rate": 1e-3, "weight_decay": 0.0, "average": 0.0}
-    selection = choose_sites(make_selector(name, {"width": 32, "train": chosen}), parts, 3, Run())
+    chosen = {"steps": 800, "batch_size": 128, "learning_rate": 1e-3, "weight_decay": 0.0, "ema_decay": 0.0}
+    selection = choose_sites(SELECTORS.make(name, {"width": 32, "train": chosen}), parts, 3, Run())
     assert set(selection.sites.tolist()) == set(drivers)
     assert selection.notes["duplicates"] == 0
-    left = np.square(selection.rebuild(parts.validation) - parts.validation.values).mean()
+    left = np.square(selection.reconstruct(parts.validation) - parts.validation.values).mean()
     assert left < 0.5 * np.square(parts.validation.values).mean()
 
 
@@ -250,29 +255,29 @@ def test_interrupted_and_resumed_is_as_left_alone(tmp_path, name):
         if event.step == 23:
             os.kill(os.getpid(), signal.SIGINT)
 
-    expected = choose_sites(make_selector(name, QUICK), parts, 4, Run(seed=3))
+    expected = choose_sites(SELECTORS.make(name, QUICK), parts, 4, Run(seed=3))
     with pytest.raises(Interrupted, match="step 23 of 40"):
-        choose_sites(make_selector(name, QUICK), parts, 4, replace(run, callback=stop))
+        choose_sites(SELECTORS.make(name, QUICK), parts, 4, replace(run, callback=stop))
     for _ in ("goes on", "was finished"):
-        found = choose_sites(make_selector(name, QUICK), parts, 4, replace(run, resume=True))
+        found = choose_sites(SELECTORS.make(name, QUICK), parts, 4, replace(run, resume=True))
         assert found.sites.tolist() == expected.sites.tolist()
         assert found.history == expected.history
         assert found.notes == expected.notes
-        np.testing.assert_array_equal(found.rebuild(parts.validation), expected.rebuild(parts.validation))
+        np.testing.assert_array_equal(found.reconstruct(parts.validation), expected.reconstruct(parts.validation))
 
 
 def test_convolutions_refuse_a_table():
     """A grid of one axis: a reason to skip, and an error that says what to do."""
     parts = prepare(kh.read(np.random.default_rng(0).normal(size=(30, 6))), None, seed=0)
-    selector = make_selector("cae", QUICK | {"decoder": "dcgan"})
-    assert "two axes" in selector.refusal(parts.signals)
-    assert make_selector("cae", QUICK).refusal(parts.signals) is None
+    selector = SELECTORS.make("cae", QUICK | {"decoder": "dcgan"})
+    assert "two axes" in selector.incompatibility(parts.signals)
+    assert SELECTORS.make("cae", QUICK).incompatibility(parts.signals) is None
     with pytest.raises(SettingsError, match=r"dcgan.*two axes.*use dense"):
         choose_sites(selector, parts, 2, Run())
 
 
 def test_the_distinct_one_cannot_be_told_otherwise():
     """The name says it."""
-    assert make_selector("cae_distinct", QUICK).settings()["distinct"] is True
+    assert SELECTORS.make("cae_distinct", QUICK).settings()["distinct"] is True
     with pytest.raises(SettingsError, match="take method 'cae'"):
-        make_selector("cae_distinct", {"distinct": False})
+        SELECTORS.make("cae_distinct", {"distinct": False})

@@ -10,11 +10,11 @@ from scipy.linalg import eigh
 from scipy.linalg import qr as scipy_qr
 
 import keyhole as kh
-from keyhole import components
-from keyhole.components import principal_components
-from keyhole.run import Run
-from keyhole.selectors.classical import QR, Greedy, Random, Variance
-from keyhole.selectors.explained import Explained
+from keyhole.core.run import Run
+from keyhole.models import principal_components as components
+from keyhole.models.principal_components import principal_components
+from keyhole.placement.classical import QR, Greedy, Random, Variance
+from keyhole.placement.explained_variance import ExplainedVariance
 
 
 def field(n=60, shape=(4, 5), channels=1, seed=0, rank=8):
@@ -40,7 +40,7 @@ def test_components_are_those_of_the_covariance():
     for n in (10, 60):
         signals = field(n=n)
         components = principal_components(signals, 5)
-        packed = signals.packed()[:, 0].astype(float)
+        packed = signals.valid_values()[:, 0].astype(float)
         eigenvalues = np.linalg.eigvalsh(np.cov(packed.T, bias=True))[::-1]
         np.testing.assert_allclose(components.variances, eigenvalues[: len(components.variances)], rtol=1e-6)
         basis = components.basis[0]
@@ -70,7 +70,7 @@ def test_qr_picks_the_pivots_of_scipy():
 def test_greedy_picks_what_the_covariance_says():
     """Each pick is the site that removes most from the full covariance."""
     signals = field()
-    covariance = np.cov(signals.packed()[:, 0].astype(float).T, bias=True)
+    covariance = np.cov(signals.valid_values()[:, 0].astype(float).T, bias=True)
     picks: list[int] = []
     for _ in range(6):
         left = [j for j in range(len(covariance)) if j not in picks]
@@ -81,7 +81,7 @@ def test_greedy_picks_what_the_covariance_says():
 def test_greedy_with_channels_counts_all_values_of_a_site():
     """Two channels: each pick removes most when both values of the site are observed."""
     signals = field(channels=2, shape=(6,))
-    covariance = np.cov(signals.packed().reshape(len(signals), -1).astype(float).T, bias=True)
+    covariance = np.cov(signals.valid_values().reshape(len(signals), -1).astype(float).T, bias=True)
     picks: list[int] = []
     for _ in range(3):
         left = [j for j in range(6) if j not in picks]
@@ -93,7 +93,7 @@ def test_greedy_with_channels_counts_all_values_of_a_site():
 def test_greedy_with_few_components_knows_how_much_they_do_not_hold(channels):
     """Picks are those of the covariance of low rank with the variance that it lacks on its diagonal."""
     signals = field(channels=channels, shape=(12,))
-    packed = signals.packed().reshape(len(signals), -1).astype(float)
+    packed = signals.valid_values().reshape(len(signals), -1).astype(float)
     whole = np.cov(packed.T, bias=True)
     variances, basis = np.linalg.eigh(whole)
     low = basis[:, -2:] * variances[-2:] @ basis[:, -2:].T
@@ -102,13 +102,13 @@ def test_greedy_with_few_components_knows_how_much_they_do_not_hold(channels):
         left = [j for j in range(12) if j not in picks]
         among = [[i + 12 * c for i in [*picks, j] for c in range(channels)] for j in left]
         picks.append(left[int(np.argmax([explained(covariance, sites) for sites in among]))])
-    assert choose(Greedy(components=2), signals, 5).tolist() == picks
+    assert choose(Greedy(n_components=2), signals, 5).tolist() == picks
 
 
 def test_greedy_is_near_the_best_subset():
     """On a toy, greedy explains at least 95 % of what the best of all subsets explains."""
     signals = field(shape=(10,))
-    covariance = np.cov(signals.packed()[:, 0].astype(float).T, bias=True)
+    covariance = np.cov(signals.valid_values()[:, 0].astype(float).T, bias=True)
     best = max(explained(covariance, list(subset)) for subset in itertools.combinations(range(10), 3))
     assert explained(covariance, choose(Greedy(), signals, 3)) > 0.95 * best
 
@@ -116,7 +116,7 @@ def test_greedy_is_near_the_best_subset():
 def test_variance_ranks_by_variance():
     """The most variable site comes first."""
     signals = field()
-    spread = signals.packed()[:, 0].var(axis=0)
+    spread = signals.valid_values()[:, 0].var(axis=0)
     assert choose(Variance(), signals, 20).tolist() == np.argsort(-spread, kind="stable").tolist()
 
 
@@ -151,7 +151,10 @@ def test_what_sites_would_explain_is_kept_up_to_date(channels, precision):
     rng = np.random.default_rng(0)
     base, apart = rng.normal(size=(1, 60, 12)), rng.normal(size=(channels, 60, 12))
     rows, variances = (base + 1e-3 * apart).astype(precision), np.logspace(0, -2, 12)
-    left, matrix = Explained(rows, variances, np.zeros((channels, 60)), np.zeros((channels, 60))), np.diag(variances)
+    left, matrix = (
+        ExplainedVariance(rows, variances, np.zeros((channels, 60)), np.zeros((channels, 60))),
+        np.diag(variances),
+    )
     others = np.delete(np.arange(60), [3, 17, 40])
     for site in (3, 17, 40):
         np.testing.assert_allclose(left.gains()[others], exact_gains(rows, matrix)[others], rtol=2e-3, atol=1e-4)

@@ -123,9 +123,9 @@ def test_info_tells_what_select_told(folder, command):
 
 def test_settings_reach_the_method(folder, command):
     done = command("select", "plain.npy", "-k", 2, "--method", "greedy", "--reconstructor", "ridge",
-                   "--set", "components=5", "--json")  # fmt: skip
+                   "--set", "n_components=5", "--json")  # fmt: skip
     assert done.code == 0, done.err
-    assert json.loads(done.out)["made"]["settings"] == {"components": 5}
+    assert json.loads(done.out)["metadata"]["settings"] == {"n_components": 5}
 
 
 def test_netcdf_to_plan_to_readings_to_netcdf(folder, command):
@@ -297,7 +297,7 @@ def test_wrong_data_exit_with_1(folder, command, array_plan, arguments, says):
 
 def test_what_the_system_refuses_is_told_without_a_traceback(folder, command, monkeypatch):
     """An error that no reader expected, such as a disk that fails."""
-    from keyhole import readers
+    from keyhole.data import readers
 
     def broken(*_args, **_kwargs):
         raise OSError(5, "Input/output error", "plain.npy")
@@ -310,7 +310,7 @@ def test_what_the_system_refuses_is_told_without_a_traceback(folder, command, mo
 
 
 def test_memory_that_runs_out_is_told_without_a_traceback(folder, command, monkeypatch):
-    from keyhole import pipeline
+    from keyhole.workflow import selection as pipeline
 
     def greedy(*_args, **_kwargs):
         raise MemoryError("Unable to allocate 7 TiB")
@@ -391,15 +391,19 @@ def test_months_without_a_word_about_anomalies_get_a_hint(command, tmp_path, opt
 def test_context_is_named_or_refused(tmp_path, command, monkeypatch):
     """The year where anomalies are by month, none where none is asked for, and an error that names what there is."""
     monkeypatch.chdir(tmp_path)
-    quick = ("select", "sst", "-k", 3, "--method", "qr", "--reconstructor", "kriging")
-    for words, rhythms in ((), ("year",)), (("--context", "none"), ()), (("--context", "day,year"), ("year", "day")):
+    quick = ("select", "sst", "-k", 3, "--method", "qr", "--reconstructor", "optimal_interpolation")
+    for words, periods in (
+        ((), ("year",)),
+        (("--covariates", "none"), ()),
+        (("--covariates", "day,year"), ("year", "day")),
+    ):
         done = command(*quick, *words, "--out", "plan.keyhole")
         assert done.code == 0, done.err
-        assert kh.load("plan.keyhole").scaling.rhythms == rhythms
-    wrong = command(*quick, "--context", "week")
+        assert kh.load("plan.keyhole").scaling.periods == periods
+    wrong = command(*quick, "--covariates", "week")
     assert wrong.code == 2
     assert "year, day" in wrong.err
-    timeless = command("select", "digits", "-k", 3, "--method", "qr", "--context", "year")
+    timeless = command("select", "digits", "-k", 3, "--method", "qr", "--covariates", "year")
     assert timeless.code == 1
     assert "needs a time" in timeless.err
 
@@ -419,22 +423,22 @@ def test_constraints_on_the_command_line(folder, command):
     assert all(site % 5 in (1, 2) for site in sites("-k", 3, "--allow", "column=1..2"))
     assert all(site // 5 >= 2 for site in sites("-k", 3, "--allow", "row=2..", "--forbid", "column=4"))
     assert all(site < 12 for site in sites("-k", 3, "--allow", "mask.npy"))
-    assert sites("-k", 2, "--fixed", "there.csv", "--fixed", "row=1 column=1")[:3] == [0, 19, 6]
+    assert sites("-k", 2, "--existing", "there.csv", "--existing", "row=1 column=1")[:3] == [0, 19, 6]
     Path("plan.keyhole").rename("older.keyhole")
-    assert len(sites("-k", 2, "--fixed", "older.keyhole")) == 7
+    assert len(sites("-k", 2, "--existing", "older.keyhole")) == 7
     assert len(sites("--costs", "costs.npy", "--cost-limit", 7)) == 3
     assert len(sites("--costs", 3, "--cost-limit", 7)) == 2
     assert len(sites("-k", 2, "--groups", "labels.npy")) == 10
     assert len(sites("-k", 2, "--groups", "row")) == 8
-    assert len(sites("-k", 3, "--distance", 2)) == 3
-    table = command("compare", "plain.npy", "-k", 3, "--distance", 2, "--methods", "qr,variance", "--json")
+    assert len(sites("-k", 3, "--min-distance", 2)) == 3
+    table = command("compare", "plain.npy", "-k", 3, "--min-distance", 2, "--methods", "qr,variance", "--json")
     assert [row["k"] for row in json.loads(table.out)] == [3, 3]
 
 
 def test_sites_for_other_tools(folder, command):
     """CSV to standard output, or a file by its ending."""
     assert command("select", "field.nc", "-k", 3, *QUICK, "--out", "plan.keyhole").code == 0
-    assert command("sites", "plan.keyhole").out.splitlines()[0].startswith("rank,index,name,lat,lon,gain,fixed")
+    assert command("sites", "plan.keyhole").out.splitlines()[0].startswith("rank,index,name,lat,lon,gain,existing")
     assert command("sites", "plan.keyhole", "--out", "sites.geojson").code == 0
     assert len(json.loads(Path("sites.geojson").read_text())["features"]) == 3
     assert command("sites", "plan.keyhole", "--out", "sites.shp").code == 1
@@ -599,7 +603,7 @@ def test_errors_do_not_steer_the_terminal(evil, command, arguments):
 def test_a_warning_does_not_steer_the_terminal(folder):
     """A library's warning may quote a name of the file."""
     script = (
-        "import sys, warnings, keyhole.cli.use as use, keyhole.plan as plan, keyhole.cli as cli\n"
+        "import sys, warnings, keyhole.cli.use as use, keyhole.plan.plan as plan, keyhole.cli as cli\n"
         "plan.load = lambda path: warnings.warn(str(path))\n"
         "use.show_plan = lambda *_: None\n"
         "sys.argv = ['keyhole', 'info', '\\x1b[2J']\n"
@@ -634,7 +638,7 @@ SAME = {
     "groups": ("select", "plain.npy", "-k", 3, "--groups", "costs.npy", "--out", "costs.npy"),
     "a region": ("select", "plain.npy", "-k", 3, "--allow", "costs.npy", "--out", "costs.npy"),
     "a forbidden region": ("select", "plain.npy", "-k", 3, "--forbid", "costs.npy", "--out", "costs.npy"),
-    "sites that exist": ("select", "plain.npy", "-k", 2, "--fixed", "good.keyhole", "--out", "good.keyhole"),
+    "sites that exist": ("select", "plain.npy", "-k", 2, "--existing", "good.keyhole", "--out", "good.keyhole"),
     "data of a comparison": ("compare", "images", "-k", 3, "--figure", "images/0.png"),
     "a new image among the data": ("compare", "images", "-k", 3, "--figure", "images/new.png"),
     "a part of a store": ("compare", "field.zarr", "-k", 3, "--figure", "field.zarr/new.png"),
@@ -650,8 +654,6 @@ SAME = {
     "the plan of sites": ("sites", "good.csv", "--out", "good.csv"),
     "a study": ("sweep", "study.svg", "--figure", "study.svg"),
     "data of a study": ("sweep", "study.toml", "--figure", "images/0.png"),
-    "results": ("bench", "show", "--results", "lines", "--out", "lines/table1.jsonl"),
-    "results page and readme": ("bench", "show", "--results", "lines", "--out", "page.md", "--readme", "page.md"),
 }
 
 

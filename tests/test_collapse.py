@@ -8,75 +8,75 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyhole.collapse import best_of, frequency, marginal, rounded
-from keyhole.errors import BudgetError
-from keyhole.laws import ILN, LAWS, VLN, Law
+from keyhole.core.errors import InfeasibleError
+from keyhole.masks import MASK_DISTRIBUTIONS, CorrelatedLogitNormal, IndependentLogitNormal, MaskDistribution
+from keyhole.masks.collapse import best_of, frequency, marginal, rounded
 
 OBSERVABLE = (torch.arange(30) % 4 != 1).reshape(5, 6)
-every_law = pytest.mark.parametrize("name", LAWS)
+every_distribution = pytest.mark.parametrize("name", MASK_DISTRIBUTIONS)
 
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def make_law(name: str, observable: torch.Tensor = OBSERVABLE) -> Law:
-    law = LAWS[name](observable, generator=seeded())
-    law.warm_start(law.index[[7, 3, 11]], inside=0.9)
-    return law
+def make_distribution(name: str, observable: torch.Tensor = OBSERVABLE) -> MaskDistribution:
+    distribution = MASK_DISTRIBUTIONS[name](observable, generator=seeded())
+    distribution.warm_start(distribution.index[[7, 3, 11]], inside=0.9)
+    return distribution
 
 
-def graded(marginals: list[float]) -> ILN:
+def graded(marginals: list[float]) -> IndependentLogitNormal:
     """Independent sites in a row with these marginals."""
-    law = ILN(torch.ones(len(marginals), dtype=torch.bool), generator=seeded())
+    distribution = IndependentLogitNormal(torch.ones(len(marginals), dtype=torch.bool), generator=seeded())
     with torch.no_grad():
-        law.mu.copy_(torch.special.ndtri(torch.tensor(marginals)))
-        law.log_sigma.zero_()
-    return law
+        distribution.mu.copy_(torch.special.ndtri(torch.tensor(marginals)))
+        distribution.log_sigma.zero_()
+    return distribution
 
 
-def all_collapses(law: Law, k: int) -> list[np.ndarray]:
+def all_collapses(distribution: MaskDistribution, k: int) -> list[np.ndarray]:
     return [
-        marginal(law, k),
-        frequency(law, k, draws=300, generator=seeded(1)),
-        best_of(law, k, candidates=9, score=lambda sites: float(sites.sum()), generator=seeded(1)),
+        marginal(distribution, k),
+        frequency(distribution, k, draws=300, generator=seeded(1)),
+        best_of(distribution, k, candidates=9, score=lambda sites: float(sites.sum()), generator=seeded(1)),
     ]
 
 
-@every_law
+@every_distribution
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_exactly_k_distinct_observable_sites(name, data):
     """Whatever the law and k, numpy int64 flat indices."""
-    law = make_law(name)
-    k = data.draw(st.integers(1, law.sites))
-    for sites in all_collapses(law, k):
+    distribution = make_distribution(name)
+    k = data.draw(st.integers(1, distribution.sites))
+    for sites in all_collapses(distribution, k):
         assert isinstance(sites, np.ndarray)
         assert sites.dtype == np.int64
         assert sites.shape == (k,)
         assert len(set(sites.tolist())) == k
-        assert set(sites.tolist()) <= set(law.index.tolist())
+        assert set(sites.tolist()) <= set(distribution.index.tolist())
 
 
-@every_law
+@every_distribution
 def test_likely_sites_come_first(name):
     """The three sites of the warm start are the first three, by marginals and by frequency."""
-    law = make_law(name)
-    favourites = set(law.index[[3, 7, 11]].tolist())
-    assert set(marginal(law, 3).tolist()) == favourites
-    assert set(frequency(law, 5, draws=500, generator=seeded(2))[:3].tolist()) == favourites
+    distribution = make_distribution(name)
+    favourites = set(distribution.index[[3, 7, 11]].tolist())
+    assert set(marginal(distribution, 3).tolist()) == favourites
+    assert set(frequency(distribution, 5, draws=500, generator=seeded(2))[:3].tolist()) == favourites
 
 
 @pytest.mark.parametrize("k", [0, -1, 24])
 def test_impossible_k_is_refused(k):
     """Less than one site, or more than are observable."""
-    law = make_law("vln")
+    distribution = make_distribution("vln")
     for collapse in (
-        lambda: marginal(law, k),
-        lambda: frequency(law, k, draws=5, generator=seeded()),
-        lambda: best_of(law, k, candidates=5, score=len, generator=seeded()),
+        lambda: marginal(distribution, k),
+        lambda: frequency(distribution, k, draws=5, generator=seeded()),
+        lambda: best_of(distribution, k, candidates=5, score=len, generator=seeded()),
     ):
-        with pytest.raises(BudgetError, match=f"got {k}"):
+        with pytest.raises(InfeasibleError, match=f"got {k}"):
             collapse()
 
 
@@ -87,27 +87,27 @@ def test_marginal_ranks_by_probability():
 
 def test_marginal_breaks_ties_by_logit():
     """Sites whose marginals are all rounded to 1 are ranked by how far they are from shutting."""
-    law = graded([0.5, 0.5, 0.5, 0.5])
+    distribution = graded([0.5, 0.5, 0.5, 0.5])
     with torch.no_grad():
-        law.mu.copy_(torch.tensor([20.0, 40.0, 0.0, 30.0]))
-    assert law.marginals()[[0, 1, 3]].tolist() == [1, 1, 1]
-    assert marginal(law, 4).tolist() == [1, 3, 0, 2]
+        distribution.mu.copy_(torch.tensor([20.0, 40.0, 0.0, 30.0]))
+    assert distribution.marginals()[[0, 1, 3]].tolist() == [1, 1, 1]
+    assert marginal(distribution, 4).tolist() == [1, 3, 0, 2]
 
 
 def test_frequency_follows_the_draws():
     """Open most often first; sites that are never open, or always, by mean logit."""
-    law = graded([0.2, 0.8, 0.5, 0.5, 0.5])
+    distribution = graded([0.2, 0.8, 0.5, 0.5, 0.5])
     with torch.no_grad():
-        law.mu[2:] = torch.tensor([9.0, -30.0, -20.0])
-        law.log_sigma[2] = 5.0  # a large mean logit, but open about half of the time
-    assert frequency(law, 5, draws=2000, generator=seeded(1)).tolist() == [1, 2, 0, 4, 3]
+        distribution.mu[2:] = torch.tensor([9.0, -30.0, -20.0])
+        distribution.log_sigma[2] = 5.0  # a large mean logit, but open about half of the time
+    assert frequency(distribution, 5, draws=2000, generator=seeded(1)).tolist() == [1, 2, 0, 4, 3]
 
 
 def test_frequency_takes_any_number_of_draws():
     """Also more than are held at once, and the same from the same generator."""
-    law = make_law("vln")
-    first = frequency(law, 9, draws=777, generator=seeded(4))
-    assert np.array_equal(first, frequency(law, 9, draws=777, generator=seeded(4)))
+    distribution = make_distribution("vln")
+    first = frequency(distribution, 9, draws=777, generator=seeded(4))
+    assert np.array_equal(first, frequency(distribution, 9, draws=777, generator=seeded(4)))
 
 
 @pytest.mark.parametrize(
@@ -129,37 +129,37 @@ def test_rounded_takes_tens(marginals, sizes):
 
 def test_best_of_takes_the_lowest_score():
     """Of the sets that the draws propose, the one with the lowest score, ranked by marginals."""
-    law, seen = VLN(torch.ones(12, dtype=torch.bool), generator=seeded()), []
+    distribution, seen = CorrelatedLogitNormal(torch.ones(12, dtype=torch.bool), generator=seeded()), []
 
     def score(sites):
         seen.append(sites)
         return abs(float(sites.sum()) - 20)
 
-    best = best_of(law, 3, candidates=60, score=score, generator=seeded(1))
+    best = best_of(distribution, 3, candidates=60, score=score, generator=seeded(1))
     assert score(best) == min(abs(float(sites.sum()) - 20) for sites in seen)
-    assert np.array_equal(seen[0], marginal(law, 3))
+    assert np.array_equal(seen[0], marginal(distribution, 3))
     sets = [tuple(sorted(sites.tolist())) for sites in seen[:-1]]
     assert len(set(sets)) == len(sets) > 10
-    order = marginal(law, 12).tolist()
+    order = marginal(distribution, 12).tolist()
     assert [order.index(site) for site in best] == sorted(order.index(site) for site in best)
 
 
 def test_best_of_proposes_joint_draws():
     """Two groups of sites that never open together: no proposal mixes them, as the marginals do."""
-    law = VLN(torch.ones(6, dtype=torch.bool), generator=seeded(), latent=1)
+    distribution = CorrelatedLogitNormal(torch.ones(6, dtype=torch.bool), generator=seeded(), rank=1)
     with torch.no_grad():
-        law.weight.copy_(torch.tensor([[1.0], [-1.0]]).repeat(3, 1))
-        law.bias.copy_(torch.tensor([3.0, 2.0, 1.0, 0.0, 0.0, 0.0]) * 1e-3)
+        distribution.weight.copy_(torch.tensor([[1.0], [-1.0]]).repeat(3, 1))
+        distribution.bias.copy_(torch.tensor([3.0, 2.0, 1.0, 0.0, 0.0, 0.0]) * 1e-3)
     seen = []
-    best_of(law, 3, candidates=40, score=lambda s: seen.append(set(s.tolist())) or 0.0, generator=seeded(1))
+    best_of(distribution, 3, candidates=40, score=lambda s: seen.append(set(s.tolist())) or 0.0, generator=seeded(1))
     assert seen[0] == {0, 1, 2}
     assert sorted(map(sorted, seen[1:])) == [[0, 2, 4], [1, 3, 5]]
 
 
 def test_best_of_falls_back_on_the_marginal_choice():
     """No candidates, equal scores, or scores that are not numbers."""
-    law = make_law("vln")
-    expected = marginal(law, 4)
+    distribution = make_distribution("vln")
+    expected = marginal(distribution, 4)
     for candidates, value in ((0, 1.0), (20, 1.0), (20, float("nan"))):
-        best = best_of(law, 4, candidates=candidates, score=lambda _, v=value: v, generator=seeded())
+        best = best_of(distribution, 4, candidates=candidates, score=lambda _, v=value: v, generator=seeded())
         assert np.array_equal(best, expected)

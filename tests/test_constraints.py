@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import keyhole as kh
-from keyhole.constraints import Constraints
-from keyhole.constraints.groups import labels_of
-from keyhole.constraints.named import find_sites
-from keyhole.constraints.packing import most_that_fit, packing
-from keyhole.constraints.regions import inside_rings, region
-from keyhole.constraints.rules import Rules
-from keyhole.errors import BudgetError, DataError, SettingsError, StorageError
-from keyhole.grid import Grid
-from keyhole.pipeline import choose_sites
-from keyhole.preparation import prepare
-from keyhole.run import Run
-from keyhole.selectors import SELECTORS
+from keyhole.core.errors import DataError, InfeasibleError, SettingsError, StorageError
+from keyhole.core.run import Run
+from keyhole.data.constraints import Constraints
+from keyhole.data.constraints.feasibility import largest_feasible, packing
+from keyhole.data.constraints.feasible_set import PlacementRules
+from keyhole.data.constraints.groups import labels_of
+from keyhole.data.constraints.regions import inside_rings, region
+from keyhole.data.constraints.site_lookup import find_sites
+from keyhole.data.grid import Grid
+from keyhole.data.preparation import prepare
+from keyhole.placement import SELECTORS
+from keyhole.workflow.selection import choose_sites
 from test_selectors import selector
 
 SHAPE = (3, 4)
@@ -39,13 +39,13 @@ def toy(seed: int = 0, n: int = 80):
 KINDS = {
     "allowed": (3, {"allowed": {"row": (0, 1)}}),
     "forbidden": (3, {"forbidden": {"row": (1, 1)}}),
-    "fixed": (3, {"fixed": [0, 7]}),
-    "distance": (4, {"distance": 1.5}),
-    "tight": (6, {"distance": 1.2}),
+    "existing": (3, {"existing": [0, 7]}),
+    "min_distance": (4, {"min_distance": 1.5}),
+    "tight": (6, {"min_distance": 1.2}),
     "cost": (None, {"costs": COSTS, "cost_limit": 5.0}),
     "groups": (2, {"groups": "row"}),
-    "all": (2, {"forbidden": {"column": (3, 3)}, "fixed": [11], "distance": 1.2, "groups": [[0, 0, 1, 1]] * 3}),
-    "priced": (None, {"costs": COSTS, "cost_limit": 4.0, "distance": 1.5, "fixed": [5]}),
+    "all": (2, {"forbidden": {"column": (3, 3)}, "existing": [11], "min_distance": 1.2, "groups": [[0, 0, 1, 1]] * 3}),
+    "priced": (None, {"costs": COSTS, "cost_limit": 4.0, "min_distance": 1.5, "existing": [5]}),
 }
 
 
@@ -53,7 +53,7 @@ def legal(sites, k, kind) -> bool:
     """Whether a set of new sites keeps one of KINDS, told without the code under test."""
     asked = KINDS[kind][1]
     rows, columns = np.divmod(np.asarray(sites), 4)
-    fixed = asked.get("fixed", [])
+    fixed = asked.get("existing", [])
     groups = asked.get("groups")
     if k is not None and len(sites) != k and groups is None:
         return False
@@ -69,7 +69,7 @@ def legal(sites, k, kind) -> bool:
         return False
     if kind == "groups":
         return sorted(sites) in [sorted([c, c + 4, c + 8, d, d + 4, d + 8]) for c, d in combinations(range(4), 2)]
-    apart = asked.get("distance", 0.0)
+    apart = asked.get("min_distance", 0.0)
     label = (lambda site: (site % 4) // 2) if kind == "all" else (lambda site: site)
     places = [divmod(site, 4) for site in (*sites, *fixed)]
     for (one, a), (two, b) in combinations(zip((*sites, *fixed), places, strict=True), 2):
@@ -81,9 +81,9 @@ def legal(sites, k, kind) -> bool:
 
 def choose(name, kind, signals=None):
     k, asked = KINDS[kind]
-    parts = prepare((toy() if signals is None else signals).constrained(asked), None, seed=0)
+    parts = prepare((toy() if signals is None else signals).with_constraints(asked), None, seed=0)
     chosen = selector(name)
-    if chosen.refusal(parts.signals):
+    if chosen.incompatibility(parts.signals):
         pytest.skip("these signals are refused, with a reason")
     return parts, choose_sites(chosen, parts, k, Run()).sites.tolist()
 
@@ -93,7 +93,7 @@ def choose(name, kind, signals=None):
 def test_every_selector_keeps_every_constraint(name, kind):
     """Alone and together; what is there already comes first."""
     _, sites = choose(name, kind)
-    fixed = KINDS[kind][1].get("fixed", [])
+    fixed = KINDS[kind][1].get("existing", [])
     assert sites[: len(fixed)] == fixed
     assert sites[len(fixed) :]
     assert legal(sites[len(fixed) :], KINDS[kind][0], kind)
@@ -103,7 +103,7 @@ def test_exchanges_spend_a_budget_where_nothing_is_left_to_explain():
     """The site that is there tells all; greedy's sites, which are those that vary most, stay."""
     values = np.zeros((60, 12))
     values[:, 3] = np.random.default_rng(0).normal(size=60)
-    asked = {"fixed": [3], "costs": np.ones(12), "cost_limit": 3}
+    asked = {"existing": [3], "costs": np.ones(12), "cost_limit": 3}
     plans = [
         kh.select(values, method=name, reconstructor="ridge", constraints=asked) for name in ("greedy", "exchange")
     ]
@@ -112,7 +112,7 @@ def test_exchanges_spend_a_budget_where_nothing_is_left_to_explain():
 
 def left(parts, sites) -> float:
     """What least squares leaves of all cells, on everything but test."""
-    x = parts.development.packed().reshape(len(parts.development), -1).astype(np.float64)
+    x = parts.development.valid_values().reshape(len(parts.development), -1).astype(np.float64)
     chosen = np.concatenate([np.ones((len(x), 1)), x[:, sites]], axis=1)
     rest = x - chosen @ np.linalg.lstsq(chosen, x, rcond=None)[0]
     return float(np.square(rest).sum() / np.square(x - x.mean(axis=0)).sum())
@@ -123,7 +123,7 @@ def every_choice(kind):
     k, asked = KINDS[kind]
     if kind == "groups":
         return [[c, c + 4, c + 8, d, d + 4, d + 8] for c, d in combinations(range(4), 2)]
-    others = [site for site in range(12) if site not in asked.get("fixed", [])]
+    others = [site for site in range(12) if site not in asked.get("existing", [])]
     sizes = range(1, 7) if k is None else [k]
     return [list(one) for size in sizes for one in combinations(others, size) if legal(one, k, kind)]
 
@@ -135,7 +135,7 @@ def test_how_near_the_best_of_all_legal_choices(name, most, kind):
     ratios = []
     for seed in range(3):
         parts, sites = choose(name, kind, toy(seed))
-        fixed = KINDS[kind][1].get("fixed", [])
+        fixed = KINDS[kind][1].get("existing", [])
         best = min(left(parts, [*fixed, *one]) for one in every_choice(kind))
         ratios.append(left(parts, sites) / best)
     assert min(ratios) >= 1 - 1e-6
@@ -147,13 +147,15 @@ def test_sites_that_are_there_already_are_built_around():
     signals = toy()
     parts = prepare(signals, None, seed=0)
     first = choose_sites(selector("greedy"), parts, 5, Run()).sites
-    beside = prepare(signals.constrained({"fixed": first[:2].tolist()}), None, seed=0)
+    beside = prepare(signals.with_constraints({"existing": first[:2].tolist()}), None, seed=0)
     assert choose_sites(selector("greedy"), beside, 3, Run()).sites.tolist() == first.tolist()
 
 
 def test_distance_is_great_circle_in_kilometres():
     """No two buoys nearer than asked, over the date line too."""
-    plan = kh.select(kh.datasets.sst(), 12, method="variance", reconstructor="ridge", constraints={"distance": 3000})
+    plan = kh.select(
+        kh.datasets.sst(), 12, method="variance", reconstructor="ridge", constraints={"min_distance": 3000}
+    )
     at = np.deg2rad(plan.sites[["lat", "lon"]].to_numpy(float))
     cosine = np.sin(at[:, None, 0]) * np.sin(at[None, :, 0])
     cosine += np.cos(at[:, None, 0]) * np.cos(at[None, :, 0]) * np.cos(at[:, None, 1] - at[None, :, 1])
@@ -164,7 +166,7 @@ def test_distance_is_great_circle_in_kilometres():
 def test_first_picks_that_leave_no_room_give_way():
     """Four corners are the only four sites so far apart; the most variable is none of them."""
     values = np.random.default_rng(0).normal(size=(40, 3, 3)) * np.array([[1, 1, 1], [1, 9, 1], [1, 1, 1]])
-    plan = kh.select(values, 4, method="variance", reconstructor="ridge", constraints={"distance": 2.0})
+    plan = kh.select(values, 4, method="variance", reconstructor="ridge", constraints={"min_distance": 2.0})
     assert sorted(plan.indices.tolist()) == [0, 2, 6, 8]
 
 
@@ -172,19 +174,19 @@ def test_first_picks_that_leave_no_room_give_way():
 
 
 def refused(k, **asked):
-    with pytest.raises(BudgetError) as caught:
+    with pytest.raises(InfeasibleError) as caught:
         kh.select(toy(), k, method="qr", reconstructor="ridge", constraints=asked)
     return str(caught.value)
 
 
 def test_a_smallest_clashing_set_is_named_with_how_many_would_fit():
     """What has no part in the clash is not named."""
-    said = refused(4, distance=2.5, allowed={"row": (0, 1)}, forbidden={"column": (3, 3)}, fixed=[11])
-    assert "distance=2.5" in said
+    said = refused(4, min_distance=2.5, allowed={"row": (0, 1)}, forbidden={"column": (3, 3)}, existing=[11])
+    assert "min_distance=2.5" in said
     assert "at most" in said
-    alone = refused(5, distance=0.5, allowed={"row": (0, 0)})
+    alone = refused(5, min_distance=0.5, allowed={"row": (0, 0)})
     assert "allowed" in alone
-    assert "distance" not in alone
+    assert "min_distance" not in alone
     assert "at most 4 sites fit" in alone
 
 
@@ -197,15 +199,15 @@ def test_k_and_a_limit_of_cost_exclude_each_other():
     """One of them says how many."""
     assert "not both" in refused(3, costs=COSTS, cost_limit=5)
     assert "k is missing" in refused(None)
-    assert "k or a limit" in refused(None, distance=1.0)
+    assert "k or a limit" in refused(None, min_distance=1.0)
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
         ({"distances": 3}, "'distances' is not known"),
-        ({"distance": 0}, "distance=0"),
-        ({"distance": float("nan")}, "distance=nan"),
+        ({"min_distance": 0}, "min_distance=0"),
+        ({"min_distance": float("nan")}, "min_distance=nan"),
         ({"costs": COSTS}, "go together"),
         ({"costs": COSTS[:2], "cost_limit": 3}, "shape"),
         ({"costs": -COSTS, "cost_limit": 3}, "above zero"),
@@ -215,11 +217,11 @@ def test_k_and_a_limit_of_cost_exclude_each_other():
         ({"allowed": np.ones((2, 2), bool)}, "shape"),
         ({"allowed": np.full(SHAPE, 3)}, "true and false"),
         ({"allowed": []}, "empty"),
-        ({"fixed": [3, 3]}, "the same"),
-        ({"fixed": [12]}, "0 to 11"),
-        ({"fixed": ["row=0 colum=1"]}, "there is row=0 column=1"),
-        ({"fixed": [{"row": 0}]}, "row, column are needed"),
-        ({"fixed": [{"row": 0, "column": 9}]}, "no cell inside"),
+        ({"existing": [3, 3]}, "the same"),
+        ({"existing": [12]}, "0 to 11"),
+        ({"existing": ["row=0 colum=1"]}, "there is row=0 column=1"),
+        ({"existing": [{"row": 0}]}, "row, column are needed"),
+        ({"existing": [{"row": 0, "column": 9}]}, "no cell inside"),
         ({"groups": "depth"}, "name of an axis"),
         ({"groups": np.zeros((2, 2))}, "labels of shape"),
     ],
@@ -395,17 +397,17 @@ def test_files_that_hold_no_polygons(tmp_path, text, error):
 def test_the_most_that_fit_is_what_brute_force_finds(seed, apart):
     """Ten places in the plane."""
     points = np.random.default_rng(seed).uniform(size=(10, 2))
-    rules = Rules(10, apart=apart, points=points)
+    rules = PlacementRules(10, apart=apart, points=points)
     distance = np.linalg.norm(points[:, None] - points, axis=2) + 9 * np.eye(10)
     best = max(
         size
         for size in range(1, 11)
         if any(distance[np.ix_(one, one)].min() >= apart for one in combinations(range(10), size))
     )
-    found, sure = most_that_fit(rules, np.ones(10, bool), 10)
+    found, sure = largest_feasible(rules, np.ones(10, bool), 10)
     assert sure
     assert len(found) == best
-    assert rules.breach(found) is None
+    assert rules.violation(found) is None
     assert len(packing(rules, np.ones(10, bool), 10)) <= best
 
 
@@ -414,7 +416,7 @@ def test_the_most_that_fit_is_what_brute_force_finds(seed, apart):
 def test_room_is_what_it_would_be_if_made_anew(seed, moves):
     """Taking and leaving in any order."""
     rng = np.random.default_rng(seed)
-    rules = Rules(12, apart=0.3, points=rng.uniform(size=(12, 2)), costs=rng.uniform(0.1, 1, 12), limit=2.0)
+    rules = PlacementRules(12, apart=0.3, points=rng.uniform(size=(12, 2)), costs=rng.uniform(0.1, 1, 12), limit=2.0)
     room = rules.room(np.ones(12, bool))
     for site in moves:
         if site in room.taken:
@@ -480,10 +482,12 @@ def test_channels_may_be_sites_of_their_own():
 
 def test_constraints_by_name_are_constraints():
     """A mapping, or the class."""
-    asked = Constraints(distance=1.5)
-    sites = [kh.select(toy(), 3, method="qr", constraints=one).indices.tolist() for one in (asked, {"distance": 1.5})]
+    asked = Constraints(min_distance=1.5)
+    sites = [
+        kh.select(toy(), 3, method="qr", constraints=one).indices.tolist() for one in (asked, {"min_distance": 1.5})
+    ]
     assert sites[0] == sites[1]
-    assert toy().constrained(asked).constrained(None).constraints is None
+    assert toy().with_constraints(asked).with_constraints(None).constraints is None
 
 
 def test_latitude_and_longitude_go_by_any_of_their_names():

@@ -11,18 +11,18 @@ import pandas as pd
 import pytest
 
 import keyhole as kh
-from keyhole import curves
-from keyhole.comparison import compare
-from keyhole.curves import walk
-from keyhole.errors import BudgetError, SettingsError
-from keyhole.interrupts import Interrupted
-from keyhole.pipeline import choose_sites, make_selector
-from keyhole.preparation import prepare
+from keyhole.core.errors import InfeasibleError, SettingsError
+from keyhole.core.interrupts import Interrupted
+from keyhole.core.run import Event, Run
+from keyhole.data.preparation import prepare
+from keyhole.data.target import Target
+from keyhole.placement import SELECTORS
 from keyhole.report import Line, error_by_k_figure
 from keyhole.report.style import NARROW
-from keyhole.run import Event, Run
-from keyhole.selectors import SELECTORS
-from keyhole.target import Target
+from keyhole.workflow import curves
+from keyhole.workflow.comparison import compare
+from keyhole.workflow.curves import walk
+from keyhole.workflow.selection import choose_sites
 from samples import smooth
 
 NESTED = [name for name, make in SELECTORS.items() if make().nested]
@@ -57,21 +57,21 @@ def test_those_that_rank_site_by_site_are_nested_and_qr_is_not():
 def test_a_nested_ranking_cut_is_the_choice_for_fewer(name, channels):
     """By contract: exactly K distinct observable sites, and those that it would choose for K itself."""
     signals = kh.read(with_land(channels), channels=1)
-    if make_selector(name, {}).refusal(signals):  # it tells a target
+    if SELECTORS.make(name, {}).incompatibility(signals):  # it tells a target
         signals = signals.with_target(Target.of(np.nanmean(signals.values, axis=(1, 2, 3)), kind="number"))
     parts = prepare(signals, None, seed=0)
-    longest = choose_sites(make_selector(name, {}), parts, 12, Run()).sites
+    longest = choose_sites(SELECTORS.make(name, {}), parts, 12, Run()).sites
     for k in (1, 3, 8, 12):
         cut = longest[:k]
         assert len(set(cut.tolist())) == k
         assert parts.signals.observable.ravel()[cut].all()
-        assert cut.tolist() == choose_sites(make_selector(name, {}), parts, k, Run()).sites.tolist()
+        assert cut.tolist() == choose_sites(SELECTORS.make(name, {}), parts, k, Run()).sites.tolist()
 
 
 def test_the_ranking_of_qr_is_not_nested():
     """What its class says: with more components it picks others."""
     parts = prepare(kh.datasets.digits(), None, seed=0)
-    few, many = (choose_sites(make_selector("qr", {}), parts, k, Run()).sites for k in (5, 40))
+    few, many = (choose_sites(SELECTORS.make("qr", {}), parts, k, Run()).sites for k in (5, 40))
     assert few.tolist() != many[:5].tolist()
 
 
@@ -197,9 +197,9 @@ def test_what_was_not_asked_for_is_told():
 @pytest.mark.parametrize(
     ("options", "kind", "says"),
     [
-        ({"ks": ()}, BudgetError, "no K is named"),
-        ({"ks": (2, 31)}, BudgetError, "k=31"),
-        ({"ks": (2.5,)}, BudgetError, "whole number"),
+        ({"ks": ()}, InfeasibleError, "no K is named"),
+        ({"ks": (2, 31)}, InfeasibleError, "k=31"),
+        ({"ks": (2.5,)}, InfeasibleError, "whole number"),
         ({"methods": ()}, SettingsError, "no method is named"),
         ({"methods": ("magic",)}, SettingsError, "'magic' is not known"),
         ({"metric": "mae"}, SettingsError, "'mae' is not known; there are fvu, rmse, mse"),
@@ -274,7 +274,7 @@ def stopping(monkeypatch, *numbers: signal.Signals) -> None:
 def test_what_is_finished_is_kept_when_it_is_stopped(monkeypatch, numbers, finished):
     """One signal waits for the K at hand, the second does not."""
     stopping(monkeypatch, *numbers)
-    with pytest.raises(curves.Stopped) as stop:
+    with pytest.raises(curves.CurveInterrupted) as stop:
         kh.curve(many_modes(), (2, 4), ("greedy", "qr"))
     assert stop.value.signum == numbers[0]
     assert len(stop.value.curve.rows) == finished
@@ -290,7 +290,7 @@ def test_training_that_is_stopped_ends_the_curve_too(monkeypatch):
         return choose_sites(selector, prepared, k, run)
 
     monkeypatch.setattr(walk, "choose_sites", choose)
-    with pytest.raises(curves.Stopped, match="finished: 1") as stop:
+    with pytest.raises(curves.CurveInterrupted, match="finished: 1") as stop:
         kh.curve(many_modes(), (2, 4), ("qr",))
     assert stop.value.signum == signal.SIGTERM
 
@@ -428,9 +428,9 @@ def test_the_help_is_there(command):
 def test_sites_that_are_there_and_groups_are_cut_as_they_count(method):
     """A nested ranking, cut, has what a new choice would have: all that is there, whole groups."""
     field = kh.datasets.sst()
-    there = field.constrained({"fixed": field.grid.cells[[5, 500]].tolist()})
+    there = field.with_constraints({"existing": field.grid.cells[[5, 500]].tolist()})
     assert [len(row.sites) for row in kh.curve(there, ks=(3, 5), methods=(method,)).rows] == [5, 7]
-    for row in kh.curve(field.constrained({"groups": "lat"}), ks=(2, 3), methods=(method,)).rows:
+    for row in kh.curve(field.with_constraints({"groups": "lat"}), ks=(2, 3), methods=(method,)).rows:
         lines = np.unique(row.sites % 72)
         assert len(lines) == row.k
         assert len(row.sites) == field.grid.inside[:, lines].sum()

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from keyhole import DataError, datasets
+from keyhole import DataError
+from keyhole.data import datasets
 
 ELSEWHERE = {
     "mnist": ("mnist", "idx .gz files of MNIST"),

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 import keyhole as kh
-from keyhole.errors import SettingsError
-from keyhole.interrupts import Interrupted
-from keyhole.pipeline import fit_reconstructor
-from keyhole.preparation import prepare
-from keyhole.reconstructors import RECONSTRUCTORS, Residual
-from keyhole.reconstructors.dcgan import DCGANClassifier, DCGANDecoder
-from keyhole.reconstructors.networks import ResNet
-from keyhole.run import Run
+from keyhole.core.errors import SettingsError
+from keyhole.core.interrupts import Interrupted
+from keyhole.core.run import Run
+from keyhole.data.preparation import prepare
+from keyhole.models.reconstructors import RECONSTRUCTORS, Residual
+from keyhole.models.reconstructors.dcgan import DCGANClassifier, DCGANDecoder
+from keyhole.models.reconstructors.networks import ResNet
+from keyhole.workflow.selection import fit_reconstructor
 
 SIZES = st.integers(4, 80)
 
@@ -86,12 +86,12 @@ def test_layers_are_those_of_dcgan():
 def test_a_small_decoder_learns():
     """Bumps from readings, far better than ridge: they are not linear in what is read."""
     parts = prepare(kh.read(blobs()), None, seed=0)
-    chosen = {"steps": 300, "batch": 64, "average": 0.98, "rate": 1e-2}
+    chosen = {"steps": 300, "batch_size": 64, "ema_decay": 0.98, "learning_rate": 1e-2}
     sites, fitted = np.array([39, 44, 99, 104]), RECONSTRUCTORS["dcgan"](filters=8, train=chosen)
     fitted.fit(parts.train, sites, validation=parts.validation, run=Run())
     ridge = fit_reconstructor("ridge", parts, sites, Run())
     readings, truth = parts.validation.readings(sites), parts.validation.values
-    errors = [np.square(made.rebuild(readings) - truth).mean() for made in (fitted, ridge)]
+    errors = [np.square(made.reconstruct(readings) - truth).mean() for made in (fitted, ridge)]
     assert errors[0] < 0.5 * errors[1]
 
 
@@ -115,9 +115,11 @@ def test_it_works_on_what_ridge_leaves():
     """As the network of the residual reconstructor it starts as ridge and is no worse on validation."""
     parts = prepare(kh.read(blobs()), None, seed=0)
     sites = np.array([27, 32, 40, 75, 80, 104, 111, 116])
-    made = Residual("dcgan", filters=4, train={"steps": 100, "batch": 64, "average": 0.9})
+    made = Residual("dcgan", filters=4, train={"steps": 100, "batch_size": 64, "ema_decay": 0.9})
     fitted = made.fit(parts.train, sites, validation=parts.validation, run=Run())
-    ridge = np.square(parts.validation.packed() - fitted.linear.rebuild_packed(parts.validation.readings(sites))).mean()
+    ridge = np.square(
+        parts.validation.valid_values() - fitted.linear.reconstruct_valid(parts.validation.readings(sites))
+    ).mean()
     assert fitted.history[0]["validation"] == pytest.approx(ridge, rel=1e-4)
     assert fitted.improvement < 0.9
 
@@ -152,7 +154,7 @@ def test_interrupted_and_resumed_is_as_left_alone(tmp_path, name):
     parts, sites = prepare(kh.read(blobs(n=60)), None, seed=0), np.array([39, 44, 99, 104])
 
     def fitted(run):
-        made = RECONSTRUCTORS[name](filters=4, train={"steps": 12, "batch": 16, "average": 0.9})
+        made = RECONSTRUCTORS[name](filters=4, train={"steps": 12, "batch_size": 16, "ema_decay": 0.9})
         return made.fit(parts.train, sites, validation=parts.validation, run=run).state()[1]
 
     def stop(event):

@@ -9,21 +9,21 @@ import pytest
 import torch
 
 import keyhole as kh
-from keyhole.grid import Grid
-from keyhole.preparation import prepare
-from keyhole.reconstructors import RECONSTRUCTORS, Residual
-from keyhole.reconstructors.choice import _detail_after, fit_best
-from keyhole.reconstructors.detail import Detail, DetailNet
-from keyhole.reconstructors.networks import DenseNet, PatchNet
-from keyhole.reconstructors.neural import Dense
-from keyhole.run import Run
-from keyhole.settings import TrainSettings
+from keyhole.core.run import Run
+from keyhole.data.grid import Grid
+from keyhole.data.preparation import prepare
+from keyhole.models.reconstructors import RECONSTRUCTORS, Residual
+from keyhole.models.reconstructors.dense_conv import DenseConv, DenseConvNet
+from keyhole.models.reconstructors.model_selection import _detail_after, fit_best
+from keyhole.models.reconstructors.networks import DenseNet, PatchNet
+from keyhole.models.reconstructors.neural import Dense
+from keyhole.training.settings import TrainSettings
 
 
-def network(grid, sites, channels=1, context=0):
+def network(grid, sites, channels=1, covariates=0):
     torch.manual_seed(0)
-    inputs = len(sites) * channels + context
-    return DetailNet(inputs, channels, grid, sites, width=16, blocks=1, dropout=0.0, filters=4, layers=1).eval()
+    inputs = len(sites) * channels + covariates
+    return DenseConvNet(inputs, channels, grid, sites, width=16, blocks=1, dropout=0.0, filters=4, layers=1).eval()
 
 
 def test_it_starts_as_its_dense_part():
@@ -44,7 +44,7 @@ def test_it_starts_as_its_dense_part():
 def test_the_voronoi_map_holds_the_nearest_reading():
     """Against a search over all pairs; context behind the readings is left out."""
     grid, sites = Grid.plain((5, 6)), np.array([0, 17, 28])
-    net = network(grid, sites, channels=2, context=1)
+    net = network(grid, sites, channels=2, covariates=1)
     x = torch.arange(7.0)[None]
     places = np.stack(np.unravel_index(np.arange(30), (5, 6)), axis=1)
     nearest = np.square(places[:, None] - places[None, sites]).sum(axis=2).argmin(axis=1)
@@ -74,21 +74,24 @@ def folds():
 def test_it_learns_local_detail_on_top_of_a_linear_part():
     """The network leaves clearly less than ridge."""
     data, sites = folds()
-    settings = {"train": {"steps": 300, "batch": 64, "average": 0.9}, "width": 32, "filters": 8}
-    fitted = Residual("detail", **settings).fit(data.train, sites, validation=data.validation, run=Run())
+    settings = {"train": {"steps": 300, "batch_size": 64, "ema_decay": 0.9}, "width": 32, "filters": 8}
+    fitted = Residual("dense_conv", **settings).fit(data.train, sites, validation=data.validation, run=Run())
     assert fitted.improvement < 0.8
-    assert RECONSTRUCTORS["detail"].name == "detail"
+    assert RECONSTRUCTORS["dense_conv"].name == "dense_conv"
 
 
 def test_it_goes_on_from_a_dense_network():
     """It is that network at its first look, of its width, and gets better at half the rate."""
     data, sites = folds()
-    quick = {"train": {"steps": 200, "batch": 64, "average": 0.9}}
+    quick = {"train": {"steps": 200, "batch_size": 64, "ema_decay": 0.9}}
     parts = {"sites": sites, "validation": data.validation, "run": Run()}
     dense = Residual("dense", width=48, blocks=1, **quick).fit(data.train, **parts)
-    detail = Residual("detail")
-    detail.network = Detail(filters=8).starting_with(dense.network)
-    assert detail.network.pace(600, limited=False).rate == dense.network.pace(600, limited=False).rate / 2
+    detail = Residual("dense_conv")
+    detail.network = DenseConv(filters=8).starting_with(dense.network)
+    assert (
+        detail.network.pace(600, limited=False).learning_rate
+        == dense.network.pace(600, limited=False).learning_rate / 2
+    )
     detail.fit(data.train, **parts)
     errors = [[row["validation"] for row in one.history] for one in (dense, detail)]
     assert errors[1][0] == pytest.approx(min(errors[0]), rel=1e-4)
@@ -111,13 +114,13 @@ def test_it_goes_on_from_a_network_that_the_clock_stopped(steps, errors, starts)
 @pytest.mark.parametrize(("seconds", "tried"), [(0.0, True), (1e6, False)])
 def test_it_is_left_out_where_time_is_short(monkeypatch, seconds, tried):
     """A pass that takes too long leaves all the time to dense networks, a quick one does not."""
-    monkeypatch.setattr(Detail, "seconds_a_pass", lambda *about: seconds)
+    monkeypatch.setattr(DenseConv, "seconds_per_epoch", lambda *about: seconds)
     monkeypatch.setattr(Dense, "unfinished", property(lambda dense: True))
-    quick = TrainSettings(steps=20, batch=32, average=0.9)
-    monkeypatch.setattr("keyhole.reconstructors.neural.train_settings_for", lambda *size, limited: quick)
+    quick = TrainSettings(steps=20, batch_size=32, ema_decay=0.9)
+    monkeypatch.setattr("keyhole.models.reconstructors.neural.train_settings_for", lambda *size, limited: quick)
     data, sites = folds()
     fitted = fit_best(data.train, sites, validation=data.validation, run=Run(deadline=time.monotonic() + 1e6))
-    assert any("detail" in row["by"] for row in fitted.tried) is tried
+    assert any("dense_conv" in row["by"] for row in fitted.tried) is tried
 
 
 def test_no_network_is_begun_when_time_is_over():
@@ -131,8 +134,8 @@ def test_no_network_is_begun_when_time_is_over():
 def test_a_pass_is_timed_without_a_trace():
     """It takes time, and the reconstructor is as it was."""
     data, sites = folds()
-    made = Detail(filters=4)
-    assert made.seconds_a_pass(data.train, sites, Run()) > 0
+    made = DenseConv(filters=4)
+    assert made.seconds_per_epoch(data.train, sites, Run()) > 0
     assert made.settings.width is None
     assert not list(made.network.parameters())
 

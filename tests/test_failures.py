@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 
 import keyhole as kh
-from keyhole.errors import BudgetError, DataError, PlanError, SettingsError
-from keyhole.pipeline import choose_sites
-from keyhole.preparation import prepare
-from keyhole.reconstructors import RECONSTRUCTORS
-from keyhole.run import Run
-from keyhole.selectors import Selection
-from keyhole.selectors.failures import Network, failing, harden
-from keyhole.selectors.remainder import Covariance
-from keyhole.selectors.settled import settled_covariance
+from keyhole.core.errors import DataError, InfeasibleError, PlanError, SettingsError
+from keyhole.core.run import Run
+from keyhole.data.preparation import prepare
+from keyhole.models.reconstructors import RECONSTRUCTORS
+from keyhole.placement import Selection
+from keyhole.placement.failures import Network, failure_sets, harden_against_failures
+from keyhole.placement.posterior_covariance import Covariance
+from keyhole.placement.settled import fit_localised_covariance
+from keyhole.workflow.selection import choose_sites
 from samples import monthly_field, quick, smooth, stops_after
 from test_kriging import left_of_all_cells, on_large_grid
 from test_selectors import selector
@@ -49,8 +49,8 @@ def test_what_a_loss_costs_is_what_the_network_without_it_explains_less(channels
 
 def test_sets_that_fail_are_all_or_enough():
     """Every pair of a few, some of many."""
-    assert failing(5, 2, Run()).tolist() == [list(pair) for pair in combinations(range(5), 2)]
-    many = failing(80, 3, Run())
+    assert failure_sets(5, 2, Run()).tolist() == [list(pair) for pair in combinations(range(5), 2)]
+    many = failure_sets(80, 3, Run())
     assert many.shape == (1500, 3)
     assert all(len(set(row)) == 3 for row in many.tolist())
 
@@ -58,9 +58,9 @@ def test_sets_that_fail_are_all_or_enough():
 def test_hardening_finds_nearly_the_best_of_all_networks():
     """Brute force over all sets of four of twelve sites: the mean error when one fails."""
     parts = prepare(kh.read(field()[:, 0]), None, seed=0)
-    found = harden(choose_sites(selector("variance"), parts, 4, Run()), parts.development, 1, Run())
+    found = harden_against_failures(choose_sites(selector("variance"), parts, 4, Run()), parts.development, 1, Run())
     covariance = Covariance.of(parts.development, np.inf, 1e-3, np.random.default_rng(0))
-    sets = failing(4, 1, Run())
+    sets = failure_sets(4, 1, Run())
 
     def explained(picks):
         one = Network(covariance, picks)
@@ -77,8 +77,8 @@ def test_hardening_cut_short_is_no_worse_than_its_start(looks):
     """By all cells of a large grid, of which it sees a sample, over the loss of each site, from the definition."""
     data = on_large_grid(110, 220)
     start = selector("greedy").select(data, 4, validation=None, run=Run()).sites
-    found = harden(Selection(start), data, 1, stops_after(looks))
-    _, notes = settled_covariance(data, start, Run(), "harden")
+    found = harden_against_failures(Selection(start), data, 1, stops_after(looks))
+    _, notes = fit_localised_covariance(data, start, Run(), "harden")
     left = [
         np.mean([left_of_all_cells(data, notes, np.delete(sites, lost)) for lost in range(4)])
         for sites in (start, found.sites)
@@ -89,7 +89,7 @@ def test_hardening_cut_short_is_no_worse_than_its_start(looks):
 
 def test_failures_keep_constraints_and_are_checked():
     """Distance, K, and a number that makes sense."""
-    plan = kh.select(field()[:, 0], 4, method="qr", reconstructor="ridge", failures=2, constraints={"distance": 2})
+    plan = kh.select(field()[:, 0], 4, method="qr", reconstructor="ridge", failures=2, constraints={"min_distance": 2})
     assert np.diff(np.sort(plan.indices)).min() >= 2
     for wrong in (4, -1, 1.5, True):
         with pytest.raises(SettingsError, match="failures="):
@@ -103,7 +103,7 @@ def test_the_next_sites_of_a_network():
     first, all_at_once = kh.select(values, 3, **options), kh.select(values, 5, **options)
     more = kh.extend(first, values, 2, **options)
     assert more.indices.tolist() == all_at_once.indices.tolist()
-    assert more.sites["fixed"].tolist() == [True, True, True, False, False]
+    assert more.sites["existing"].tolist() == [True, True, True, False, False]
 
 
 def test_the_sites_missed_least():
@@ -113,8 +113,8 @@ def test_the_sites_missed_least():
     fewer = kh.drop(plan, values, 2, reconstructor="ridge")
     assert fewer.k == 4
     assert [site for site in plan.indices.tolist() if site in fewer.indices] == fewer.indices.tolist()
-    dropped = fewer.made["notes"]["dropped"]
-    x = prepare(kh.read(values), None, 0, calibrating=True).development.packed()[:, 0].astype(float)
+    dropped = fewer.metadata["notes"]["dropped"]
+    x = prepare(kh.read(values), None, 0, calibrate_intervals=True).development.valid_values()[:, 0].astype(float)
 
     def left(sites):
         rest = x - x[:, sites] @ np.linalg.lstsq(x[:, sites], x, rcond=None)[0]
@@ -133,7 +133,7 @@ def test_changes_need_the_same_grid_and_a_number_that_makes_sense():
         with pytest.raises(PlanError, match="grid"):
             change(plan, smooth(60, 4, 4), 1)
     for wrong in (0, 3, 1.5):
-        with pytest.raises(BudgetError, match="can be dropped"):
+        with pytest.raises(InfeasibleError, match="can be dropped"):
             kh.drop(plan, smooth(60, 3, 4), wrong)
 
 
@@ -152,9 +152,9 @@ def trained(plan, values, reconstructor):
     return replace(plan, reconstructor=fitted)
 
 
-QUICK = {"train": {"steps": 5, "batch": 16, "average": 0.0}, "blocks": 1}
-UPON = {"inner": "dense", "linear": "kriging", "waves": 2, **QUICK}
-KEPT = {"kernel": {}, "kriging": {}, "dense": QUICK, "residual": UPON, "ensemble": {"members": 2, **UPON}}
+QUICK = {"train": {"steps": 5, "batch_size": 16, "ema_decay": 0.0}, "blocks": 1}
+UPON = {"inner": "dense", "linear": "optimal_interpolation", "n_frequencies": 2, **QUICK}
+KEPT = {"kernel": {}, "optimal_interpolation": {}, "dense": QUICK, "residual": UPON, "ensemble": {"members": 2, **UPON}}
 
 
 def chosen(reconstructor):
@@ -171,7 +171,7 @@ def test_changes_keep_the_reconstructor(name):
     values = smooth(60, 3, 4)
     plan = trained(quick(values), values, RECONSTRUCTORS[name](**KEPT[name]))
     for one in (kh.drop(plan, values, 1), kh.extend(plan, values, 1, method="qr")):
-        assert one.reconstructor.name == one.made["reconstructor"] == name
+        assert one.reconstructor.name == one.metadata["reconstructor"] == name
         assert one.reconstructor is not plan.reconstructor
         assert list(chosen(one.reconstructor)) == list(chosen(plan.reconstructor))
         assert one.reconstruct(values[:2].reshape(2, -1)[:, one.indices]).shape == (2, 3, 4)
@@ -214,15 +214,15 @@ def test_plans_with_a_target_are_extended_and_reduced_for_it(kind):
     assert more.target == "y"
     assert more.predictor.name == "linear"
     assert more.names == [*first.names, "b"]
-    assert more.sites["fixed"].tolist() == [True, False]
-    asked = {"fixed": ["d", "b", "e", "a"]}
+    assert more.sites["existing"].tolist() == [True, False]
+    asked = {"existing": ["d", "b", "e", "a"]}
     many = kh.select(frame, 1, target="y", method="relevance", predictor="linear", constraints=asked)
     fewer = kh.drop(many, frame, 3)
     assert fewer.names == ["b", "a"] or fewer.names == ["b", "c"]
     assert fewer.target == "y"
     assert fewer.predictor.is_class == (kind == "class")
     assert "target_error" in fewer.metrics["test"] or "target_rmse" in fewer.metrics["test"]
-    left = [row["left"] for row in fewer.made["notes"]["dropped"]]
+    left = [row["left"] for row in fewer.metadata["notes"]["dropped"]]
     assert left == sorted(left)
     assert left[-1] < 0.5
 

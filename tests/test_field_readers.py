@@ -16,8 +16,8 @@ import xarray as xr
 
 import keyhole as kh
 from keyhole import DataError, KeyholeWarning, StorageError
-from keyhole.files import write_rebuilt
-from keyhole.memory import check_fits, free_memory
+from keyhole.core.memory import check_fits, free_memory
+from keyhole.plan.files import write_reconstruction
 from samples import monthly_field, quick, smooth
 
 
@@ -102,7 +102,7 @@ def test_global_attributes_come_back_with_a_line_of_history(tmp_path, how, histo
         plan.save(tmp_path / "a.keyhole")
         plan = kh.load(tmp_path / "a.keyhole")
         readings = plan.ranges.mean(axis=0)[np.newaxis]
-        write_rebuilt(plan, readings, tmp_path / "out.nc", ["2001-01-01"])
+        write_reconstruction(plan, readings, tmp_path / "out.nc", ["2001-01-01"])
         with xr.open_dataset(tmp_path / "out.nc") as out:
             outputs = [out.attrs]
         outputs += [plan.reconstruct(readings, time="2001-01-01").attrs] if len(names) > 1 else []
@@ -122,11 +122,11 @@ def test_several_variables_on_one_grid_are_channels(tmp_path):
     for signals in (kh.read(data), kh.read(tmp_path / "both.nc", variable=["sst", "wind"])):
         assert signals.channels == 2
         plan = quick(signals, k=6)
-        rebuilt = plan.reconstruct(signals.readings(plan.indices)[:2], time=signals.time[:2])
-        assert list(rebuilt.data_vars) == ["sst", "wind"]
-        assert rebuilt["wind"].attrs["units"] == "m/s"
-        assert rebuilt["sst"].dims == field.dims
-        np.testing.assert_allclose(rebuilt["sst"], field[:2], atol=0.6)
+        reconstructed = plan.reconstruct(signals.readings(plan.indices)[:2], time=signals.time[:2])
+        assert list(reconstructed.data_vars) == ["sst", "wind"]
+        assert reconstructed["wind"].attrs["units"] == "m/s"
+        assert reconstructed["sst"].dims == field.dims
+        np.testing.assert_allclose(reconstructed["sst"], field[:2], atol=0.6)
     plan.save(tmp_path / "both.keyhole")
     assert list(kh.load(tmp_path / "both.keyhole").origin.variables) == ["sst", "wind"]
     with pytest.raises(DataError, match="another grid"):
@@ -290,9 +290,9 @@ def test_other_calendars_come_back_as_they_were(tmp_path, calendar):
     signals = kh.read(tmp_path / "model.nc")
     assert signals.time.astype("datetime64[M]").astype(int)[1] % 12 == field.time.dt.month.values[1] - 1
     plan = quick(signals.anomalies("month"))
-    rebuilt = plan.reconstruct(signals.readings(plan.indices)[:3], time=signals.time[:3])
-    assert rebuilt.time.values.tolist() == field.time.values[:3].tolist()
-    assert rebuilt.time.dt.calendar == calendar
+    reconstructed = plan.reconstruct(signals.readings(plan.indices)[:3], time=signals.time[:3])
+    assert reconstructed.time.values.tolist() == field.time.values[:3].tolist()
+    assert reconstructed.time.dt.calendar == calendar
 
 
 @pytest.mark.filterwarnings("ignore:Consolidated metadata", "ignore:Duplicate name")

@@ -13,7 +13,7 @@ import xarray as xr
 
 import keyhole as kh
 from keyhole import DataError, KeyholeError, PlanError, StorageError
-from keyhole.files import check_writable, make_folder, read_readings, write_rebuilt
+from keyhole.plan.files import check_writable, make_folder, read_readings, write_reconstruction
 from samples import monthly_field, quick, smooth
 
 DATES = ["2010-07-01", "2010-08-01"]
@@ -103,7 +103,7 @@ def test_netcdf_in_csv_readings_netcdf_out(tmp_path):
     frame = pd.DataFrame(last.values.reshape(6, -1)[:, plan.indices], columns=plan.names)
     frame.insert(2, "time", last.time.dt.strftime("%Y-%m-%d").values)
     frame.to_csv(tmp_path / "readings.csv", index=False)
-    shape = write_rebuilt(plan, read_readings(tmp_path / "readings.csv"), tmp_path / "out.nc")
+    shape = write_reconstruction(plan, read_readings(tmp_path / "readings.csv"), tmp_path / "out.nc")
     assert shape == (6, 4, 5)
     with xr.open_dataset(tmp_path / "out.nc") as out:
         back = out["sst"].load()
@@ -125,7 +125,7 @@ def test_netcdf_in_csv_readings_netcdf_out(tmp_path):
 def test_every_type_of_output_holds_what_reconstruct_gives(field_plan, field_readings, tmp_path, suffix):
     path = tmp_path / f"out{suffix}"
     readings = read_readings(field_readings)
-    assert write_rebuilt(field_plan, readings, path) == (2, 4, 5)
+    assert write_reconstruction(field_plan, readings, path) == (2, 4, 5)
     expected = field_plan.reconstruct(readings).values
     if suffix == ".nc":
         with xr.open_dataset(path) as out:
@@ -142,23 +142,23 @@ def test_every_type_of_output_holds_what_reconstruct_gives(field_plan, field_rea
 
 def test_channels_of_a_npy_are_where_they_were(channel_plan, tmp_path, rng):
     readings = rng.normal(size=(2, 3, 2))
-    assert write_rebuilt(channel_plan, readings, tmp_path / "out.npy") == (2, 4, 5, 2)
+    assert write_reconstruction(channel_plan, readings, tmp_path / "out.npy") == (2, 4, 5, 2)
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), channel_plan.reconstruct(readings))
 
 
 def test_channels_of_a_netcdf_have_a_dimension(channel_plan, tmp_path, rng):
-    assert write_rebuilt(channel_plan, rng.normal(size=(2, 3, 2)), tmp_path / "out.nc") == (2, 2, 4, 5)
+    assert write_reconstruction(channel_plan, rng.normal(size=(2, 3, 2)), tmp_path / "out.nc") == (2, 2, 4, 5)
     with xr.open_dataset(tmp_path / "out.nc") as out:
         assert out["signals"].dims == ("sample", "channel", "row", "column")
 
 
 def test_channels_do_not_fit_a_table(channel_plan, tmp_path, rng):
     with pytest.raises(DataError, match=r"out.csv: several channels do not fit a table; write .nc or .npy"):
-        write_rebuilt(channel_plan, rng.normal(size=(2, 3, 2)), tmp_path / "out.csv")
+        write_reconstruction(channel_plan, rng.normal(size=(2, 3, 2)), tmp_path / "out.csv")
 
 
 def test_a_table_of_readings_without_time_has_no_time_column(table_plan, tmp_path):
-    write_rebuilt(table_plan, [1.0, 2.0, 3.0], tmp_path / "out.csv")
+    write_reconstruction(table_plan, [1.0, 2.0, 3.0], tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text().splitlines()[0] == "a,b,c,d,e,f"
 
 
@@ -178,27 +178,27 @@ def test_odd_attributes_do_not_keep_a_field_from_being_written(tmp_path, name):
     field = monthly_field().assign_attrs({name: ODD[name]})
     field["lat"].attrs[name] = ODD[name]
     plan = quick(field)
-    write_rebuilt(plan, [1.0, 2.0, 3.0], tmp_path / "out.nc")
+    write_reconstruction(plan, [1.0, 2.0, 3.0], tmp_path / "out.nc")
     with xr.open_dataset(tmp_path / "out.nc") as out:
         assert out["sst"].attrs["units"] == "degC"
 
 
 def test_stations_by_name_are_written(tmp_path):
     stations = xr.DataArray(smooth(12, 3), {"station": ["buoy", "pier", "reef"]}, ("time", "station"), "level")
-    write_rebuilt(quick(stations, k=2), [1.0, 2.0], tmp_path / "out.nc")
+    write_reconstruction(quick(stations, k=2), [1.0, 2.0], tmp_path / "out.nc")
     with xr.open_dataset(tmp_path / "out.nc") as out:
         assert list(out.station.values) == ["buoy", "pier", "reef"]
 
 
 def test_an_output_of_another_type_is_refused_before_the_work(field_plan, tmp_path):
     with pytest.raises(DataError, match=r"out.png: rebuilt signals go to .nc, .npy or .csv, not .png"):
-        write_rebuilt(field_plan, None, tmp_path / "out.png")
+        write_reconstruction(field_plan, None, tmp_path / "out.png")
 
 
 @pytest.mark.parametrize("suffix", [".nc", ".npy", ".csv"])
 def test_a_full_disk_leaves_the_last_good_output(table_plan, tmp_path, monkeypatch, suffix):
     path = tmp_path / f"out{suffix}"
-    write_rebuilt(table_plan, [1.0, 2.0, 3.0], path)
+    write_reconstruction(table_plan, [1.0, 2.0, 3.0], path)
     good = path.read_bytes()
 
     def full(_handle):
@@ -206,7 +206,7 @@ def test_a_full_disk_leaves_the_last_good_output(table_plan, tmp_path, monkeypat
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StorageError, match=f"{path}: cannot be written: No space left on device"):
-        write_rebuilt(table_plan, [3.0, 2.0, 1.0], path)
+        write_reconstruction(table_plan, [3.0, 2.0, 1.0], path)
     assert path.read_bytes() == good
     assert list(tmp_path.iterdir()) == [path]
 

@@ -8,14 +8,14 @@ import torch
 import xarray as xr
 
 import keyhole as kh
-from keyhole.errors import DataError, PlanError, SettingsError
-from keyhole.gaps import Filler, fill_by_covariance
+from keyhole.core.errors import DataError, PlanError, SettingsError
+from keyhole.core.run import Run
+from keyhole.data.imputation import GaussianImputer, impute_by_covariance
+from keyhole.data.preparation import prepare
 from keyhole.metrics import evaluate
-from keyhole.objectives import reconstruction
-from keyhole.pipeline import choose_sites
-from keyhole.preparation import prepare
-from keyhole.run import Run
-from keyhole.selectors import SELECTORS
+from keyhole.models.objectives import reconstruction
+from keyhole.placement import SELECTORS
+from keyhole.workflow.selection import choose_sites
 from samples import monthly_field, quick, smooth
 from test_selectors import selector
 
@@ -45,20 +45,20 @@ def test_every_selector_works_with_gaps_or_says_why_not(name):
     """Exactly K sites."""
     parts = prepare(kh.read(torn()[0], missing="model"), None, seed=0)
     chosen = selector(name)
-    if chosen.refusal(parts.signals):
+    if chosen.incompatibility(parts.signals):
         pytest.skip("these signals are refused, with a reason")
     assert len(set(choose_sites(chosen, parts, 4, Run()).sites.tolist())) == 4
 
 
-@pytest.mark.parametrize("name", ["ridge", "kriging", "kernel", "dense", "detail", "residual"])
+@pytest.mark.parametrize("name", ["ridge", "optimal_interpolation", "kernel", "dense", "dense_conv", "residual"])
 def test_reconstructors_learn_around_gaps(name):
     """Nearly as well as from whole signals, and what is rebuilt has no gaps."""
     values, whole = torn(n=300)
     gappy = kh.select(values, 6, method="greedy", reconstructor=name, missing="model", seed=1)
     truth = kh.read(whole)
-    rebuilt = gappy.reconstruct(truth.readings(gappy.indices))
-    assert np.isfinite(rebuilt).all()
-    assert np.square(rebuilt - whole).mean() / whole.var() < (0.35 if name in ("dense", "detail") else 0.02)
+    reconstructed = gappy.reconstruct(truth.readings(gappy.indices))
+    assert np.isfinite(reconstructed).all()
+    assert np.square(reconstructed - whole).mean() / whole.var() < (0.35 if name in ("dense", "dense_conv") else 0.02)
 
 
 def test_missing_targets_have_no_say_in_a_linear_fit():
@@ -69,7 +69,7 @@ def test_missing_targets_have_no_say_in_a_linear_fit():
     values[:80, 7] = np.nan
     parts = prepare(kh.read(values, missing="model"), kh_split(), seed=0)
     sites = np.array([0, 1, 2, 3])
-    from keyhole.reconstructors import Ridge
+    from keyhole.models.reconstructors import Ridge
 
     fitted = Ridge().fit(parts.train, sites, validation=parts.validation, run=Run())
     known = parts.train.truth()[:, 0, 7]
@@ -80,7 +80,7 @@ def test_missing_targets_have_no_say_in_a_linear_fit():
 
 
 def kh_split():
-    from keyhole.split import given
+    from keyhole.data.splits import given
 
     return given(np.arange(150), np.arange(175, 200), np.arange(150, 175))
 
@@ -107,30 +107,30 @@ def test_cells_that_are_hardly_known_are_left_out():
 def test_errors_count_what_is_known_alone():
     """The same numbers as without the missing values."""
     truth = np.array([[[1.0, np.nan, 3.0]], [[2.0, 5.0, np.nan]]])
-    rebuilt = np.array([[[2.0, 9.0, 3.0]], [[2.0, 7.0, 9.0]]])
-    scores = evaluate(truth, rebuilt, np.zeros_like(truth), kh.read(np.nan_to_num(truth[:, 0])).grid)
+    reconstructed = np.array([[[2.0, 9.0, 3.0]], [[2.0, 7.0, 9.0]]])
+    scores = evaluate(truth, reconstructed, np.zeros_like(truth), kh.read(np.nan_to_num(truth[:, 0])).grid)
     assert scores["mse"] == pytest.approx((1 + 0 + 0 + 4) / 4)
     assert scores["fvu"] == pytest.approx(5 / (1 + 9 + 4 + 25))
 
 
 def test_a_loss_with_gaps_has_no_gradient_there():
     """And is the mean over what is known."""
-    rebuilt = torch.ones(2, 3, requires_grad=True)
+    reconstructed = torch.ones(2, 3, requires_grad=True)
     truth = torch.tensor([[0.0, float("nan"), 1.0], [2.0, float("nan"), float("nan")]])
-    loss = reconstruction(rebuilt, truth, gaps=True)
+    loss = reconstruction(reconstructed, truth, gaps=True)
     loss.backward()
     assert loss.item() == pytest.approx(2 / 3)
-    assert rebuilt.grad[torch.isnan(truth)].abs().sum() == 0
+    assert reconstructed.grad[torch.isnan(truth)].abs().sum() == 0
 
 
 def test_the_filler_is_the_gaussian_mean_given_the_rest():
     """Against the textbook formula on its own covariance, and better than the mean."""
     values, whole = torn(noise=0.1)
     rows, gaps = np.nan_to_num(values).reshape(120, -1), np.isnan(values).reshape(120, -1)
-    filler = Filler.fit(rows, gaps)
-    filled = filler.fill(rows, gaps)
-    covariance = filler.covariance(np.arange(30))
-    by_covariance = fill_by_covariance(np.where(gaps, np.nan, rows), covariance)
+    imputer = GaussianImputer.fit(rows, gaps)
+    filled = imputer.fill(rows, gaps)
+    covariance = imputer.covariance(np.arange(30))
+    by_covariance = impute_by_covariance(np.where(gaps, np.nan, rows), covariance)
     np.testing.assert_allclose(filled, by_covariance, atol=2e-3)
     off = np.square(filled - whole.reshape(120, -1))[gaps].mean()
     assert off < 0.2 * np.square(whole.reshape(120, -1))[gaps].mean()
@@ -163,8 +163,8 @@ def test_a_field_with_ice_works_by_month():
     field.values[winter, 3, :2] = np.nan
     plan = quick(kh.read(field, missing="model").anomalies("month"), k=4)
     assert np.isfinite(plan.metrics["test"]["fvu"])
-    rebuilt = plan.reconstruct(np.full(4, np.nan), time="2005-01-01")
-    assert np.isfinite(rebuilt.values[0][plan.grid.inside]).all()
+    reconstructed = plan.reconstruct(np.full(4, np.nan), time="2005-01-01")
+    assert np.isfinite(reconstructed.values[0][plan.grid.inside]).all()
 
 
 def test_a_row_at_the_pole_is_rebuilt_around_gaps():
@@ -177,6 +177,6 @@ def test_a_row_at_the_pole_is_rebuilt_around_gaps():
     values[rng.uniform(size=values.shape) < 0.2] = np.nan
     field = xr.DataArray(values, {"time": np.arange(200), "lat": lat, "lon": lon}, ("time", "lat", "lon"), "t")
     signals = kh.read(field, missing="model")
-    plan = kh.select(signals, 6, method="greedy", reconstructor="kriging", bands=False)
-    rebuilt = plan.rebuild(signals.sensed(plan.indices), None)
-    np.testing.assert_allclose(rebuilt[:, 0, 0], -1.8, atol=0.05)
+    plan = kh.select(signals, 6, method="greedy", reconstructor="optimal_interpolation", intervals=False)
+    reconstructed = plan.reconstruct_array(signals.noisy_readings(plan.indices), None)
+    np.testing.assert_allclose(reconstructed[:, 0, 0], -1.8, atol=0.05)

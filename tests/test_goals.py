@@ -9,17 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import keyhole as kh
-from keyhole.errors import SettingsError
-from keyhole.objectives import adversarial, prediction
-from keyhole.pipeline import choose_sites, make_selector
-from keyhole.preparation import prepare
-from keyhole.reconstructors.patch import PatchDiscriminator
-from keyhole.run import Run
-from keyhole.selectors.goals import Adversarial, Predict, Rebuild, make_goal
-from keyhole.settings import LearnedSettings
-from keyhole.target import Target
+from keyhole.core.errors import SettingsError
+from keyhole.core.run import Run
+from keyhole.data.preparation import prepare
+from keyhole.data.target import Target
+from keyhole.models.objectives import adversarial, prediction
+from keyhole.models.reconstructors.patch_discriminator import PatchDiscriminator
+from keyhole.placement import SELECTORS
+from keyhole.placement.learned_objectives import (
+    AdversarialObjective,
+    PredictionObjective,
+    ReconstructionObjective,
+    make_objective,
+)
+from keyhole.placement.settings import LearnedSettings
+from keyhole.workflow.selection import choose_sites
 
-QUICK = {"train": {"steps": 20, "batch": 16, "average": 0.0}, "draws": 4}
+QUICK = {"train": {"steps": 20, "batch_size": 16, "ema_decay": 0.0}, "n_masks": 4}
 
 
 def signals(n=60, shape=(6, 7), seed=0):
@@ -47,18 +53,18 @@ def test_the_discriminator_judges_patches_of_any_grid(height, width, inputs):
 def test_the_players_of_a_gan_do_not_help_each_other():
     """The generator's part gives the discriminator no gradient, the critic's gives the generator none."""
     critic = PatchDiscriminator(2, (8, 8))
-    rebuilt = torch.randn(3, 1, 8, 8, requires_grad=True)
+    reconstructed = torch.randn(3, 1, 8, 8, requires_grad=True)
     observed = torch.randn(3, 1, 8, 8, requires_grad=True)
-    parts = adversarial(critic, torch.randn(3, 1, 8, 8), rebuilt, observed, l1_weight=10.0)
+    parts = adversarial(critic, torch.randn(3, 1, 8, 8), reconstructed, observed, l1_weight=10.0)
     (parts["gan"] + parts["l1"]).backward(retain_graph=True)
-    assert rebuilt.grad is not None
-    assert rebuilt.grad.abs().sum() > 0
+    assert reconstructed.grad is not None
+    assert reconstructed.grad.abs().sum() > 0
     assert observed.grad is not None
     assert all(weight.grad is None for weight in critic.parameters())
-    before = rebuilt.grad.clone(), observed.grad.clone()
+    before = reconstructed.grad.clone(), observed.grad.clone()
     parts["critic"].backward()
     assert all(weight.grad is not None for weight in critic.parameters())
-    torch.testing.assert_close((rebuilt.grad, observed.grad), before)
+    torch.testing.assert_close((reconstructed.grad, observed.grad), before)
 
 
 def test_gan_parts_are_the_formulas():
@@ -72,11 +78,11 @@ def test_gan_parts_are_the_formulas():
         def forward(self, x):
             return self.weight * x.sum(dim=(1, 2, 3))
 
-    truth, rebuilt, observed = (torch.rand(4, 1, 3, 3, generator=seeded(s)) - 0.5 for s in range(3))
-    parts = adversarial(Fixed(), truth, rebuilt, observed, l1_weight=7.0)
-    true, false = ((2 * (x + observed).sum(dim=(1, 2, 3))).sigmoid() for x in (truth, rebuilt))
+    truth, reconstructed, observed = (torch.rand(4, 1, 3, 3, generator=seeded(s)) - 0.5 for s in range(3))
+    parts = adversarial(Fixed(), truth, reconstructed, observed, l1_weight=7.0)
+    true, false = ((2 * (x + observed).sum(dim=(1, 2, 3))).sigmoid() for x in (truth, reconstructed))
     assert parts["gan"].item() == pytest.approx(-false.log().mean().item(), rel=1e-5)
-    assert parts["l1"].item() == pytest.approx(7 * (truth - rebuilt).abs().mean().item(), rel=1e-6)
+    assert parts["l1"].item() == pytest.approx(7 * (truth - reconstructed).abs().mean().item(), rel=1e-6)
     critic = -(true.log().mean() + (1 - false).log().mean()) / 2
     assert parts["critic"].item() == pytest.approx(critic.item(), rel=1e-5)
 
@@ -93,50 +99,50 @@ def test_prediction_is_cross_entropy_or_squared_error():
 def test_the_unit_is_the_loss_of_knowing_nothing():
     """Variance of the cells; entropy of the classes; one for a standardised number."""
     data = signals(n=500)
-    packed = data.packed()
+    packed = data.valid_values()
     values = np.array(["a"] * 250 + ["b"] * 250)
     settings = LearnedSettings(decoder="dense")
-    assert make_goal(data, 3, settings).unit == pytest.approx(((packed - packed.mean(0)) ** 2).mean(), rel=1e-5)
-    assert make_goal(data.with_target(Target.of(values)), 3, settings).unit == pytest.approx(np.log(2))
-    assert make_goal(data.with_target(Target.of(np.linspace(0, 9, 500))), 3, settings).unit == 1.0
+    assert make_objective(data, 3, settings).unit == pytest.approx(((packed - packed.mean(0)) ** 2).mean(), rel=1e-5)
+    assert make_objective(data.with_target(Target.of(values)), 3, settings).unit == pytest.approx(np.log(2))
+    assert make_objective(data.with_target(Target.of(np.linspace(0, 9, 500))), 3, settings).unit == 1.0
 
 
 def test_the_goal_follows_target_and_objective():
     """A target is told, a gan passes for true, all else is rebuilt; what does not fit is an error."""
     data, target = signals(), Target.of(np.arange(60) % 2 == 0)
-    assert isinstance(make_goal(data, 3, LearnedSettings()), Rebuild)
-    assert isinstance(make_goal(data, 3, LearnedSettings(objective="gan")), Adversarial)
-    assert isinstance(make_goal(data.with_target(target), 3, LearnedSettings()), Predict)
+    assert isinstance(make_objective(data, 3, LearnedSettings()), ReconstructionObjective)
+    assert isinstance(make_objective(data, 3, LearnedSettings(objective="gan")), AdversarialObjective)
+    assert isinstance(make_objective(data.with_target(target), 3, LearnedSettings()), PredictionObjective)
     with pytest.raises(SettingsError, match="target"):
-        make_goal(data.with_target(target), 3, LearnedSettings(objective="gan"))
+        make_objective(data.with_target(target), 3, LearnedSettings(objective="gan"))
     with pytest.raises(SettingsError, match="gan"):
-        make_goal(data, 3, LearnedSettings(objective="gan", decoder="dense"))
+        make_objective(data, 3, LearnedSettings(objective="gan", decoder="dense"))
 
 
 @pytest.mark.parametrize("settings", [{"decoder": "resnet", "mask_channel": False}, {"objective": "gan"}, {}])
 def test_what_was_trained_rebuilds_from_the_sites_alone(settings):
     """Cells that are not chosen may hold anything: the network behind the law does not see them."""
     parts = prepare(signals(), None, seed=0)
-    selection = choose_sites(make_selector("learned", QUICK | settings), parts, 4, Run())
+    selection = choose_sites(SELECTORS.make("learned", QUICK | settings), parts, 4, Run())
     test = parts.choosing.apply(parts.test)
-    rebuilt = selection.rebuild(test)
-    assert rebuilt.shape == test.values.shape
+    reconstructed = selection.reconstruct(test)
+    assert reconstructed.shape == test.values.shape
     spoilt = np.random.default_rng(1).normal(size=test.values.shape).astype(np.float32)
     flat, own = spoilt.reshape(len(test), -1), test.values.reshape(len(test), -1)
     flat[:, selection.sites] = own[:, selection.sites]
     from dataclasses import replace
 
-    np.testing.assert_allclose(selection.rebuild(replace(test, values=spoilt)), rebuilt, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(selection.reconstruct(replace(test, values=spoilt)), reconstructed, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("budget", ["exact", "dual", "penalty"])
-@pytest.mark.parametrize("law", ["vln", "iln", "sct", "hnet"])
-def test_every_law_and_budget_can_tell_a_target(law, budget):
+@pytest.mark.parametrize("distribution", ["vln", "iln", "sct", "hnet"])
+def test_every_law_and_budget_can_tell_a_target(distribution, budget):
     """K distinct sites, and the loss is of the target."""
     parts = prepare(signals().with_target(Target.of(np.arange(60) % 3, kind="class")), None, seed=0)
-    selection = choose_sites(make_selector(law, QUICK | {"budget": budget}), parts, 4, Run())
+    selection = choose_sites(SELECTORS.make(distribution, QUICK | {"budget": budget}), parts, 4, Run())
     assert len(set(selection.sites.tolist())) == 4
-    assert selection.rebuild is None
+    assert selection.reconstruct is None
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-3])
@@ -150,16 +156,16 @@ def test_the_sites_that_tell_the_target_are_found(kind, unit):
     target = Target.of(np.where(cause > 0, "up", "down") if kind == "class" else cause)
     values[:, 8:] *= unit
     parts = prepare(kh.read(values).with_target(target), None, seed=0)
-    settings = {"train": {"steps": 400, "batch": 64, "average": 0.0}}
-    selection = choose_sites(make_selector("vln", settings), parts, 2, Run())
+    settings = {"train": {"steps": 400, "batch_size": 64, "ema_decay": 0.0}}
+    selection = choose_sites(SELECTORS.make("vln", settings), parts, 2, Run())
     assert set(selection.sites.tolist()) == {9, 11}
 
 
 def test_k_falls_from_the_first_count():
     """Where it is to fall, the budget starts at the law's count and ends at K, before the run does."""
     parts = prepare(signals(n=80), None, seed=0)
-    settings = QUICK | {"budget": "dual", "fall": 0.5, "warm_start": "none"}
-    task, _ = make_selector("vln", settings).learn(parts.train, 4, Run())
+    settings = QUICK | {"budget": "dual", "k_anneal": 0.5, "warm_start": "none"}
+    task, _ = SELECTORS.make("vln", settings).learn(parts.train, 4, Run())
     ks = []
     for progress in (0.0, 0.25, 0.5, 1.0):
         task.begin(progress)

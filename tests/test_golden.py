@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import keyhole as kh
-from keyhole.reconstructors import RECONSTRUCTORS
-from keyhole.selectors import SELECTORS
+from keyhole.models.reconstructors import RECONSTRUCTORS
+from keyhole.placement import SELECTORS
 
 
 def script() -> ModuleType:

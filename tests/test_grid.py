@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhole.grid import Grid
+from keyhole.data.grid import Grid
 
 
 def line(values: np.ndarray, dim: str = "x") -> Grid:

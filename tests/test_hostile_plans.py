@@ -20,23 +20,23 @@ from safetensors.numpy import save
 
 import keyhole as kh
 from keyhole import DataError, Plan, PlanError
-from keyhole.files import write_rebuilt
-from keyhole.pipeline import make_plan
-from keyhole.preparation import prepare
-from keyhole.reconstructors import RECONSTRUCTORS
-from keyhole.run import Run
-from keyhole.selectors import SELECTORS, Selection
-from keyhole.storage import MAGIC, VERSION, read_container, write_container
-from keyhole.tables import plan_summary, plan_table
+from keyhole.core.run import Run
+from keyhole.core.storage import MAGIC, VERSION, read_container, write_container
+from keyhole.data.preparation import prepare
+from keyhole.models.reconstructors import RECONSTRUCTORS
+from keyhole.placement import SELECTORS, Selection
+from keyhole.plan.files import write_reconstruction
+from keyhole.report.tables import plan_summary, plan_table
+from keyhole.workflow.selection import make_plan
 from samples import little_memory, monthly_field, quick, smooth
 
-TRAIN = {"steps": 1, "validations": 1, "batch": 8}
+TRAIN = {"steps": 1, "validation_steps": 1, "batch_size": 8}
 SETTINGS: dict[str, dict[str, Any]] = {
     "ridge": {},
-    "kriging": {},
+    "optimal_interpolation": {},
     "kernel": {},
     "dense": {"width": 4, "blocks": 1, "train": TRAIN},
-    "detail": {"width": 4, "blocks": 1, "filters": 2, "layers": 1, "train": TRAIN},
+    "dense_conv": {"width": 4, "blocks": 1, "filters": 2, "layers": 1, "train": TRAIN},
     "resnet": {"filters": 2, "blocks": 1, "train": TRAIN},
     "dcgan": {"filters": 2, "train": TRAIN},
     "residual": {"width": 4, "blocks": 1, "train": TRAIN},
@@ -52,7 +52,7 @@ KINDS = [*SETTINGS, *TARGETS, *FIELDS]
 
 def of_reconstructor(name: str) -> Plan:
     """A small plan with this reconstructor; clipped values, so that networks have limits."""
-    parts = prepare(kh.read(np.maximum(smooth(60, 4, 5), 0)), None, 0, calibrating=True)
+    parts = prepare(kh.read(np.maximum(smooth(60, 4, 5), 0)), None, 0, calibrate_intervals=True)
     sites, run = np.array([3, 11]), Run()
     fitted = RECONSTRUCTORS[name](**SETTINGS[name]).fit(parts.train, sites, validation=parts.validation, run=run)
     return make_plan(parts, Selection(sites), fitted, SELECTORS["qr"](), run, method="qr")
@@ -71,7 +71,7 @@ def of_field(kind: str) -> Plan:
     field = monthly_field()
     if kind == "constrained":
         groups = np.arange(20).reshape(4, 5) // 2
-        known = kh.read(field.astype(float)).with_context("year", columns=np.arange(60.0))
+        known = kh.read(field.astype(float)).with_covariates("year", columns=np.arange(60.0))
         return quick(known, k=1, constraints={"groups": groups})
     if kind == "field":
         return quick(kh.read(field).anomalies("month"), k=2)
@@ -144,15 +144,15 @@ def use(path: Path, *, netcdf: bool = False) -> None:
     readings += plan.scaling.baseline.reshape(*plan.scaling.baseline.shape[:2], -1)[0].T[plan.indices]
     readings[1, 0] = np.nan
     given: Any = {"time": ["2001-01-15", "2001-07-15"]}
-    given |= {"context": np.zeros((2, plan.scaling.columns.shape[1]))} if plan.scaling.columns.size else {}
-    ends = plan.reconstruct(readings, **given, interval=0.9 if plan.bands else None)
-    for part in ends if plan.bands else [ends]:
+    given |= {"covariates": np.zeros((2, plan.scaling.columns.shape[1]))} if plan.scaling.columns.size else {}
+    ends = plan.reconstruct(readings, **given, interval=0.9 if plan.intervals else None)
+    for part in ends if plan.intervals else [ends]:
         arrays = part.values() if isinstance(part, xr.Dataset) else [part]
         for array in map(np.asarray, arrays):
             inside = np.broadcast_to(plan.grid.inside, plan.grid.shape).sum()
             assert np.isfinite(array).sum() * plan.grid.size == array.size * inside
     if netcdf and not plan.scaling.columns.size:
-        write_rebuilt(plan, readings, path.parent / "rebuilt.nc", given["time"])
+        write_reconstruction(plan, readings, path.parent / "rebuilt.nc", given["time"])
     if plan.predictor is not None:
         told = plan.predict(readings)
         assert told.dtype.kind == "U" or np.isfinite(told).all()
@@ -284,13 +284,13 @@ REFUSED: dict[str, tuple[Callable[[dict, dict], None], str]] = {
     "a negative shape": (lambda h, a: h["grid"].update({"shape": [-4, 5]}), "grid.shape"),
     "another shape": (lambda h, a: h["grid"].update({"shape": [5, 4]}), r"grid.inside.*\(4, 5\)"),
     "a giant shape": (lambda h, a: h["grid"].update({"shape": [2**40, 2**40]}), "grid.inside"),
-    "no record": (lambda h, a: h.update({"made": {}}), "made.method"),
+    "no record": (lambda h, a: h.update({"metadata": {}}), "metadata.method"),
     "giant coordinates": (lambda h, a: h["coordinate_types"].update({"lat": "V300000000"}), "lat.*V300000000"),
     "objects": (lambda h, a: h["coordinate_types"].update({"lat": "O"}), "lat"),
     "a calendar of its own": (lambda h, a: h["origin"].update({"calendar": "mayan"}), "origin.calendar"),
     "samples along a grid's axis": (lambda h, a: h["origin"].update({"sample_dim": "lat"}), "'lat'"),
     "errors without a name": (lambda h, a: h["metrics"].update({"test": {}}), "metrics.test"),
-    "more neighbours than samples": (lambda h, a: h["bands"].update({"neighbours": 10**9}), "neighbours"),
+    "more neighbours than samples": (lambda h, a: h["intervals"].update({"neighbours": 10**9}), "neighbours"),
 }  # fmt: skip
 
 
@@ -311,7 +311,7 @@ def test_what_is_refused_is_told(tmp_path, case):
 def test_texts_are_as_wide_as_the_longest_whatever_is_declared(tmp_path):
     field = xr.DataArray(smooth(12, 3), {"place": list("abc")}, ("sample", "place"), "level")
     path = tmp_path / "plan.keyhole"
-    quick(field, k=2, bands=False).save(path)
+    quick(field, k=2, intervals=False).save(path)
     header, arrays = read_container(path, "plan")
     header["coordinate_types"]["place"] = "<U300000000"
     write_container(path, header, arrays)
@@ -323,7 +323,7 @@ def test_long_texts_take_no_more_memory_than_the_file(tmp_path):
     """Texts of an axis are kept as wide as the longest: one long among many short ones would take their product."""
     field = xr.DataArray(smooth(12, 3000), {"place": np.arange(3000).astype(str)}, ("sample", "place"), "level")
     path = tmp_path / "plan.keyhole"
-    quick(field, k=2, bands=False).save(path)
+    quick(field, k=2, intervals=False).save(path)
     header, arrays = read_container(path, "plan")
     header["coordinate_texts"]["place"][0] = "x" * 1_000_000
     write_container(path, header, arrays)

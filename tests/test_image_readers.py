@@ -16,15 +16,17 @@ import scipy.io
 from PIL import Image
 
 import keyhole as kh
-from keyhole.errors import DataError, SettingsError
-from keyhole.readers import images
+from keyhole.core.errors import DataError, SettingsError
+from keyhole.data.readers import images
 from samples import smooth
 
 
 def picture(seed: int, shape=(6, 8), mode="L") -> Image.Image:
-    bands = {"L": (), "RGB": (3,), "I;16": ()}[mode]
+    intervals = {"L": (), "RGB": (3,), "I;16": ()}[mode]
     kind = np.uint16 if mode == "I;16" else np.uint8
-    return Image.fromarray(np.random.default_rng(seed).integers(0, np.iinfo(kind).max, (*shape, *bands)).astype(kind))
+    return Image.fromarray(
+        np.random.default_rng(seed).integers(0, np.iinfo(kind).max, (*shape, *intervals)).astype(kind)
+    )
 
 
 def folder(path, count=5, **options):

@@ -8,11 +8,11 @@ from sklearn.gaussian_process.kernels import Matern
 from sklearn.kernel_ridge import KernelRidge
 
 import keyhole as kh
-from keyhole.preparation import prepare
-from keyhole.reconstructors import RECONSTRUCTORS, Ridge, fit_best
-from keyhole.reconstructors.choice import squared_error
-from keyhole.reconstructors.kernel import Kernel, Shape, _left_out, kernel
-from keyhole.run import Run
+from keyhole.core.run import Run
+from keyhole.data.preparation import prepare
+from keyhole.models.reconstructors import RECONSTRUCTORS, Ridge, fit_best
+from keyhole.models.reconstructors.kernel_ridge import Kernel, Shape, _left_out, kernel
+from keyhole.models.reconstructors.model_selection import squared_error
 
 
 def views(n=240, seed=0):
@@ -34,13 +34,13 @@ def test_it_is_scikit_learns_kernel_ridge():
         matern = Matern(length_scale=np.sqrt(shape.width), nu=1.5)
         return matern(a, b) + 0.3 * a @ b.T / shape.level
 
-    targets = data.train.packed()[:, 0]
+    targets = data.train.valid_values()[:, 0]
     theirs = KernelRidge(alpha=shape.strength, kernel="precomputed").fit(
         alike(inputs, inputs), targets - targets.mean(0)
     )
     expected = theirs.predict(alike(others, inputs)) + targets.mean(0)
     np.testing.assert_allclose(
-        fitted.rebuild(data.validation.readings(sites))[:, 0], expected, atol=3e-3
+        fitted.reconstruct(data.validation.readings(sites))[:, 0], expected, atol=3e-3
     )  # single precision
 
 
@@ -69,4 +69,4 @@ def test_constant_readings_are_harmless():
     values[:, 2] = 1.0
     data, sites = prepare(kh.read(values), None, seed=0), np.array([2])
     fitted = RECONSTRUCTORS["kernel"]().fit(data.train, sites, validation=data.validation, run=Run())
-    assert np.isfinite(fitted.rebuild(data.validation.readings(sites))).all()
+    assert np.isfinite(fitted.reconstruct(data.validation.readings(sites))).all()

@@ -16,15 +16,15 @@ import pytest
 from typer.testing import CliRunner
 
 import keyhole as kh
-from keyhole.bench.records import Case, Store
-from keyhole.bench.runner import Job, Outcome, run_jobs
 from keyhole.cli import app
-from keyhole.run import Run
-from keyhole.sweeps import finished, read_study
+from keyhole.core.run import Run
+from keyhole.workflow.sweeps import finished, read_study
+from keyhole_benchmarks.records import Case, Store
+from keyhole_benchmarks.runner import Job, Outcome, run_jobs
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "kill_and_resume.py"
 LONG = ["select", "digits", "-k", "6", "--method", "learned", "--reconstructor", "ridge", "--save-every", "0.05"]
-LONG += ["--set", 'train={"steps": 600, "batch": 128, "average": 0}']
+LONG += ["--set", 'train={"steps": 600, "batch_size": 128, "ema_decay": 0}']
 
 STUDY = 'source = "digits"\nk = [3]\nmethods = ["qr"]\nreconstructors = ["ridge"]\ntrials = 1\nheartbeat = 1\n'
 
@@ -97,7 +97,7 @@ def test_what_was_trained_stays_until_its_line_is_there(tmp_path, monkeypatch):
         return [Outcome({"mse": 0.5}, 3)]
 
     store, jobs = Store(tmp_path, "quality"), [Job([case], {}, "auto", work)]
-    with monkeypatch.context() as patch:
+    with monkeypatch.covariates() as patch:
         patch.setattr(Store, "append", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run_jobs(jobs, store, device="cpu", say=print)

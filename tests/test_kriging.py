@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import keyhole as kh
-from keyhole.covariance import LENGTHS, fading
-from keyhole.grid import Grid
-from keyhole.preparation import prepare
-from keyhole.reconstructors import Kriging, Ridge
-from keyhole.reconstructors.kriging import _STRENGTHS, _gentlest
-from keyhole.run import Run
-from keyhole.selectors import SELECTORS
-from keyhole.selectors.exchange import Exchange
-from keyhole.selectors.remainder import Covariance, Remainder
+from keyhole.core.run import Run
+from keyhole.data.grid import Grid
+from keyhole.data.preparation import prepare
+from keyhole.models.localisation import LENGTH_SCALES, localisation
+from keyhole.models.reconstructors import OptimalInterpolation, Ridge
+from keyhole.models.reconstructors.optimal_interpolation import _STRENGTHS, _gentlest
+from keyhole.placement import SELECTORS
+from keyhole.placement.exchange import Exchange
+from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance
 from samples import stops_after
 
 
@@ -33,14 +33,14 @@ def smooth(n, cells=24, length=0.15, channels=1, seed=0):
 def left_out(data, sites, length, share):
     """Error of kriging when each of five blocks is really left out, all from its definition."""
     readings = data.readings(sites).reshape(len(data), -1).astype(float)
-    targets = data.packed().reshape(len(data), -1).astype(float)
+    targets = data.valid_values().reshape(len(data), -1).astype(float)
     places, error = data.grid.places, 0.0
     block = np.arange(len(data)) * 5 // len(data)
     for number in range(5):
         kept = block != number
         r, x = readings[kept], targets[kept]
-        own = r.T @ r / kept.sum() * fading(places[sites], places[sites], length)
-        cross = r.T @ x / kept.sum() * fading(places[sites], places, length)
+        own = r.T @ r / kept.sum() * localisation(places[sites], places[sites], length)
+        cross = r.T @ x / kept.sum() * localisation(places[sites], places, length)
         weights = np.linalg.solve(own + share * np.trace(own) / len(own) * np.eye(len(own)), cross)
         error += np.square(targets[~kept] - readings[~kept] @ weights).sum()
     return error
@@ -49,22 +49,22 @@ def left_out(data, sites, length, share):
 def test_length_and_strength_are_the_best_over_blocks_left_out():
     """The quick sums over eigenvectors say the same as leaving the blocks out."""
     data, sites = smooth(25), np.array([2, 9, 15, 21])
-    chosen = Kriging().fit(data, sites, validation=data, run=Run()).chosen
-    errors = np.array([[left_out(data, sites, length, share) for share in _STRENGTHS[::4]] for length in LENGTHS])
-    assert chosen["length"] == LENGTHS[_gentlest(errors.min(axis=1))]
+    chosen = OptimalInterpolation().fit(data, sites, validation=data, run=Run()).chosen
+    errors = np.array([[left_out(data, sites, length, share) for share in _STRENGTHS[::4]] for length in LENGTH_SCALES])
+    assert chosen["length"] == LENGTH_SCALES[_gentlest(errors.min(axis=1))]
     assert chosen["length"] < np.inf
     here = left_out(data, sites, chosen["length"], chosen["strength"])
-    assert here <= 1.0001 * errors[LENGTHS.index(chosen["length"])].min()
+    assert here <= 1.0001 * errors[LENGTH_SCALES.index(chosen["length"])].min()
 
 
 def test_few_samples_of_a_fading_field_are_rebuilt_better_than_by_ridge():
     """What kriging is for."""
     data, new, sites = smooth(20), smooth(400, seed=1), np.array([2, 9, 15, 21])
     errors = {}
-    for kind in (Ridge, Kriging):
+    for kind in (Ridge, OptimalInterpolation):
         fitted = kind().fit(data, sites, validation=data, run=Run())
-        errors[kind.name] = np.square(new.values - fitted.rebuild(new.readings(sites))).mean()
-    assert errors["kriging"] < 0.97 * errors["ridge"]
+        errors[kind.name] = np.square(new.values - fitted.reconstruct(new.readings(sites))).mean()
+    assert errors["optimal_interpolation"] < 0.97 * errors["ridge"]
 
 
 def test_with_many_samples_nothing_fades_and_kriging_is_ridge():
@@ -72,10 +72,10 @@ def test_with_many_samples_nothing_fades_and_kriging_is_ridge():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 12)) + 0.1 * rng.normal(size=(500, 12))
     data, sites = kh.read(values - values.mean(axis=0)), np.array([0, 4, 7])
-    kriging, ridge = (kind().fit(data, sites, validation=data, run=Run()) for kind in (Kriging, Ridge))
+    kriging, ridge = (kind().fit(data, sites, validation=data, run=Run()) for kind in (OptimalInterpolation, Ridge))
     assert kriging.chosen["length"] == np.inf
     readings = data.readings(sites)
-    np.testing.assert_allclose(kriging.rebuild(readings), ridge.rebuild(readings), atol=0.02)
+    np.testing.assert_allclose(kriging.reconstruct(readings), ridge.reconstruct(readings), atol=0.02)
 
 
 def test_constant_sites_do_no_harm():
@@ -84,7 +84,7 @@ def test_constant_sites_do_no_harm():
     values = data.values.copy()
     values[:, :, 5] = 1.0
     flat = kh.read(values, channels=1)
-    fitted = Kriging().fit(flat, np.array([5]), validation=flat, run=Run())
+    fitted = OptimalInterpolation().fit(flat, np.array([5]), validation=flat, run=Run())
     assert np.isfinite(fitted.weights).all()
 
 
@@ -95,7 +95,7 @@ def test_a_faded_covariance_is_a_covariance(length):
     sphere = Grid((5, 6), ("lat", "lon"), axes, np.ones((5, 6), bool)).places
     for places in (sphere, Grid.plain((30,)).places):
         samples = np.random.default_rng(0).normal(size=(4, 30))
-        faded = samples.T @ samples * fading(places, places, length)
+        faded = samples.T @ samples * localisation(places, places, length)
         assert np.linalg.eigvalsh(faded.astype(float)).min() > -1e-5
 
 
@@ -119,8 +119,8 @@ def posterior(covariance: Covariance, picks):
     readings = covariance.readings.astype(float).reshape(len(covariance.readings), -1)
     targets = covariance.targets.astype(float)
     sites, cells = np.repeat(covariance.sites, channels, axis=0), covariance.cells
-    own = readings.T @ readings * fading(sites, sites, covariance.length)
-    cross = targets.T @ readings * fading(cells, sites, covariance.length)
+    own = readings.T @ readings * localisation(sites, sites, covariance.length)
+    cross = targets.T @ readings * localisation(cells, sites, covariance.length)
     total = np.square(targets).sum()
     if not len(picks):
         return total
@@ -135,7 +135,7 @@ def test_gains_are_what_the_definition_says(channels, length):
     """After picks, drops and replacements, for every candidate."""
     data = smooth(15, cells=8, channels=channels)
     covariance = Covariance.of(data, length, 0.01, np.random.default_rng(0))
-    remainder = Remainder(covariance)
+    remainder = PosteriorCovariance(covariance)
     for step, pick in enumerate((1, 6, 3)):
         before = posterior(covariance, remainder.picks)
         expected = [before - posterior(covariance, [*remainder.picks, j]) for j in range(8)]
@@ -162,7 +162,7 @@ def test_rounding_does_not_add_up_over_many_changes(seed):
     rng = np.random.default_rng(seed)
     data = smooth(15, cells=12)
     covariance = Covariance.of(data, np.inf, 1e-3, rng)
-    remainder = Remainder(covariance)
+    remainder = PosteriorCovariance(covariance)
     for pick in range(6):
         remainder.add(pick)
     for _ in range(300):
@@ -193,7 +193,7 @@ def test_no_exchange_of_one_site_helps_any_more():
 def test_hops_leave_no_more_than_exchanges_alone(monkeypatch):
     data = smooth(60, cells=40)
     hopped = SELECTORS["exchange"]().select(data, 6, validation=None, run=Run())
-    monkeypatch.setattr("keyhole.selectors.exchange._MOST_HOPS", 0)
+    monkeypatch.setattr("keyhole.placement.exchange._MOST_HOPS", 0)
     alone = SELECTORS["exchange"]().select(data, 6, validation=None, run=Run())
     assert (hopped.notes["hops"], alone.notes["hops"]) == (8, 0)
     covariance = Covariance.of(data, alone.notes["length"], alone.notes["noise"], np.random.default_rng(0))
@@ -234,12 +234,12 @@ def on_large_grid(*shape):
 
 def left_of_all_cells(data, notes, sites):
     """Error over every cell left by some sites, from the definition; sites are all alike in noise."""
-    packed = data.packed()[:, 0].astype(float)
+    packed = data.valid_values()[:, 0].astype(float)
     values = (packed - packed.mean(axis=0)) / len(packed) ** 0.5
     places, read = data.grid.places[data.grid.cells], values[:, sites]
-    own = read.T @ read * fading(places[sites], places[sites], notes["length"])
+    own = read.T @ read * localisation(places[sites], places[sites], notes["length"])
     own += notes["noise"] * np.square(values).sum() / values.shape[1] * np.eye(len(sites))
-    cross = values.T @ read * fading(places, places[sites], notes["length"])
+    cross = values.T @ read * localisation(places, places[sites], notes["length"])
     return np.square(values).sum() - np.einsum("ts,su,tu->", cross, np.linalg.inv(own), cross)
 
 
@@ -261,8 +261,8 @@ def test_few_sites_of_many_cells_have_few_directions():
 
 
 def short_of_memory(monkeypatch, directions):
-    monkeypatch.setattr("keyhole.selectors.remainder._MOST_NUMBERS", 0)
-    monkeypatch.setattr("keyhole.selectors.remainder._FEWEST_TARGETS", directions)
+    monkeypatch.setattr("keyhole.placement.posterior_covariance._MOST_NUMBERS", 0)
+    monkeypatch.setattr("keyhole.placement.posterior_covariance._FEWEST_TARGETS", directions)
 
 
 @pytest.mark.parametrize("channels", [1, 2])
@@ -283,7 +283,7 @@ def test_fewer_cells_are_seen_where_time_is_short(monkeypatch):
     parts = data, 0.5, 0.01, np.random.default_rng(0)
     assert Covariance.of(*parts, seconds=-1.0).targets.shape == (60, 60)
     short_of_memory(monkeypatch, 12)
-    monkeypatch.setattr("keyhole.selectors.remainder._SEEN_A_SECOND", 600)
+    monkeypatch.setattr("keyhole.placement.posterior_covariance._SEEN_A_SECOND", 600)
     for seconds, cells in ((-1.0, 12), (2.0, 20), (10.0, 60), (np.inf, 60)):
         covariance = Covariance.of(*parts, seconds=seconds)
         assert covariance.targets.shape == (60, cells)
@@ -312,13 +312,13 @@ def seasonal(n, seed=0):
 
 def test_what_a_reading_says_may_change_over_the_year():
     """Products with the time of year rebuild what no plain linear map can."""
-    data, sites = prepare(seasonal(600).with_context("year"), None, 0), np.array([0])
+    data, sites = prepare(seasonal(600).with_covariates("year"), None, 0), np.array([0])
     errors = {}
-    for kind in (Ridge, Kriging):
+    for kind in (Ridge, OptimalInterpolation):
         fitted = kind().fit(data.train, sites, validation=data.validation, run=Run())
-        left = data.validation.values - fitted.rebuild(data.validation.readings(sites), data.validation.context)
+        left = data.validation.values - fitted.reconstruct(data.validation.readings(sites), data.validation.covariates)
         errors[kind.name] = np.square(left).mean()
-    assert errors["kriging"] < 0.2 * errors["ridge"]
+    assert errors["optimal_interpolation"] < 0.2 * errors["ridge"]
 
 
 def test_means_may_depend_on_columns_of_context():
@@ -326,23 +326,23 @@ def test_means_may_depend_on_columns_of_context():
     rng = np.random.default_rng(0)
     column = rng.normal(size=300)
     values = np.stack([2 * rng.normal(size=300), column + 0.01 * rng.normal(size=300)], axis=1)
-    signals = kh.read(values).with_context(columns=column)
-    plan = kh.select(signals, 1, method="variance", reconstructor="kriging")
+    signals = kh.read(values).with_covariates(columns=column)
+    plan = kh.select(signals, 1, method="variance", reconstructor="optimal_interpolation")
     other = 1 - int(plan.indices[0])
     assert plan.reconstructor.chosen["means"] == 1
     readings = values[:5, plan.indices]
-    np.testing.assert_allclose(plan.reconstruct(readings, context=column[:5])[:, other], values[:5, other], atol=0.1)
+    np.testing.assert_allclose(plan.reconstruct(readings, covariates=column[:5])[:, other], values[:5, other], atol=0.1)
     with pytest.raises(kh.PlanError, match="0 columns where the plan was made with 1"):
         plan.reconstruct(readings)
 
 
 def test_what_context_does_may_be_taken_over_from_other_sites():
     """Length and strength are chosen anew: for the same sites the outcome is the same."""
-    data, sites = prepare(seasonal(600).with_context("year"), None, 0), np.array([0])
+    data, sites = prepare(seasonal(600).with_covariates("year"), None, 0), np.array([0])
     parts = {"validation": data.validation, "run": Run()}
-    first = Kriging().fit(data.train, sites, **parts)
+    first = OptimalInterpolation().fit(data.train, sites, **parts)
     assert first.chosen["share"] > 0
-    assert Kriging(like=first).fit(data.train, sites, **parts).chosen == first.chosen
-    other = Kriging(like=first).fit(data.train, np.array([1]), **parts)
+    assert OptimalInterpolation(like=first).fit(data.train, sites, **parts).chosen == first.chosen
+    other = OptimalInterpolation(like=first).fit(data.train, np.array([1]), **parts)
     assert other.chosen["share"] == first.chosen["share"]
     assert other.chosen["strength"] != first.chosen["strength"]

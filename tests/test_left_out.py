@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from keyhole.reconstructors.kernel import Shape, kernel
-from keyhole.run import Run
-from keyhole.selectors.features import FeatureScore
-from keyhole.selectors.halves import Halves
-from keyhole.selectors.kernels import KernelScore
-from keyhole.selectors.left_out import _LEAST_NOISE, LeftOutScore, by_all_samples
+from keyhole.core.run import Run
+from keyhole.models.reconstructors.kernel_ridge import Shape, kernel
+from keyhole.placement.fit_score_split import FitScoreSplit
+from keyhole.placement.kernel_surrogate import KernelSurrogate
+from keyhole.placement.leave_one_out import _LEAST_NOISE, LeaveOneOutSurrogate, leave_one_out_surrogate
+from keyhole.placement.random_features import RandomFeatureSurrogate
 from samples import crossed
 
 
@@ -31,8 +31,8 @@ def left_out(inputs, targets, shape):
 @pytest.mark.parametrize("even", [False, True])
 def test_the_score_and_the_gains_are_those_of_samples_really_left_out(even):
     train, shape, kept = crossed(80).train, Shape(2.0, 2.0, 0.1, even), [0, 2]
-    data = Halves.of(train, train, 2, Run())
-    score = LeftOutScore(data, shape)
+    data = FitScoreSplit.of(train, train, 2, Run())
+    score = LeaveOneOutSurrogate(data, shape)
     cells = data.taught[:, 0] / (data.taught[:, 0].astype(float).std(axis=0) if even else score.level)
     whole = left_out(cells[:, kept], data.taught[:, 0].astype(float), shape)
     assert score(kept) == pytest.approx(np.square(whole).sum() / np.square(data.taught).sum(), rel=1e-3)
@@ -45,12 +45,12 @@ def test_the_score_and_the_gains_are_those_of_samples_really_left_out(even):
 
 def test_all_samples_judge_where_they_are_few_and_no_series(monkeypatch):
     train = crossed(80).train
-    data = Halves.of(train, None, 2, Run())
-    by_kernel = KernelScore(data, Shape(2.0, 2.0, 0.1))
-    other = FeatureScore.fitting(data, np.array([0, 2]), Run())
+    data = FitScoreSplit.of(train, None, 2, Run())
+    by_kernel = KernelSurrogate(data, Shape(2.0, 2.0, 0.1))
+    other = RandomFeatureSurrogate.fit_surrogate(data, np.array([0, 2]), Run())
     series = replace(train, time=np.arange(len(train)).astype("datetime64[D]").astype("datetime64[ns]"))
-    assert isinstance(by_all_samples(by_kernel, train, 2, Run()), LeftOutScore)
-    assert by_all_samples(by_kernel, series, 2, Run()) is by_kernel
-    assert by_all_samples(other, train, 2, Run()) is other
-    monkeypatch.setattr("keyhole.selectors.left_out._MOST_SAMPLES", len(train) - 1)
-    assert by_all_samples(by_kernel, train, 2, Run()) is by_kernel
+    assert isinstance(leave_one_out_surrogate(by_kernel, train, 2, Run()), LeaveOneOutSurrogate)
+    assert leave_one_out_surrogate(by_kernel, series, 2, Run()) is by_kernel
+    assert leave_one_out_surrogate(other, train, 2, Run()) is other
+    monkeypatch.setattr("keyhole.placement.leave_one_out._MOST_SAMPLES", len(train) - 1)
+    assert leave_one_out_surrogate(by_kernel, train, 2, Run()) is by_kernel

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 import keyhole as kh
-from keyhole.reconstructors import choice
-from keyhole.run import Run
+from keyhole.core.run import Run
+from keyhole.models.reconstructors import model_selection as choice
 
 
 @pytest.mark.parametrize(("samples", "members"), [(500, 1), (30_000, 5)])
 def test_a_network_has_enough_steps_and_not_passes_alone(monkeypatch, samples, members):
     """Sixty passes are five times twelve; of few samples they are too few steps for more than one."""
-    monkeypatch.setattr("keyhole.reconstructors.neural.Dense.seconds_a_pass", lambda *given: 1.0)
+    monkeypatch.setattr("keyhole.models.reconstructors.neural.Dense.seconds_per_epoch", lambda *given: 1.0)
     train = kh.read(np.random.default_rng(0).normal(size=(samples, 6)))
     assert choice._members_in_time(0, train, np.arange(2), Run(deadline=monotonic() + 61)) == members
 
 
 @pytest.mark.parametrize(("samples", "hurried"), [(500, True), (20_000, False)])
 def test_a_network_of_the_grid_needs_enough_steps_too(monkeypatch, samples, hurried):
-    monkeypatch.setattr("keyhole.reconstructors.detail.Detail.seconds_a_pass", lambda *given: 1.0)
+    monkeypatch.setattr("keyhole.models.reconstructors.dense_conv.DenseConv.seconds_per_epoch", lambda *given: 1.0)
     train = kh.read(np.random.default_rng(0).normal(size=(samples, 2, 3)))
     assert choice._is_hurried(train, np.arange(2), Run(deadline=monotonic() + 20)) is hurried

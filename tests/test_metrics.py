@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhole.grid import Grid
+from keyhole.data.grid import Grid
 from keyhole.metrics import evaluate, sharpness, squared_error_map
 
 
@@ -18,7 +18,7 @@ def globe(rows: int, columns: int, inside: np.ndarray) -> Grid:
     return Grid((rows, columns), ("lat", "lon"), axes, inside)
 
 
-def by_hand(truth, rebuilt, expected, grid) -> dict[str, float]:
+def by_hand(truth, reconstructed, expected, grid) -> dict[str, float]:
     """The same figures, cell by cell."""
     error = spread = area_error = area_spread = area = 0.0
     count = 0
@@ -27,7 +27,7 @@ def by_hand(truth, rebuilt, expected, grid) -> dict[str, float]:
         for n in range(truth.shape[0]):
             for c in range(truth.shape[1]):
                 where = (n, c, *place)
-                e, s = (truth[where] - rebuilt[where]) ** 2, (truth[where] - expected[where]) ** 2
+                e, s = (truth[where] - reconstructed[where]) ** 2, (truth[where] - expected[where]) ** 2
                 error, spread, count = error + e, spread + s, count + 1
                 area_error, area_spread, area = area_error + weight * e, area_spread + weight * s, area + weight
     return {
@@ -51,18 +51,18 @@ def test_every_figure_is_what_it_says(seed, samples, channels, rows, columns):
     inside = rng.random((rows, columns)) < 0.7
     inside.flat[rng.integers(inside.size)] = True
     grid = globe(rows, columns, inside)
-    truth, rebuilt, expected = rng.normal(size=(3, samples, channels, rows, columns))
+    truth, reconstructed, expected = rng.normal(size=(3, samples, channels, rows, columns))
     truth[:, :, ~inside] = np.nan
-    scores = evaluate(truth, rebuilt, expected, grid)
-    assert scores == pytest.approx(by_hand(truth, rebuilt, expected, grid), rel=1e-9)
+    scores = evaluate(truth, reconstructed, expected, grid)
+    assert scores == pytest.approx(by_hand(truth, reconstructed, expected, grid), rel=1e-9)
 
 
 def test_channels_of_different_units_are_standardised_before_they_are_pooled(rng):
     """By hand: each error over its channel's scale; and each channel in its own units."""
-    truth, rebuilt, expected = rng.normal(size=(3, 4, 2, 2, 3)) * np.array([1.0, 1e5]).reshape(2, 1, 1)
+    truth, reconstructed, expected = rng.normal(size=(3, 4, 2, 2, 3)) * np.array([1.0, 1e5]).reshape(2, 1, 1)
     scale, grid = np.array([2.0, 5e4]), Grid.plain((2, 3))
-    scores = evaluate(truth, rebuilt, expected, grid, scale=scale, names=("t", "p"))
-    error, spread = np.square(truth - rebuilt), np.square(truth - expected)
+    scores = evaluate(truth, reconstructed, expected, grid, scale=scale, names=("t", "p"))
+    error, spread = np.square(truth - reconstructed), np.square(truth - expected)
     column = np.square(scale).reshape(2, 1, 1)
     assert scores["mse"] == pytest.approx((error / column).mean())
     assert scores["rmse"] == pytest.approx((error / column).mean() ** 0.5)
@@ -70,13 +70,13 @@ def test_channels_of_different_units_are_standardised_before_they_are_pooled(rng
     for channel, name in enumerate(("t", "p")):
         assert scores[f"rmse[{name}]"] == pytest.approx(error[:, channel].mean() ** 0.5)
         assert scores[f"fvu[{name}]"] == pytest.approx(error[:, channel].sum() / spread[:, channel].sum())
-    plain = evaluate(truth, rebuilt, expected, grid, names=("t", "p"))
+    plain = evaluate(truth, reconstructed, expected, grid, names=("t", "p"))
     assert plain["rmse"] == pytest.approx(error.mean() ** 0.5)
 
 
 def test_no_area_figures_without_latitude(rng):
-    truth, rebuilt, expected = rng.normal(size=(3, 4, 1, 2, 3))
-    assert set(evaluate(truth, rebuilt, expected, Grid.plain((2, 3)))) == {"mse", "rmse", "fvu"}
+    truth, reconstructed, expected = rng.normal(size=(3, 4, 1, 2, 3))
+    assert set(evaluate(truth, reconstructed, expected, Grid.plain((2, 3)))) == {"mse", "rmse", "fvu"}
 
 
 def test_perfect_is_0_and_what_is_known_anyway_is_1(rng):
@@ -93,23 +93,23 @@ def test_nothing_to_explain_gives_nan_and_no_warning():
 
 def test_a_value_that_was_not_rebuilt_spoils_every_figure(rng):
     """NaN inside is a failure of the reconstructor; it must not count as no error."""
-    truth, rebuilt, expected = rng.normal(size=(3, 4, 1, 2, 3))
-    rebuilt[1, 0, 0, 2] = np.nan
-    scores = evaluate(truth, rebuilt, expected, globe(2, 3, np.ones((2, 3), bool)))
+    truth, reconstructed, expected = rng.normal(size=(3, 4, 1, 2, 3))
+    reconstructed[1, 0, 0, 2] = np.nan
+    scores = evaluate(truth, reconstructed, expected, globe(2, 3, np.ones((2, 3), bool)))
     assert np.isnan(list(scores.values())).all()
 
 
 def test_single_precision_is_summed_in_double(rng):
     truth = (1e4 + rng.normal(size=(500, 1, 3))).astype(np.float32)
-    rebuilt = (1e4 + rng.normal(size=(500, 1, 3))).astype(np.float32)
-    exact = np.square(truth.astype(float) - rebuilt).mean()
-    assert evaluate(truth, rebuilt, truth + 1, Grid.plain((3,)))["mse"] == pytest.approx(exact, rel=1e-12)
+    reconstructed = (1e4 + rng.normal(size=(500, 1, 3))).astype(np.float32)
+    exact = np.square(truth.astype(float) - reconstructed).mean()
+    assert evaluate(truth, reconstructed, truth + 1, Grid.plain((3,)))["mse"] == pytest.approx(exact, rel=1e-12)
 
 
 def test_the_error_map_is_nan_outside(rng):
-    truth, rebuilt = rng.normal(size=(2, 5, 2, 3))
-    shown = squared_error_map(truth, rebuilt, Grid.plain((3,), np.array([True, False, True])))
-    np.testing.assert_allclose(shown[[0, 2]], np.square(truth - rebuilt).mean(axis=(0, 1))[[0, 2]])
+    truth, reconstructed = rng.normal(size=(2, 5, 2, 3))
+    shown = squared_error_map(truth, reconstructed, Grid.plain((3,), np.array([True, False, True])))
+    np.testing.assert_allclose(shown[[0, 2]], np.square(truth - reconstructed).mean(axis=(0, 1))[[0, 2]])
     assert np.isnan(shown[1])
 
 
@@ -137,16 +137,16 @@ def steps_by_hand(x: np.ndarray) -> float:
 @given(seed=st.integers(0, 1000), grid=st.lists(st.integers(2, 4), min_size=1, max_size=3))
 def test_sharpness_is_the_ratio_of_steps_between_neighbours(seed, grid):
     """Along the grid's axes alone: neither samples nor channels are neighbours."""
-    truth, rebuilt = np.random.default_rng(seed).normal(size=(2, 3, 2, *grid))
-    expected = steps_by_hand(rebuilt) / steps_by_hand(truth)
-    assert sharpness(truth, rebuilt) == pytest.approx(expected, rel=1e-9)
+    truth, reconstructed = np.random.default_rng(seed).normal(size=(2, 3, 2, *grid))
+    expected = steps_by_hand(reconstructed) / steps_by_hand(truth)
+    assert sharpness(truth, reconstructed) == pytest.approx(expected, rel=1e-9)
 
 
 def test_sharpness_of_slopes():
     """Slopes 1 and 3 where the truth has 2 and 1: (1 + 3) / (2 + 1), whatever the shape and where they start."""
     rows, columns = np.meshgrid(np.arange(3.0), np.arange(5.0), indexing="ij")
-    truth, rebuilt = 2 * rows - columns, 100 - rows + 3 * columns
-    assert sharpness(truth[None, None], rebuilt[None, None]) == pytest.approx(4 / 3)
+    truth, reconstructed = 2 * rows - columns, 100 - rows + 3 * columns
+    assert sharpness(truth[None, None], reconstructed[None, None]) == pytest.approx(4 / 3)
 
 
 def test_what_is_blurred_is_less_sharp_and_what_is_flat_is_not_at_all(rng):

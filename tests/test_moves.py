@@ -7,14 +7,14 @@ import pytest
 import torch
 
 import keyhole as kh
-from keyhole.grid import Grid
-from keyhole.preparation import prepare
-from keyhole.reconstructors import Residual
-from keyhole.reconstructors.lessons import MovedLessons
-from keyhole.reconstructors.moves import Moves, _places
-from keyhole.reconstructors.ridge import Ridge
-from keyhole.run import Run
-from keyhole.signals import Signals
+from keyhole.core.run import Run
+from keyhole.data.grid import Grid
+from keyhole.data.preparation import prepare
+from keyhole.data.samples import Samples
+from keyhole.models.reconstructors import Residual
+from keyhole.models.reconstructors.augmentation import Augmentation, _places
+from keyhole.models.reconstructors.ridge import Ridge
+from keyhole.models.reconstructors.training_batches import AugmentedBatches
 
 
 def blobs(n=2000, side=12, seed=0, lean=0.0, spots=4):
@@ -28,7 +28,7 @@ def blobs(n=2000, side=12, seed=0, lean=0.0, spots=4):
 
 
 def parts(values, sites):
-    signals = Signals.build(values if values.ndim == 4 else values[:, None], Grid.plain(values.shape[-2:]))
+    signals = Samples.build(values if values.ndim == 4 else values[:, None], Grid.plain(values.shape[-2:]))
     prepared = prepare(signals, None, seed=0)
     linear = Ridge().fit(prepared.train, sites, validation=prepared.validation, run=Run())
     return linear, prepared.train, prepared.validation
@@ -42,7 +42,7 @@ def test_a_mirror_is_numpys():
     zero = torch.randn(2, 4, 5)
     pictures = torch.randn(6, 2, 4, 5)
     for axis, mirrored in ((2, (True, False)), (3, (False, True))):
-        moved = Moves(zero, mirrored=mirrored).always(pictures)
+        moved = Augmentation(zero, mirrored=mirrored).always(pictures)
         expected = np.flip((pictures + zero).numpy(), axis) - zero.numpy()
         np.testing.assert_allclose(moved.numpy(), expected, atol=1e-5)
 
@@ -57,14 +57,14 @@ def test_places_are_those_of_torch():
 def test_without_any_kind_pictures_stay():
     """The map is then the identity."""
     pictures = torch.randn(6, 1, 4, 5)
-    moved = Moves(torch.randn(1, 4, 5))(pictures, torch.Generator().manual_seed(0))
+    moved = Augmentation(torch.randn(1, 4, 5))(pictures, torch.Generator().manual_seed(0))
     np.testing.assert_allclose(moved.numpy(), pictures.numpy(), atol=1e-5)
 
 
 def test_nudges_are_small_and_half_are_left_alone():
     """A spot stays within two cells of where it was; half of the pictures do not change at all."""
     values = torch.from_numpy(blobs(200, spots=1))[:, None]
-    moved = Moves(torch.zeros(1, 12, 12), nudged=True)(values, torch.Generator().manual_seed(0))
+    moved = Augmentation(torch.zeros(1, 12, 12), nudged=True)(values, torch.Generator().manual_seed(0))
     same = (moved - values).abs().amax(dim=(1, 2, 3)) < 1e-5
     assert 70 < int(same.sum()) < 130
     before, after = (np.stack(np.unravel_index(v.flatten(1).argmax(dim=1).numpy(), (12, 12))) for v in (values, moved))
@@ -73,11 +73,11 @@ def test_nudges_are_small_and_half_are_left_alone():
 
 def test_mirrors_are_taken_where_mirrored_pictures_are_as_likely():
     """Left and right are alike without a lean, and are not with one; time is no picture's."""
-    moves = Moves.found(*parts(blobs(), SITES), SITES)
+    moves = Augmentation.found(*parts(blobs(), SITES), SITES)
     assert moves is not None
     assert moves.nudged
     assert moves.mirrored == (True, True)
-    leaning = Moves.found(*parts(blobs(lean=4.0), SITES), SITES)
+    leaning = Augmentation.found(*parts(blobs(lean=4.0), SITES), SITES)
     assert leaning is not None
     assert leaning.mirrored == (True, False)
 
@@ -87,7 +87,7 @@ def test_what_has_a_time_is_not_moved():
     prepared = prepare(kh.datasets.sst(), None, seed=0)
     sites = prepared.train.grid.cells[:5]
     linear = Ridge().fit(prepared.train, sites, validation=prepared.validation, run=Run())
-    assert Moves.found(linear, prepared.train, prepared.validation, sites) is None
+    assert Augmentation.found(linear, prepared.train, prepared.validation, sites) is None
 
 
 @pytest.mark.parametrize("inner", ["dense", "resnet"])
@@ -97,7 +97,9 @@ def test_lessons_hold_what_the_linear_part_makes(inner):
     residual = Residual(inner)
     network = residual.network
     network.channels, network.grid, network.sites = train.channels, train.grid, SITES
-    lessons = MovedLessons(Moves(torch.from_numpy(np.float32(train.zero))), linear, train, SITES, network.inputs)
+    lessons = AugmentedBatches(
+        Augmentation(torch.from_numpy(np.float32(train.zero))), linear, train, SITES, network.inputs
+    )
     residual.linear = linear
     fixed = network._lessons(residual._estimated(train, SITES))
     batch = torch.tensor([3, 0, 7])
@@ -108,13 +110,13 @@ def test_lessons_hold_what_the_linear_part_makes(inner):
 def test_moves_are_drawn_from_the_trainings_own_generator():
     """Two runs with one seed agree."""
     linear, train, validation = parts(blobs(), SITES)
-    assert Moves.found(linear, train, validation, SITES) is not None
+    assert Augmentation.found(linear, train, validation, SITES) is not None
     fits = [
-        Residual("dense", train={"steps": 20, "batch": 32}).fit(train, SITES, validation=validation, run=Run())
+        Residual("dense", train={"steps": 20, "batch_size": 32}).fit(train, SITES, validation=validation, run=Run())
         for _ in range(2)
     ]
-    rebuilt = [fit.rebuild(validation.readings(SITES)) for fit in fits]
-    np.testing.assert_array_equal(*rebuilt)
+    reconstructed = [fit.reconstruct(validation.readings(SITES)) for fit in fits]
+    np.testing.assert_array_equal(*reconstructed)
 
 
 def test_moved_pictures_are_as_sharp_and_within_their_values():
@@ -124,7 +126,7 @@ def test_moved_pictures_are_as_sharp_and_within_their_values():
     places = np.arange(28)
     away = np.hypot(places - across, places[:, None] - down)
     discs = torch.from_numpy((1 / (1 + np.exp(2 * (away - 6)))).astype(np.float32))[:, None]
-    moved = Moves(torch.zeros(1, 28, 28), nudged=True).always(discs)
+    moved = Augmentation(torch.zeros(1, 28, 28), nudged=True).always(discs)
     assert moved.min() >= 0
     assert moved.max() <= 1
     slopes = [float(part.diff(dim=2).square().sum() + part.diff(dim=3).square().sum()) for part in (discs, moved)]
@@ -138,4 +140,4 @@ def test_what_is_not_understood_is_not_moved():
     values = (np.sin(9 * told) @ patterns).astype(np.float32)
     values[:, :2] = told
     linear, train, validation = parts(values.reshape(-1, 8, 8), sites := np.array([0, 1]))
-    assert Moves.found(linear, train, validation, sites) is None
+    assert Augmentation.found(linear, train, validation, sites) is None

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import keyhole as kh
-from keyhole import pipeline
-from keyhole.checkpoint import StateError
-from keyhole.comparison import compare
-from keyhole.errors import DataError, SettingsError, StorageError, TrainingError
-from keyhole.interrupts import Interrupted
-from keyhole.reconstructors import RECONSTRUCTORS
-from keyhole.run import Run
-from keyhole.split import given
-from keyhole.target import Target
+from keyhole.core.errors import DataError, SettingsError, StorageError, TrainingError
+from keyhole.core.interrupts import Interrupted
+from keyhole.core.run import Run
+from keyhole.data.splits import given
+from keyhole.data.target import Target
+from keyhole.models.reconstructors import RECONSTRUCTORS
+from keyhole.training.checkpoint import StateError
+from keyhole.workflow import selection as pipeline
+from keyhole.workflow.comparison import compare
 from samples import monthly_field, quick, smooth
 
-QUICK = {"train": {"steps": 10, "batch": 8, "average": 0.0}, "draws": 2}
+QUICK = {"train": {"steps": 10, "batch_size": 8, "ema_decay": 0.0}, "n_masks": 2}
 
 
 def test_resume_never_takes_the_weights_of_another_reconstructor(tmp_path):
@@ -64,7 +64,7 @@ def nothing_is_chosen(monkeypatch):
         raise AssertionError("it should have been refused")
 
     monkeypatch.setattr(pipeline, "choose_sites", choose)
-    monkeypatch.setattr("keyhole.comparison.choose_sites", choose)
+    monkeypatch.setattr("keyhole.workflow.comparison.choose_sites", choose)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_every_reconstructor_is_refused_at_the_door_or_can_be_fitted(name):
     try:
         pipeline.check_reconstructor(name, prepared.signals.grid)
     except SettingsError:
-        assert name in ("resnet", "dcgan", "detail")
+        assert name in ("resnet", "dcgan", "dense_conv")
     else:
         assert pipeline.fit_reconstructor(name, prepared, np.array([1, 3]), run).name == name
 
 
-def failing(monkeypatch, error):
+def failure_sets(monkeypatch, error):
     """Let the reconstructor's fit end in an error, once the sites are chosen and their law's state is kept."""
 
     def fit(name, prepared, sites, run):
@@ -119,7 +119,7 @@ def failing(monkeypatch, error):
 @pytest.mark.parametrize("error", [TrainingError("not finite"), DataError("bad"), SettingsError("bad")])
 def test_a_run_that_fails_for_what_it_was_given_leaves_nothing(monkeypatch, tmp_path, error):
     """Going on would fail again; other files in the folder stay."""
-    failing(monkeypatch, error)
+    failure_sets(monkeypatch, error)
     (tmp_path / "mine.txt").write_text("")
     with pytest.raises(type(error)):
         kh.select(smooth(30, 6), 2, method="learned", settings=QUICK, checkpoint=tmp_path)
@@ -129,7 +129,7 @@ def test_a_run_that_fails_for_what_it_was_given_leaves_nothing(monkeypatch, tmp_
 @pytest.mark.parametrize("error", [StorageError("no space"), MemoryError()])
 def test_a_run_that_fails_for_want_of_room_can_go_on(monkeypatch, tmp_path, error):
     """What it was given may be good: its state is kept."""
-    failing(monkeypatch, error)
+    failure_sets(monkeypatch, error)
     with pytest.raises(type(error)):
         kh.select(smooth(30, 6), 2, method="learned", settings=QUICK, checkpoint=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["learn-vln.state"]
@@ -185,7 +185,7 @@ def test_values_beyond_single_precision_have_their_own_error(factor):
         ({"precision": "64-true"}, "bf16-mixed"),
         ({"device": "foo"}, "cuda"),
         ({"save_every": float("nan")}, "save_every"),
-        ({"method": "vln", "settings": {"law": "iln"}}, "'learned'"),
+        ({"method": "vln", "settings": {"distribution": "iln"}}, "'learned'"),
     ],
 )
 def test_settings_that_no_run_can_have(options, says):
@@ -198,7 +198,7 @@ def test_laws_go_by_their_own_names():
     """In a comparison and in the plan; a name given twice counts once."""
     found = compare(smooth(40, 5), 2, ["qr", "iln", "qr"], time_limit=0.01)
     assert sorted(entry.method for entry in found.entries) == ["iln", "qr"]
-    assert {entry.plan.made["method"] for entry in found.entries} == {"iln", "qr"}
+    assert {entry.plan.metadata["method"] for entry in found.entries} == {"iln", "qr"}
 
 
 def test_the_curve_ends_at_the_error_of_the_plan():
@@ -251,7 +251,7 @@ def test_errors_of_different_units_are_told_by_channel_and_pooled_in_standard_de
     from rich.console import Console
 
     from keyhole.report import write_report
-    from keyhole.tables import comparison_table, plan_summary, plan_table
+    from keyhole.report.tables import comparison_table, plan_summary, plan_table
 
     data = two_variables()
     plan = quick(data, k=4)
@@ -264,7 +264,7 @@ def test_errors_of_different_units_are_told_by_channel_and_pooled_in_standard_de
         assert scores["width_90"] < 20
         assert scores["rmse[p]"] > 100 * scores["rmse[t]"]
         assert {"fvu[t]", "fvu[p]"} <= set(scores)
-        assert one.made["error_units"] == "standard deviations"
+        assert one.metadata["error_units"] == "standard deviations"
     plan.save(tmp_path / "plan.keyhole")
     comparison = compare(data, 4, ["qr", "random"])
     text = io.StringIO()
@@ -272,7 +272,7 @@ def test_errors_of_different_units_are_told_by_channel_and_pooled_in_standard_de
         Console(file=text, width=240).print(table)
     for said in (f"RMSE {plan.metrics['test']['rmse']:.4g} standard deviations", " degC", " Pa", "test RMSE of p Pa"):
         assert said in text.getvalue()
-    assert plan_summary(plan)["made"]["error_units"] == "standard deviations"
+    assert plan_summary(plan)["metadata"]["error_units"] == "standard deviations"
     assert comparison.entries[0].curve[0] < 3
     write_report(comparison, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
@@ -286,7 +286,7 @@ def test_errors_of_the_same_units_are_pooled_in_these():
     assert plan.metrics["test"]["rmse"] > 100
     assert plan.origin.units == "Pa"
     assert "rmse[t]" in plan.metrics["test"]
-    assert "error_units" not in plan.made
+    assert "error_units" not in plan.metadata
 
 
 def test_anomalies_are_an_option_of_all_that_choose_sites():

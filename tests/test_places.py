@@ -11,15 +11,15 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
-from keyhole.constraints.named import find_sites
-from keyhole.errors import DataError
-from keyhole.places import sites_geojson, write_sites
+from keyhole.core.errors import DataError
+from keyhole.data.constraints.site_lookup import find_sites
+from keyhole.plan.site_files import sites_geojson, write_sites
 from samples import monthly_field, quick, smooth
 
 
 @pytest.fixture
 def plan():
-    return quick(monthly_field(), constraints={"fixed": [0]})
+    return quick(monthly_field(), constraints={"existing": [0]})
 
 
 def test_sites_as_csv_name_the_same_sites(plan, tmp_path):
@@ -29,7 +29,7 @@ def test_sites_as_csv_name_the_same_sites(plan, tmp_path):
     write_sites(plan, tmp_path / "sites.csv")
     table = pd.read_csv(tmp_path / "sites.csv")
     assert find_sites(table, plan.grid).tolist() == plan.indices.tolist()
-    assert table["fixed"].tolist() == [True, False, False, False]
+    assert table["existing"].tolist() == [True, False, False, False]
 
 
 def test_sites_as_geojson_are_points_by_rank(plan, tmp_path):

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import keyhole as kh
 from keyhole import Plan, PlanError
-from keyhole.reconstructors.networks import DenseNet
-from keyhole.storage import read_container, write_container
+from keyhole.core.storage import read_container, write_container
+from keyhole.models.reconstructors.networks import DenseNet
 from samples import monthly_field, quick, smooth
 
 PLANS = ["array_plan", "channel_plan", "field_plan", "table_plan"]
@@ -36,7 +36,7 @@ def readings_for(plan: Plan, n: int = 2) -> np.ndarray:
     return plan.scaling.baseline.mean() + rng.normal(size=(n, plan.k, len(plan.scaling.scale)))
 
 
-def rebuilt(plan: Plan, readings: np.ndarray) -> np.ndarray:
+def reconstructed(plan: Plan, readings: np.ndarray) -> np.ndarray:
     """Plain values, whatever the kind."""
     return np.asarray(plan.reconstruct(readings, time=DATES[: len(readings)] if plan.scaling.cycle else None))
 
@@ -51,13 +51,13 @@ def test_sites_are_ranked_distinct_and_inside(plan):
     assert sites["name"].is_unique
     assert plan.grid.inside.ravel()[sites["index"]].all()
     assert list(sites["name"]) == plan.names
-    assert {"gain", "fixed"} <= set(sites.columns)
+    assert {"gain", "existing"} <= set(sites.columns)
     for dim, place in zip(plan.grid.dims, np.unravel_index(sites["index"], plan.grid.shape), strict=True):
         np.testing.assert_array_equal(sites[dim], plan.grid.coordinates[dim][place])
 
 
 def test_sites_of_a_field_have_its_coordinates(field_plan):
-    assert list(field_plan.sites.columns) == ["rank", "index", "name", "lat", "lon", "gain", "fixed"]
+    assert list(field_plan.sites.columns) == ["rank", "index", "name", "lat", "lon", "gain", "existing"]
     first = field_plan.sites.iloc[0]
     assert first["name"] == f"lat={first['lat']:g} lon={first['lon']:g}"
 
@@ -164,10 +164,10 @@ def test_a_loaded_plan_rebuilds_the_very_same(plan, tmp_path):
     plan.save(tmp_path / "a.keyhole")
     again = kh.load(tmp_path / "a.keyhole")
     readings = readings_for(plan)
-    np.testing.assert_array_equal(rebuilt(again, readings), rebuilt(plan, readings))
+    np.testing.assert_array_equal(reconstructed(again, readings), reconstructed(plan, readings))
     pd.testing.assert_frame_equal(again.sites, plan.sites)
     assert again.metrics == plan.metrics
-    assert again.made == plan.made
+    assert again.metadata == plan.metadata
     assert again.origin == plan.origin
     again.save(tmp_path / "b.keyhole")
     assert (tmp_path / "b.keyhole").read_bytes() == (tmp_path / "a.keyhole").read_bytes()
@@ -287,7 +287,7 @@ def parts_of_a_plan() -> list[str]:
         "scaling",
         "reconstructor",
         "origin",
-        "made",
+        "metadata",
         "metrics",
         "history",
     ]
@@ -309,7 +309,9 @@ def test_a_plan_that_lacks_a_part_is_refused(array_plan, tmp_path, part):
 
 
 @pytest.mark.parametrize("value", [None, 5, "text"], ids=repr)
-@pytest.mark.parametrize("part", ["grid", "coordinate_types", "scaling", "reconstructor", "origin", "made", "metrics"])
+@pytest.mark.parametrize(
+    "part", ["grid", "coordinate_types", "scaling", "reconstructor", "origin", "metadata", "metrics"]
+)
 def test_a_plan_whose_part_is_of_the_wrong_sort_is_refused(array_plan, tmp_path, part, value):
     path = tmp_path / "plan.keyhole"
     array_plan.save(path)

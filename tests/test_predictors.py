@@ -9,17 +9,20 @@ import pytest
 
 import keyhole as kh
 from keyhole import DataError
+from keyhole.core.run import Run
+from keyhole.data.preparation import PreparedSamples, prepare
+from keyhole.data.target import Target
 from keyhole.metrics import target_scores
-from keyhole.predictors import PREDICTORS, Linear, Network, eliminate, fit_predictor, nested_errors
-from keyhole.predictors.base import Standard
-from keyhole.predictors.linear import calibration
-from keyhole.preparation import Prepared, prepare
-from keyhole.run import Run
-from keyhole.target import Target
+from keyhole.models.predictors import PREDICTORS, Linear, Network, eliminate, fit_predictor, nested_errors
+from keyhole.models.predictors.base import Standard
+from keyhole.models.predictors.linear import calibration
 from samples import smooth
 
 SITES = np.array([3, 0, 5])
-BRIEF = {"linear": Linear, "network": lambda: Network(width=16, train={"steps": 60, "batch": 16, "average": 0.9})}
+BRIEF = {
+    "linear": Linear,
+    "network": lambda: Network(width=16, train={"steps": 60, "batch_size": 16, "ema_decay": 0.9}),
+}
 
 
 def told(values: np.ndarray) -> np.ndarray:
@@ -27,7 +30,7 @@ def told(values: np.ndarray) -> np.ndarray:
     return 100 + 5 * (values[:, 3] - 2 * values[:, 0] + 0.5 * values[:, 5])
 
 
-def prepared(kind: str, n: int = 120, channels: bool = False) -> Prepared:
+def prepared(kind: str, n: int = 120, channels: bool = False) -> PreparedSamples:
     """Noise on six sites, and a target that three of them tell."""
     rng = np.random.default_rng(1)
     values = rng.normal(size=(n, 6, 2) if channels else (n, 6))
@@ -37,12 +40,12 @@ def prepared(kind: str, n: int = 120, channels: bool = False) -> Prepared:
     return prepare(signals.with_target(Target.of(number if kind == "number" else words, name="y")), None, 0)
 
 
-def fitted(name: str, parts: Prepared, seed: int = 0):
+def fitted(name: str, parts: PreparedSamples, seed: int = 0):
     run = Run(seed=seed, device="cpu")
     return BRIEF[name]().fit(parts.train, SITES, validation=parts.validation, run=run)
 
 
-def scores(predictor, parts: Prepared) -> dict[str, float]:
+def scores(predictor, parts: PreparedSamples) -> dict[str, float]:
     test = parts.choosing.apply(parts.test)
     return target_scores(test.target, predictor.predict(test.readings(SITES)), predictor.expected)
 
@@ -208,7 +211,7 @@ def test_nested_errors_are_those_of_refits(kind, channels):
 # The choice ---------------------------------------------------------------------------------------------------------
 
 
-def crossed(n: int = 300) -> Prepared:
+def crossed(n: int = 300) -> PreparedSamples:
     """Two classes by the sign of a product, of which no single site tells anything."""
     values = np.random.default_rng(2).normal(size=(n, 6))
     return prepare(kh.read(values).with_target(Target.of(values[:, 3] * values[:, 0] > 0)), None, 0)
@@ -226,7 +229,9 @@ def test_a_network_tells_what_no_line_does():
 
 def test_linear_is_chosen_where_it_is_better(monkeypatch):
     """A network that has learned nothing is no match."""
-    monkeypatch.setattr("keyhole.predictors.network.train_settings_for", lambda _: Network(train={}).settings.train)
+    monkeypatch.setattr(
+        "keyhole.models.predictors.network.train_settings_for", lambda _: Network(train={}).settings.train
+    )
     parts = prepared("number")
     run = Run(device="cpu", deadline=0.0)
     assert fit_predictor("auto", parts.train, SITES, validation=parts.validation, run=run).name == "linear"

@@ -16,24 +16,24 @@ import pytest
 import torch
 
 import keyhole as kh
-from keyhole.errors import SettingsError
-from keyhole.processes import Processes, processes
-from keyhole.run import Run
-from keyhole.selectors.learned import Learned
-from keyhole.settings import TrainSettings
+from keyhole.core.errors import SettingsError
+from keyhole.core.processes import Processes, processes
+from keyhole.core.run import Run
+from keyhole.placement.learned import Learned
+from keyhole.training.settings import TrainSettings
 from samples import smooth
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "kill_and_resume.py"
-SETTINGS = ("--method", "vln", "--set", "decoder=dense", "--set", "draws=4", "--reconstructor", "ridge")
-TRAIN = {"steps": 12, "batch": 16, "average": 0.0, "validations": 2}
+SETTINGS = ("--method", "vln", "--set", "decoder=dense", "--set", "n_masks=4", "--reconstructor", "ridge")
+TRAIN = {"steps": 12, "batch_size": 16, "ema_decay": 0.0, "validation_steps": 2}
 STEPS = ("--set", f"train={json.dumps(TRAIN)}")
 
 
 def gradients(several: Processes) -> list[torch.Tensor]:
     """Of one step of a joint training, in one of several processes."""
-    settings = TrainSettings(steps=1, batch=16, average=0.0)
+    settings = TrainSettings(steps=1, batch_size=16, ema_decay=0.0)
     signals = kh.read(smooth(40, 4, 5).astype(np.float32))
-    task, _ = Learned(law="vln", decoder="dense", draws=4, train=settings)._task(signals, 3, Run())
+    task, _ = Learned(distribution="vln", decoder="dense", n_masks=4, train=settings)._task(signals, 3, Run())
     task.processes = several
     parts, _ = task(torch.arange(16), torch.Generator().manual_seed(0))
     sum(parts.values()).backward()
@@ -71,7 +71,7 @@ def test_two_processes_choose_what_one_does(tmp_path):
     done = together(tmp_path, "select", "data.npy", "-k", "3", *SETTINGS, *STEPS, "--out", "two.keyhole")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("plan   two.keyhole") == 1
-    settings = {"decoder": "dense", "draws": 4, "train": TRAIN}
+    settings = {"decoder": "dense", "n_masks": 4, "train": TRAIN}
     alone = kh.select(np.load(tmp_path / "data.npy"), 3, method="vln", reconstructor="ridge", settings=settings)
     two = kh.load(tmp_path / "two.keyhole")
     assert two.indices.tolist() == alone.indices.tolist()

@@ -10,14 +10,15 @@ import pytest
 from numpy.typing import NDArray
 
 import keyhole as kh
-from keyhole.preparation import Prepared, prepare
-from keyhole.run import Run
-from keyhole.selectors.auto import Auto
-from keyhole.selectors.base import Selection
-from keyhole.selectors.race import race
+from keyhole.core.run import Run
+from keyhole.data.preparation import PreparedSamples, prepare
+from keyhole.placement import SELECTORS
+from keyhole.placement.auto import Auto
+from keyhole.placement.base import Selection
+from keyhole.placement.race import race
 
 
-def bumpy(n: int = 400) -> Prepared:
+def bumpy(n: int = 400) -> PreparedSamples:
     """Cells that go up and down with the first two of 24; others are noise, or nearly copies of the first."""
     rng = np.random.default_rng(0)
     told = rng.uniform(-2, 2, (n, 2))
@@ -62,28 +63,30 @@ def test_auto_takes_the_winner(monkeypatch, left, wins):
         return left
 
     better, worse = sets([6, 7], [4, 5])
-    monkeypatch.setattr("keyhole.selectors.auto.race", told)
-    monkeypatch.setattr("keyhole.selectors.auto.Greedy.select", lambda *parts, **more: Selection(np.array([2, 3])))
-    monkeypatch.setattr("keyhole.selectors.auto.Swaps.improve", lambda *p: Selection(better, others=[worse, better]))
-    monkeypatch.setattr("keyhole.selectors.auto.ClosedFormScore.__call__", judged)
+    monkeypatch.setattr("keyhole.placement.auto.race", told)
+    monkeypatch.setattr("keyhole.placement.auto.Greedy.select", lambda *parts, **more: Selection(np.array([2, 3])))
+    monkeypatch.setattr(
+        "keyhole.placement.auto.KernelExchange.improve", lambda *p: Selection(better, others=[worse, better])
+    )
+    monkeypatch.setattr("keyhole.placement.auto.ClosedFormScorer.__call__", judged)
     parts = bumpy()
-    found = Auto(stages=("greedy", "swaps")).select(parts.train, 2, validation=parts.validation, run=Run())
+    found = Auto(stages=("greedy", "kernel_exchange")).select(parts.train, 2, validation=parts.validation, run=Run())
     assert raced == [[6, 7], [4, 5]]
     assert found.sites.tolist() == wins
-    assert found.notes["chosen"] == "swaps"
+    assert found.notes["chosen"] == "kernel_exchange"
     assert [row["left"] for row in found.history if row["stage"] == "race"] == (left or [])
 
 
 def judged(self: Any, sites: NDArray[np.int64]) -> float:
     """Say that signals bend, and that the last cells are the best."""
-    self.bends = True
+    self.is_nonlinear = True
     return 1 / float(sites.sum())
 
 
 def test_swaps_tell_which_other_ends_were_nearly_as_good():
     """None of them twice, none worse by much, none better."""
     parts = bumpy()
-    found = kh.selectors.SELECTORS["swaps"]().select(parts.train, 2, validation=None, run=Run())
+    found = SELECTORS["kernel_exchange"]().select(parts.train, 2, validation=None, run=Run())
     ends = [frozenset(sites.tolist()) for sites in (found.sites, *found.others)]
     assert len(set(ends)) == len(ends) <= 4
     assert all(len(end) == 2 for end in ends)

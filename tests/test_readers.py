@@ -19,9 +19,9 @@ from hypothesis.extra import numpy as hnp
 
 import keyhole as kh
 from keyhole import DataError, StorageError
-from keyhole.files import read_readings
-from keyhole.readers import FILES
-from keyhole.sweeps import read_study
+from keyhole.data.readers import FILES
+from keyhole.plan.files import read_readings
+from keyhole.workflow.sweeps import read_study
 from samples import little_memory, monthly_field, smooth
 
 DTYPES = ["?", "u1", "i1", "<i2", ">i2", "<u4", ">i4", "<i8", ">u8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]

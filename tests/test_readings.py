@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import keyhole as kh
 from keyhole import PlanError, ReadingsWarning
-from keyhole.readings import in_rank_order, same_units
-from keyhole.storage import read_container, write_container
+from keyhole.core.storage import read_container, write_container
+from keyhole.plan.readings import order_readings, same_units
 from samples import monthly_field, quick, smooth
 
 NAMES = ("a", "b", "c")
@@ -36,7 +36,7 @@ DATES = np.array(["2000-01-01", "2000-02-01"], "datetime64[ns]")
     ],
 )
 def test_plain_readings_of_one_channel(readings, shape):
-    values, time = in_rank_order(readings, NAMES, 1)
+    values, time = order_readings(readings, NAMES, 1)
     assert values.shape == shape
     assert values.dtype == np.float64
     assert time is None
@@ -46,7 +46,7 @@ def test_plain_readings_of_one_channel(readings, shape):
 @pytest.mark.parametrize(("given", "shape"), [((3, 2), (1, 3, 2)), ((5, 3, 2), (5, 3, 2))])
 def test_plain_readings_of_two_channels(given, shape, rng):
     readings = rng.normal(size=given)
-    values, _ = in_rank_order(readings, NAMES, 2)
+    values, _ = order_readings(readings, NAMES, 2)
     np.testing.assert_array_equal(values, readings.reshape(shape))
 
 
@@ -54,7 +54,7 @@ def test_plain_readings_of_two_channels(given, shape, rng):
 def test_labelled_readings_come_into_rank_order(order, rows):
     table = np.arange(3 * rows).reshape(rows, 3)
     frame = pd.DataFrame(table, columns=list(NAMES))[order]
-    values, _ = in_rank_order(frame, NAMES, 1)
+    values, _ = order_readings(frame, NAMES, 1)
     np.testing.assert_array_equal(values[:, :, 0], table)
 
 
@@ -73,7 +73,7 @@ LABELLED = {
 
 @pytest.mark.parametrize("kind", LABELLED)
 def test_labelled_readings_of_every_kind(kind):
-    values, time = in_rank_order(LABELLED[kind], NAMES, 1)
+    values, time = order_readings(LABELLED[kind], NAMES, 1)
     np.testing.assert_array_equal(values[:, :, 0], [[1, 2, 3], [4, 5, 6]][: len(values)])
     if "time" in kind or "dates" in kind:
         np.testing.assert_array_equal(time, DATES[: len(values)])
@@ -82,19 +82,19 @@ def test_labelled_readings_of_every_kind(kind):
 
 
 def test_integer_column_names_are_compared_as_text():
-    values, _ = in_rank_order(pd.DataFrame([[5.0, 6.0]], columns=[1, 0]), ("0", "1"), 1)
+    values, _ = order_readings(pd.DataFrame([[5.0, 6.0]], columns=[1, 0]), ("0", "1"), 1)
     np.testing.assert_array_equal(values[0, :, 0], [6, 5])
 
 
 def test_a_site_may_be_called_time():
-    values, time = in_rank_order(pd.DataFrame({"time": [2.0], "a": [1.0]}), ("a", "time"), 1)
+    values, time = order_readings(pd.DataFrame({"time": [2.0], "a": [1.0]}), ("a", "time"), 1)
     np.testing.assert_array_equal(values[0, :, 0], [1, 2])
     assert time is None
 
 
 def test_time_given_outranks_the_labels():
     frame = LABELLED["frame with times"]
-    _, time = in_rank_order(frame, NAMES, 1, ["2010-05-01", "2010-06-01"])
+    _, time = order_readings(frame, NAMES, 1, ["2010-05-01", "2010-06-01"])
     np.testing.assert_array_equal(time, np.array(["2010-05-01", "2010-06-01"], "datetime64[ns]"))
 
 
@@ -115,7 +115,7 @@ def test_time_given_outranks_the_labels():
     ids=repr,
 )
 def test_time_is_taken_in_every_usual_form(time):
-    _, when = in_rank_order([1, 2, 3], NAMES, 1, time)
+    _, when = order_readings([1, 2, 3], NAMES, 1, time)
     assert when.dtype == "datetime64[ns]"
     np.testing.assert_array_equal(when, np.array(["2023-02-01"], "datetime64[ns]"))
 
@@ -137,7 +137,7 @@ def test_time_is_taken_in_every_usual_form(time):
 def test_time_that_cannot_be_used_is_refused(time, says):
     """Numbers would be taken as nanoseconds since 1970, and all fall in January."""
     with pytest.raises(PlanError, match=says):
-        in_rank_order([1, 2, 3], NAMES, 1, time)
+        order_readings([1, 2, 3], NAMES, 1, time)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_time_that_cannot_be_used_is_refused(time, says):
 def test_plain_readings_that_do_not_fit_are_refused(readings, says):
     pattern = ".*".join(re.escape(part) for part in says.split(".*"))
     with pytest.raises(PlanError, match=f"readings: .*{pattern}"):
-        in_rank_order(readings, NAMES, 1)
+        order_readings(readings, NAMES, 1)
 
 
 @pytest.mark.parametrize(
@@ -176,29 +176,29 @@ def test_plain_readings_that_do_not_fit_are_refused(readings, says):
 )
 def test_labelled_readings_that_do_not_fit_are_refused(readings, says):
     with pytest.raises(PlanError, match=f"readings: .*{says}"):
-        in_rank_order(readings, NAMES, 1)
+        order_readings(readings, NAMES, 1)
 
 
 def test_many_missing_names_are_counted_not_listed():
     with pytest.raises(PlanError, match="'n0', 'n1', 'n2' and 7 more; 10 of 10 are missing"):
-        in_rank_order({}, [f"n{i}" for i in range(10)], 1)
+        order_readings({}, [f"n{i}" for i in range(10)], 1)
 
 
 def test_labels_hold_one_value_for_a_site_so_several_channels_need_an_array():
     """Three rows of three sites must not pass for one reading of three sites and three channels."""
     with pytest.raises(PlanError, match=r"labelled readings hold one value.*\(3, 3\) or \(N, 3, 3\)"):
-        in_rank_order(pd.DataFrame(np.eye(3), columns=list(NAMES)), NAMES, 3)
+        order_readings(pd.DataFrame(np.eye(3), columns=list(NAMES)), NAMES, 3)
 
 
 def test_a_pandas_index_is_not_labelled():
-    np.testing.assert_array_equal(in_rank_order(pd.Index([1, 2, 3]), NAMES, 1)[0].ravel(), [1, 2, 3])
+    np.testing.assert_array_equal(order_readings(pd.Index([1, 2, 3]), NAMES, 1)[0].ravel(), [1, 2, 3])
 
 
 @pytest.mark.parametrize("missing", [np.nan, None, pd.NA])
 def test_a_reading_that_is_missing_is_nan(missing):
     """However it is written; the plan answers from the rest."""
     column = pd.array([missing], "Int64") if missing is pd.NA else [missing]
-    values, _ = in_rank_order(pd.DataFrame({"a": [1], "b": [2], "c": column}), ["a", "b", "c"], 1)
+    values, _ = order_readings(pd.DataFrame({"a": [1], "b": [2], "c": column}), ["a", "b", "c"], 1)
     assert np.isnan(values[0, 2, 0])
     assert values[0, :2, 0].tolist() == [1, 2]
 
@@ -261,7 +261,7 @@ def test_a_site_that_hardly_varied_has_the_room_of_its_channel():
     """Constant in training: the scale of the channel stands for the width."""
     values = smooth(40, 4)
     values[:, 2] = 5.0
-    plan = quick(pd.DataFrame(values, columns=list("abcd")), k=1, constraints={"fixed": ["c"]})
+    plan = quick(pd.DataFrame(values, columns=list("abcd")), k=1, constraints={"existing": ["c"]})
     typical = values[0, plan.indices]
     typical[list(plan.names).index("c")] = 5.0 + 0.9 * plan.scaling.scale[0]
     plan.reconstruct(typical)

@@ -14,17 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import keyhole as kh
-from keyhole.errors import SettingsError
-from keyhole.laws import share
-from keyhole.pipeline import fit_reconstructor
-from keyhole.preparation import prepare
-from keyhole.reconstructors import RECONSTRUCTORS, Residual
-from keyhole.reconstructors.conditional import make_decoder
-from keyhole.reconstructors.networks import ResNet, width_for
-from keyhole.run import Run
-from keyhole.settings import LearnedSettings, TrainSettings
+from keyhole.core.errors import SettingsError
+from keyhole.core.run import Run
+from keyhole.data.preparation import prepare
+from keyhole.masks import share
+from keyhole.models.reconstructors import RECONSTRUCTORS, Residual
+from keyhole.models.reconstructors.mask_conditional import make_decoder
+from keyhole.models.reconstructors.networks import ResNet, width_for
+from keyhole.placement.settings import LearnedSettings
+from keyhole.training.settings import TrainSettings
+from keyhole.workflow.selection import fit_reconstructor
 
-QUICK = {"train": {"steps": 30, "batch": 32}}
+QUICK = {"train": {"steps": 30, "batch_size": 32}}
 
 
 def build(name):
@@ -50,23 +51,23 @@ def test_shape_and_round_trip(name, channels):
     data, sites = parts(channels=channels), np.array([3, 8, 14])
     fitted = build(name).fit(data.train, sites, validation=data.validation, run=Run())
     readings = data.validation.readings(sites)
-    rebuilt = fitted.rebuild(readings)
-    assert rebuilt.shape == data.validation.values.shape
-    assert rebuilt.dtype == np.float32
-    assert not rebuilt[..., -1].any()
+    reconstructed = fitted.reconstruct(readings)
+    assert reconstructed.shape == data.validation.values.shape
+    assert reconstructed.dtype == np.float32
+    assert not reconstructed[..., -1].any()
     described, arrays = fitted.state()
     again = type(fitted).restore(json.loads(json.dumps(described)), arrays, data.signals.grid, sites)
-    np.testing.assert_array_equal(again.rebuild(readings), rebuilt)
+    np.testing.assert_array_equal(again.reconstruct(readings), reconstructed)
 
 
 @pytest.mark.parametrize("name", RECONSTRUCTORS)
 def test_better_than_the_mean(name):
     """Rebuilding from sites that say much leaves less than nothing observed does."""
     data, sites = parts(), np.array([3, 8, 14, 20])
-    settings = {} if RECONSTRUCTORS[name].closed_form else {"train": {"steps": 300, "batch": 32, "average": 0.9}}
+    settings = {} if RECONSTRUCTORS[name].closed_form else {"train": {"steps": 300, "batch_size": 32, "ema_decay": 0.9}}
     made = RECONSTRUCTORS[name](**settings)
     fitted = made.fit(data.train, sites, validation=data.validation, run=Run())
-    left = data.validation.values - fitted.rebuild(data.validation.readings(sites))
+    left = data.validation.values - fitted.reconstruct(data.validation.readings(sites))
     assert np.square(left).sum() < 0.5 * np.square(data.validation.values).sum()
 
 
@@ -83,11 +84,13 @@ def test_residual_starts_as_ridge_and_is_never_worse_on_validation():
     """The first row of its history is ridge's own error, and the weights kept are no worse."""
     data, sites = parts(nonlinear=True, n=300), np.array([3, 8, 14])
     fitted = Residual(**QUICK).fit(data.train, sites, validation=data.validation, run=Run())
-    cells = data.validation.packed()
-    ridge = np.square(cells - fitted.linear.rebuild_packed(data.validation.readings(sites))).mean()
+    cells = data.validation.valid_values()
+    ridge = np.square(cells - fitted.linear.reconstruct_valid(data.validation.readings(sites))).mean()
     assert fitted.history[0]["validation"] == pytest.approx(ridge, rel=1e-4)
-    rebuilt = fitted.rebuild(data.validation.readings(sites)).reshape(len(cells), 1, -1)[:, :, data.signals.grid.cells]
-    assert np.square(cells - rebuilt).mean() <= ridge * (1 + 1e-5)
+    reconstructed = fitted.reconstruct(data.validation.readings(sites)).reshape(len(cells), 1, -1)[
+        :, :, data.signals.grid.cells
+    ]
+    assert np.square(cells - reconstructed).mean() <= ridge * (1 + 1e-5)
 
 
 def test_auto_takes_a_network_only_where_it_pays():
@@ -96,7 +99,12 @@ def test_auto_takes_a_network_only_where_it_pays():
     assert fit_reconstructor("auto", parts(), sites, Run()).closed_form
     bent = fit_reconstructor("auto", parts(nonlinear=True, n=500), sites, Run())
     assert bent.name == "residual"
-    assert [row["by"] for row in bent.tried] == ["kriging", "kernel", "kriging + dense", "kriging + detail"]
+    assert [row["by"] for row in bent.tried] == [
+        "optimal_interpolation",
+        "kernel",
+        "optimal_interpolation + dense",
+        "optimal_interpolation + dense_conv",
+    ]
     assert bent.tried[-1]["best"] < 0.98 * bent.tried[1]["best"]
     assert bent.improvement == pytest.approx(bent.tried[-1]["best"] / bent.tried[0]["left"], rel=1e-3)
 
@@ -145,14 +153,14 @@ def test_gaussian_is_the_conditional_mean():
     mask = torch.zeros(data.signals.grid.shape)
     mask.view(-1)[torch.from_numpy(cells[chosen])] = 1
     x = torch.from_numpy(data.validation.values[:5])
-    rebuilt = decoder(x, mask.unsqueeze(0)).detach().double().numpy()
+    reconstructed = decoder(x, mask.unsqueeze(0)).detach().double().numpy()
     basis, noise = decoder.get_buffer("basis").double().numpy(), decoder.get_buffer("noise").double().numpy()
     model = basis / decoder.get_buffer("precision").double().numpy() @ basis.T
     seen = model[np.ix_(chosen, chosen)] + np.diag(noise[chosen])
     mean = decoder.get_buffer("mean").double().numpy()
-    packed = data.validation.packed()[:5, 0].astype(float)
+    packed = data.validation.valid_values()[:5, 0].astype(float)
     expected = mean + (packed - mean)[:, chosen] @ np.linalg.solve(seen, model[chosen])
-    np.testing.assert_allclose(rebuilt, expected, atol=1e-3)
+    np.testing.assert_allclose(reconstructed, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", sorted({*get_args(LearnedSettings.model_fields["decoder"].annotation)} - {"auto"}))
@@ -195,12 +203,12 @@ def test_an_ensemble_is_the_mean_of_networks_that_differ():
     together = RECONSTRUCTORS["ensemble"](members=3, **QUICK).fit(sites=sites, run=Run(), **settings)
     alone = Residual(**QUICK).fit(sites=sites, run=Run(), **settings)
     readings = data.validation.readings(sites)
-    rebuilt = [member.rebuild(readings) for member in together.members]
-    np.testing.assert_array_equal(rebuilt[0], alone.rebuild(readings))
-    assert all(np.abs(one - other).max() > 1e-4 for one, other in itertools.combinations(rebuilt, 2))
-    np.testing.assert_allclose(together.rebuild(readings), np.mean(rebuilt, axis=0), atol=1e-6)
-    errors = [np.square(data.validation.values - one).mean() for one in rebuilt]
-    assert np.square(data.validation.values - together.rebuild(readings)).mean() <= np.mean(errors)
+    reconstructed = [member.reconstruct(readings) for member in together.members]
+    np.testing.assert_array_equal(reconstructed[0], alone.reconstruct(readings))
+    assert all(np.abs(one - other).max() > 1e-4 for one, other in itertools.combinations(reconstructed, 2))
+    np.testing.assert_allclose(together.reconstruct(readings), np.mean(reconstructed, axis=0), atol=1e-6)
+    errors = [np.square(data.validation.values - one).mean() for one in reconstructed]
+    assert np.square(data.validation.values - together.reconstruct(readings)).mean() <= np.mean(errors)
 
 
 def test_members_keep_states_apart(tmp_path):
@@ -212,8 +220,8 @@ def test_members_keep_states_apart(tmp_path):
 
 def test_time_that_is_left_goes_to_more_networks(monkeypatch):
     """Under a limit auto grows an ensemble; without one it does not."""
-    quick = TrainSettings(steps=600, batch=32, average=0.9)
-    monkeypatch.setattr("keyhole.reconstructors.neural.train_settings_for", lambda *size, limited: quick)
+    quick = TrainSettings(steps=600, batch_size=32, ema_decay=0.9)
+    monkeypatch.setattr("keyhole.models.reconstructors.neural.train_settings_for", lambda *size, limited: quick)
     data, sites = parts(shape=(30,), nonlinear=True, n=2000), np.array([3, 8, 14])
     limited = fit_reconstructor("auto", data, sites, Run(deadline=time.monotonic() + 3600))
     linear = limited.tried[0]["by"]

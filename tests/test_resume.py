@@ -11,20 +11,20 @@ import pytest
 import torch
 
 import keyhole as kh
-from keyhole.interrupts import Interrupted
-from keyhole.pipeline import make_selector
-from keyhole.predictors import fit_predictor
-from keyhole.preparation import prepare
-from keyhole.run import Run
-from keyhole.settings import TrainSettings
-from keyhole.target import Target
+from keyhole.core.interrupts import Interrupted
+from keyhole.core.run import Run
+from keyhole.data.preparation import prepare
+from keyhole.data.target import Target
+from keyhole.models.predictors import fit_predictor
+from keyhole.placement import SELECTORS
+from keyhole.training.settings import TrainSettings
 from samples import smooth
 
 STEPS = 12
-TRAIN = {"steps": STEPS, "batch": 8, "validations": 4}
-PAPER = {"budget": "dual", "masks": "soft", "fall": 0.5, "warm_start": "none"}
+TRAIN = {"steps": STEPS, "batch_size": 8, "validation_steps": 4}
+PAPER = {"budget": "dual", "masks": "soft", "k_anneal": 0.5, "warm_start": "none"}
 SITES = np.array([1, 6, 11])
-LAWS = {
+MASK_DISTRIBUTIONS = {
     "cgan": ("cgan", {}),
     "cgan, dual and soft": ("cgan", PAPER),
     "vln, dual and soft": ("vln", PAPER | {"decoder": "resnet", "mask_channel": False}),
@@ -62,11 +62,11 @@ def assert_same(one, other):
 
 
 @pytest.mark.parametrize("step", [1, 7])
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", MASK_DISTRIBUTIONS)
 def test_a_law_goes_on_bit_for_bit(tmp_path, name, step):
     """Law, network, price and history are those of a run left alone, and they have moved."""
-    method, settings = LAWS[name]
-    selector = make_selector(method, {"train": TRAIN | {"average": 0.0}, "draws": 2, **settings})
+    method, settings = MASK_DISTRIBUTIONS[name]
+    selector = SELECTORS.make(method, {"train": TRAIN | {"ema_decay": 0.0}, "n_masks": 2, **settings})
     train = prepare(kh.read(smooth(40, 4, 4)), None, 0).train
 
     def work(run):
@@ -84,7 +84,7 @@ def test_a_law_goes_on_bit_for_bit(tmp_path, name, step):
 @pytest.mark.parametrize("name", ["network", "auto"])
 def test_a_predictor_goes_on_bit_for_bit(tmp_path, monkeypatch, name, kind, step):
     """Weights and history of the network are those of a run left alone."""
-    monkeypatch.setattr("keyhole.predictors.network.train_settings_for", lambda samples: TrainSettings(**TRAIN))
+    monkeypatch.setattr("keyhole.models.predictors.network.train_settings_for", lambda samples: TrainSettings(**TRAIN))
     values = smooth(40, 4, 4)
     cause = values[:, 0, 0] - values[:, 3, 3]
     parts = prepare(kh.read(values).with_target(Target.of(cause > 0 if kind == "class" else cause)), None, 0)
@@ -101,12 +101,12 @@ def test_a_predictor_goes_on_bit_for_bit(tmp_path, monkeypatch, name, kind, step
 def test_a_law_that_chooses_once_more_keeps_its_states_apart(tmp_path):
     """Auto trains it on train, then on train and validation: a run that is resumed finds both."""
     parts = prepare(kh.datasets.sst(), None, seed=0)
-    auto = make_selector("auto", {"stages": ("greedy", "learned"), "train": TRAIN, "draws": 4})
+    auto = SELECTORS.make("auto", {"stages": ("greedy", "learned"), "train": TRAIN, "n_masks": 4})
     trained = [{"stage": "search", "by": "learned", "seconds": 0.0}]
 
     def work(run):
         first = auto.learned.select(parts.train, 3, validation=None, run=run)
-        return auto.again(replace(first, history=trained, notes={"chosen": "learned"}), parts.development, run).sites
+        return auto.refit(replace(first, history=trained, notes={"chosen": "learned"}), parts.development, run).sites
 
     once = work(Run(seed=3, folder=tmp_path))
     assert len(list(tmp_path.glob("*.state"))) == 2

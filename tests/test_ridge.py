@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import keyhole as kh
-from keyhole.components import known_products
-from keyhole.reconstructors import NestedRidge, Ridge, nested_errors
-from keyhole.reconstructors.ridge import _STRENGTHS
-from keyhole.run import Run
-from keyhole.selectors.classical import QR
+from keyhole.core.run import Run
+from keyhole.models.principal_components import cached_gram
+from keyhole.models.reconstructors import NestedRidge, Ridge, nested_errors
+from keyhole.models.reconstructors.ridge import _STRENGTHS
+from keyhole.placement.classical import QR
 
 
 def signals(n=30, cells=7, channels=1, seed=0):
@@ -34,9 +34,9 @@ def test_the_closed_form_is_that_of_the_normal_equations(channels):
     data, sites = signals(channels=channels), np.array([5, 0, 3])
     ridge = Ridge().fit(data, sites, validation=data, run=Run())
     readings = data.readings(sites).reshape(len(data), -1).astype(float)
-    expected = plain_ridge(readings, data.packed().reshape(len(data), -1).astype(float), ridge.strength)(readings)
-    rebuilt = ridge.rebuild(data.readings(sites)).reshape(len(data), -1)
-    np.testing.assert_allclose(rebuilt, expected, atol=2e-5)
+    expected = plain_ridge(readings, data.valid_values().reshape(len(data), -1).astype(float), ridge.strength)(readings)
+    reconstructed = ridge.reconstruct(data.readings(sites)).reshape(len(data), -1)
+    np.testing.assert_allclose(reconstructed, expected, atol=2e-5)
 
 
 def test_the_strength_is_the_best_by_leaving_each_sample_out():
@@ -44,7 +44,7 @@ def test_the_strength_is_the_best_by_leaving_each_sample_out():
     data, sites = signals(n=15), np.array([1, 2, 4])
     ridge = Ridge().fit(data, sites, validation=data, run=Run())
     readings = data.readings(sites).reshape(len(data), -1).astype(float)
-    targets = data.packed().reshape(len(data), -1).astype(float)
+    targets = data.valid_values().reshape(len(data), -1).astype(float)
     sizes = np.linalg.svd(readings - readings.mean(0), compute_uv=False)
     strengths = _STRENGTHS * np.square(sizes).mean()
     errors = []
@@ -63,14 +63,14 @@ def test_the_strength_is_the_best_by_leaving_each_sample_out():
 @pytest.mark.parametrize("channels", [1, 2])
 def test_nested_errors_are_those_of_separate_fits(channels):
     """The error with the first j sites, traced through small matrices, is that of ridge on those sites."""
-    train, judge, sites = signals(channels=channels), signals(n=20, channels=channels, seed=1), np.array([6, 2, 0, 4])
-    errors = nested_errors(train, judge, sites, strength=0.7)
-    targets = train.packed().reshape(len(train), -1).astype(float)
-    truth = judge.packed().reshape(len(judge), -1)
+    train, scorer, sites = signals(channels=channels), signals(n=20, channels=channels, seed=1), np.array([6, 2, 0, 4])
+    errors = nested_errors(train, scorer, sites, strength=0.7)
+    targets = train.valid_values().reshape(len(train), -1).astype(float)
+    truth = scorer.valid_values().reshape(len(scorer), -1)
     for j in range(1, len(sites) + 1):
         readings = train.readings(sites[:j]).reshape(len(train), -1).astype(float)
-        rebuilt = plain_ridge(readings, targets, 0.7)(judge.readings(sites[:j]).reshape(len(judge), -1))
-        assert errors[j] == pytest.approx(np.square(rebuilt - truth).sum(), rel=1e-4)
+        reconstructed = plain_ridge(readings, targets, 0.7)(scorer.readings(sites[:j]).reshape(len(scorer), -1))
+        assert errors[j] == pytest.approx(np.square(reconstructed - truth).sum(), rel=1e-4)
     assert errors[0] == pytest.approx(np.square(truth - targets.mean(0)).sum(), rel=1e-4)
 
 
@@ -80,10 +80,10 @@ def test_constant_and_duplicate_sites_are_harmless():
     values = data.values.copy()
     values[:, :, 6], values[:, :, 5] = 3.0, values[:, :, 4]
     data = kh.read(values, channels=1)
-    once = Ridge().fit(data, np.array([4, 1]), validation=data, run=Run()).rebuild(data.readings(np.array([4, 1])))
+    once = Ridge().fit(data, np.array([4, 1]), validation=data, run=Run()).reconstruct(data.readings(np.array([4, 1])))
     sites = np.array([4, 5, 6, 1])
-    thrice = Ridge().fit(data, sites, validation=data, run=Run()).rebuild(data.readings(sites))
-    error = [np.square(rebuilt - values).sum() for rebuilt in (once, thrice)]
+    thrice = Ridge().fit(data, sites, validation=data, run=Run()).reconstruct(data.readings(sites))
+    error = [np.square(reconstructed - values).sum() for reconstructed in (once, thrice)]
     assert error[1] == pytest.approx(error[0], rel=0.02)
 
 
@@ -104,10 +104,10 @@ def test_inner_products_that_a_selector_made_serve_ridge_too():
     """With them, kept by QR for as long as the signals are there, ridge is what it is without."""
     data, sites = signals(n=20, cells=300, channels=2), np.array([5, 0, 3])
     alone = Ridge().fit(data, sites, validation=data, run=Run())
-    assert known_products(data) is None
+    assert cached_gram(data) is None
     QR().select(data, 3, validation=None, run=Run())
-    centred = data.packed().reshape(20, -1) - data.packed().reshape(20, -1).mean(axis=0)
-    np.testing.assert_allclose(known_products(data), centred @ centred.T, rtol=1e-4, atol=1e-2)
+    centred = data.valid_values().reshape(20, -1) - data.valid_values().reshape(20, -1).mean(axis=0)
+    np.testing.assert_allclose(cached_gram(data), centred @ centred.T, rtol=1e-4, atol=1e-2)
     after = Ridge().fit(data, sites, validation=data, run=Run())
     assert after.strength == alone.strength
     np.testing.assert_allclose(after.weights, alone.weights, atol=1e-6)

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyhole import DataError, PlanError
-from keyhole.grid import Grid
-from keyhole.scaling import Scaling
-from keyhole.signals import Signals
+from keyhole.data.grid import Grid
+from keyhole.data.samples import Samples
+from keyhole.data.scaler import Scaler
 
 MONTHS = np.arange("1999-11", "2002-11", dtype="datetime64[M]").astype("datetime64[ns]")
 
 
-def make(values: np.ndarray, cycle=None) -> Signals:
+def make(values: np.ndarray, cycle=None) -> Samples:
     time = MONTHS[: len(values)] if cycle else None
-    return Signals.build(values, Grid.plain(values.shape[2:]), time=time, cycle=cycle)
+    return Samples.build(values, Grid.plain(values.shape[2:]), time=time, cycle=cycle)
 
 
 @given(
@@ -35,7 +35,7 @@ def test_what_is_scaled_comes_back(seed, channels, grid, cycle, dtype, offset, s
     values = (offset + size * rng.normal(size=(36, channels, *grid))).astype(dtype)
     values.reshape(36, channels, -1)[:, :, 1] = np.nan
     signals = make(values, cycle)
-    scaling = Scaling.fit(signals)
+    scaling = Scaler.fit(signals)
     back = scaling.undo(scaling.apply(signals).values, signals.time)
     inside = signals.grid.inside
     assert back.dtype == values.dtype
@@ -45,7 +45,7 @@ def test_what_is_scaled_comes_back(seed, channels, grid, cycle, dtype, offset, s
 
 def test_the_baseline_is_the_mean_and_the_scale_is_of_each_channel(rng):
     values = rng.normal(size=(50, 2, 3, 4)) * np.array([2.0, 30.0])[:, None, None] + 7
-    scaling = Scaling.fit(make(values))
+    scaling = Scaler.fit(make(values))
     np.testing.assert_allclose(scaling.baseline, values.mean(axis=0, keepdims=True))
     np.testing.assert_allclose(scaling.scale, np.sqrt(values.var(axis=0).mean(axis=(1, 2))))
 
@@ -54,7 +54,7 @@ def test_scaled_signals_have_no_mean_unit_size_and_zeros_outside(rng):
     values = 5 + 3 * rng.normal(size=(40, 1, 6))
     values[:, :, 2] = np.nan
     signals = make(values)
-    scaled = Scaling.fit(signals).apply(signals).values
+    scaled = Scaler.fit(signals).apply(signals).values
     assert scaled.dtype == np.float32
     assert (scaled[:, :, 2] == 0).all()
     inside = scaled[:, :, signals.grid.inside]
@@ -64,7 +64,7 @@ def test_scaled_signals_have_no_mean_unit_size_and_zeros_outside(rng):
 
 def test_the_climatology_is_the_mean_of_each_calendar_month(rng):
     signals = make(rng.normal(size=(36, 1, 4)), "month")
-    scaling = Scaling.fit(signals)
+    scaling = Scaler.fit(signals)
     assert scaling.baseline.shape == (12, 1, 4)
     month = np.array([int(str(t)[5:7]) for t in signals.time])
     for number in range(1, 13):
@@ -75,10 +75,10 @@ def test_the_climatology_is_the_mean_of_each_calendar_month(rng):
 def test_the_climatology_is_of_the_signals_fitted_on_alone(rng):
     """Later samples are judged against the training block's climatology, not their own."""
     values = rng.normal(size=(36, 1, 4))
-    scaling = Scaling.fit(make(values, "month").take(np.arange(24)))
+    scaling = Scaler.fit(make(values, "month").take(np.arange(24)))
     other = values.copy()
     other[24:] += 100
-    again = Scaling.fit(make(other, "month").take(np.arange(24)))
+    again = Scaler.fit(make(other, "month").take(np.arange(24)))
     np.testing.assert_array_equal(scaling.baseline, again.baseline)
     np.testing.assert_array_equal(scaling.scale, again.scale)
 
@@ -86,13 +86,13 @@ def test_the_climatology_is_of_the_signals_fitted_on_alone(rng):
 @pytest.mark.parametrize("cycle", [None, "month"])
 def test_readings_are_scaled_as_the_signals_are(rng, cycle):
     signals = make(rng.normal(size=(36, 2, 3, 4)), cycle)
-    scaling, sites = Scaling.fit(signals), np.array([7, 0, 3])
+    scaling, sites = Scaler.fit(signals), np.array([7, 0, 3])
     readings = scaling.scale_readings(signals.readings(sites), sites, signals.time)
     np.testing.assert_allclose(readings, scaling.apply(signals).readings(sites), rtol=1e-6)
 
 
 def test_dates_before_1970_have_their_own_month():
-    scaling = Scaling(np.arange(12.0).reshape(12, 1, 1), np.ones(1), "month")
+    scaling = Scaler(np.arange(12.0).reshape(12, 1, 1), np.ones(1), "month")
     time = np.array(["1948-03-01", "1969-12-31", "1970-01-01"], "datetime64[ns]")
     np.testing.assert_array_equal(scaling.undo(np.zeros((3, 1, 1)), time).ravel(), [2, 11, 0])
 
@@ -100,7 +100,7 @@ def test_dates_before_1970_have_their_own_month():
 def test_a_channel_that_never_changes_is_left_at_its_size(rng):
     values = rng.normal(size=(10, 2, 3))
     values[:, 1] = 4
-    scaling = Scaling.fit(make(values))
+    scaling = Scaler.fit(make(values))
     assert scaling.scale[1] == 1
     np.testing.assert_array_equal(scaling.apply(make(values)).values[:, 1], 0)
 
@@ -108,11 +108,11 @@ def test_a_channel_that_never_changes_is_left_at_its_size(rng):
 def test_a_climatology_without_some_month_is_refused(rng):
     signals = make(rng.normal(size=(10, 1, 3)), "month")
     with pytest.raises(DataError, match="no sample of month 9, 10; a climatology needs all twelve"):
-        Scaling.fit(signals)
+        Scaler.fit(signals)
 
 
 def test_anomalies_cannot_be_undone_without_time():
-    scaling = Scaling(np.zeros((12, 1, 1)), np.ones(1), "month")
+    scaling = Scaler(np.zeros((12, 1, 1)), np.ones(1), "month")
     with pytest.raises(PlanError, match=r"anomalies by month: give the time of each reading \(time="):
         scaling.undo(np.zeros((1, 1, 1)), None)
     with pytest.raises(PlanError, match="time has 2 entries for 1 readings"):

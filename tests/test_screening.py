@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import keyhole as kh
-from keyhole.comparison import compare
-from keyhole.errors import BudgetError, DataError, KeyholeWarning
+from keyhole.core.errors import DataError, InfeasibleError, KeyholeWarning
 from keyhole.sklearn import KeyholeClassifierSelector, KeyholeSelector
+from keyhole.workflow.comparison import compare
 from samples import smooth
 
 QUICK = {"method": "greedy", "reconstructor": "ridge"}
@@ -24,7 +24,7 @@ def table(n=60) -> pd.DataFrame:
 
 
 def findings(plan):
-    return {row["column"]: row["finding"] for row in plan.made["notes"]["columns"]}
+    return {row["column"]: row["finding"] for row in plan.metadata["notes"]["columns"]}
 
 
 @pytest.mark.parametrize("method", ["random", "variance", "greedy", "qr", "exchange"])
@@ -34,17 +34,17 @@ def test_a_copy_of_a_column_is_not_chosen(method):
         plan = kh.select(table(), 4, method=method, reconstructor="ridge")
     assert sorted(plan.names) == list("abcd")
     assert "same values as 'b'" in findings(plan)["twin"]
-    rebuilt = plan.reconstruct(table()[plan.names])
-    np.testing.assert_allclose(rebuilt["twin"], rebuilt["b"], atol=1e-3)
+    reconstructed = plan.reconstruct(table()[plan.names])
+    np.testing.assert_allclose(reconstructed["twin"], reconstructed["b"], atol=1e-3)
 
 
 def test_a_copy_is_chosen_where_it_is_asked_for():
     """Named as existing; the column that it copies is then the copy."""
     with pytest.warns(KeyholeWarning, match="'b' has the same values as 'twin'"):
-        plan = kh.select(table(), 3, constraints={"fixed": ["twin"]}, **QUICK)
+        plan = kh.select(table(), 3, constraints={"existing": ["twin"]}, **QUICK)
     assert plan.names[0] == "twin"
     assert "b" not in plan.names
-    plan = kh.select(table(), 2, constraints={"fixed": ["twin", "b"]}, **QUICK)
+    plan = kh.select(table(), 2, constraints={"existing": ["twin", "b"]}, **QUICK)
     assert plan.names[:2] == ["twin", "b"]
 
 
@@ -56,7 +56,7 @@ def test_the_cheaper_of_two_copies_is_kept():
 
 
 def test_more_than_the_distinct_columns_cannot_be_had():
-    with pytest.warns(KeyholeWarning), pytest.raises(BudgetError, match="4"):
+    with pytest.warns(KeyholeWarning), pytest.raises(InfeasibleError, match="4"):
         kh.select(table(), 5, **QUICK)
 
 
@@ -71,9 +71,9 @@ def test_a_column_that_numbers_the_rows_has_no_part(numbers):
     assert plan.names == without.names
     assert plan.metrics["test"]["rmse"] == pytest.approx(without.metrics["test"]["rmse"])
     assert plan.reconstruct(frame[plan.names])["number"].isna().all()
-    asked = kh.select(frame, 1, constraints={"fixed": ["number"]}, **QUICK)
+    asked = kh.select(frame, 1, constraints={"existing": ["number"]}, **QUICK)
     assert asked.names[0] == "number"
-    assert "columns" not in asked.made["notes"]
+    assert "columns" not in asked.metadata["notes"]
 
 
 def test_whole_numbers_that_only_grow_are_pointed_out():
@@ -100,9 +100,9 @@ def test_measurements_are_left_alone():
         )
     )
     plan = kh.select(frame, 5, **QUICK)
-    assert "columns" not in plan.made["notes"]
+    assert "columns" not in plan.metadata["notes"]
     short = pd.DataFrame(smooth(6, 3), columns=list("abc")).assign(dose=np.arange(6))
-    assert "columns" not in kh.select(short, 2, **QUICK).made["notes"]
+    assert "columns" not in kh.select(short, 2, **QUICK).metadata["notes"]
 
 
 def test_fields_and_arrays_are_no_tables():
@@ -110,7 +110,7 @@ def test_fields_and_arrays_are_no_tables():
     values = smooth(40, 6)
     values[:, 3] = values[:, 2]
     values[:, 5] = np.arange(40)
-    assert "columns" not in kh.select(values, 5, **QUICK).made["notes"]
+    assert "columns" not in kh.select(values, 5, **QUICK).metadata["notes"]
 
 
 def test_a_table_of_row_numbers_alone_is_refused():
@@ -141,8 +141,8 @@ def test_the_command_line_says_so(tmp_path, monkeypatch, command):
     assert ".py" not in done.err
     assert "'twin' has the same values as 'b'" in " ".join(done.out.split())
     shown = json.loads(command("info", "plan.keyhole", "--json").out)
-    assert {row["column"] for row in shown["made"]["notes"]["columns"]} == {"id", "twin"}
-    asked = ("--method", "qr", "--reconstructor", "ridge", "--fixed", "twin", "--fixed", "id")
+    assert {row["column"] for row in shown["metadata"]["notes"]["columns"]} == {"id", "twin"}
+    asked = ("--method", "qr", "--reconstructor", "ridge", "--existing", "twin", "--existing", "id")
     done = command("select", "table.csv", "-k", 2, *asked)
     assert "'b' has the same values as 'twin'" in done.err
     assert kh.load("plan.keyhole").names[:2] == ["twin", "id"]

@@ -10,15 +10,15 @@ import pytest
 import torch
 
 import keyhole as kh
-from keyhole.errors import SettingsError
-from keyhole.pipeline import choose_sites, make_selector
-from keyhole.preparation import prepare
-from keyhole.run import Event, Run
-from keyhole.selectors import SELECTORS, Selection
-from keyhole.selectors.scoring import LinearScore
-from keyhole.target import Target
+from keyhole.core.errors import SettingsError
+from keyhole.core.run import Event, Run
+from keyhole.data.preparation import prepare
+from keyhole.data.target import Target
+from keyhole.placement import SELECTORS, Selection
+from keyhole.placement.scorer import LinearScorer
+from keyhole.workflow.selection import choose_sites
 
-QUICK = {"train": {"steps": 20, "batch": 16, "average": 0.0}, "draws": 4}
+QUICK = {"train": {"steps": 20, "batch_size": 16, "ema_decay": 0.0}, "n_masks": 4}
 LEARNED = ["auto", "learned", "iln", "vln", "hnet", "sct", "simplex", "cgan"]
 
 
@@ -27,7 +27,7 @@ CONCRETE = ["cae", "cae_distinct"]
 
 def selector(name, **settings):
     quick = QUICK if name in LEARNED else {"train": QUICK["train"]} if name in (*CONCRETE, "aefs") else {}
-    return make_selector(name, quick | settings)
+    return SELECTORS.make(name, quick | settings)
 
 
 TELLING = ["relevance", "forest"]
@@ -55,7 +55,7 @@ CASES = {"table": {"shape": (12,)}, "field": {"shape": (4, 5)}, "channels": {"sh
 def test_exactly_k_distinct_observable_sites(name, case):
     """Whoever selects, on any grid."""
     parts = prepared(**CASES[case], name=name)
-    if selector(name).refusal(parts.signals):
+    if selector(name).incompatibility(parts.signals):
         pytest.skip("these signals are refused, with a reason")
     sites = choose_sites(selector(name), parts, 4, Run()).sites
     assert sites.dtype == np.int64
@@ -95,11 +95,11 @@ def test_settings_can_be_kept(name):
 def test_unknown_method_and_settings_are_named():
     """An error that says what there is."""
     with pytest.raises(SettingsError, match="greedy"):
-        make_selector("gredy", {})
+        SELECTORS.make("gredy", {})
     with pytest.raises(SettingsError, match="tempratur"):
-        make_selector("learned", {"tempratur": 1})
+        SELECTORS.make("learned", {"tempratur": 1})
     with pytest.raises(SettingsError, match="qr"):
-        make_selector("qr", {"rank": 3})
+        SELECTORS.make("qr", {"rank": 3})
 
 
 @pytest.mark.parametrize("budget", ["exact", "dual", "penalty"])
@@ -121,8 +121,8 @@ def test_every_collapse_gives_k_sites(collapse):
     assert len(set(sites.tolist())) == 4
 
 
-@pytest.mark.parametrize("law", ["vln", "iln", "sct"])
-def test_the_learned_selector_finds_the_sites_that_matter(law):
+@pytest.mark.parametrize("distribution", ["vln", "iln", "sct"])
+def test_the_learned_selector_finds_the_sites_that_matter(distribution):
     """Three sites drive all others: a law that starts without a hint learns to open just these."""
     rng = np.random.default_rng(0)
     causes = rng.normal(size=(400, 3))
@@ -132,8 +132,12 @@ def test_the_learned_selector_finds_the_sites_that_matter(law):
     values[:, [6, 7, 8]] += 0.5 * causes[:, 1:2] + 0.6 * rng.normal(size=(400, 3))
     values[:, [9, 10]] += 0.5 * causes[:, 2:] + 0.6 * rng.normal(size=(400, 2))
     parts = prepare(kh.read(values), None, seed=0)
-    settings = {"law": law, "warm_start": "none", "train": {"steps": 300, "batch": 128, "average": 0.0}}
-    selection = choose_sites(make_selector("learned", settings), parts, 3, Run())
+    settings = {
+        "distribution": distribution,
+        "warm_start": "none",
+        "train": {"steps": 300, "batch_size": 128, "ema_decay": 0.0},
+    }
+    selection = choose_sites(SELECTORS.make("learned", settings), parts, 3, Run())
     assert set(selection.sites.tolist()) == {2, 5, 11}
 
 
@@ -141,10 +145,10 @@ def test_auto_is_never_worse_than_the_classical_on_validation():
     """It keeps the best of its candidates there, and says what each was worth."""
     parts = prepared(shape=(5, 6), n=100)
     selection = selector("auto").select(parts.train, 5, validation=parts.validation, run=Run())
-    judge = LinearScore(parts.train, parts.validation, Run())
+    scorer = LinearScorer(parts.train, parts.validation, Run())
     scores = selection.notes["scores"]
-    assert list(scores) == ["greedy", "qr", "exchange", "learned", "swaps"]
-    assert judge(selection.sites) == pytest.approx(scores[selection.notes["chosen"]])
+    assert list(scores) == ["greedy", "qr", "exchange", "learned", "kernel_exchange"]
+    assert scorer(selection.sites) == pytest.approx(scores[selection.notes["chosen"]])
     assert scores[selection.notes["chosen"]] <= min(scores["greedy"], scores["qr"])
     rows = [row for row in selection.history if row.get("stage") == "search"]
     assert [(row["by"], row["left"]) for row in rows] == list(scores.items())
@@ -152,13 +156,13 @@ def test_auto_is_never_worse_than_the_classical_on_validation():
     assert all(row["seconds"] >= 0 for row in rows)
 
 
-@pytest.mark.parametrize(("law", "chosen"), [(0.8, "learned"), (0.995, "qr"), (1.2, "qr")])
-def test_the_law_must_be_clearly_better_than_what_chooses_once_more(monkeypatch, law, chosen):
+@pytest.mark.parametrize(("distribution", "chosen"), [(0.8, "learned"), (0.995, "qr"), (1.2, "qr")])
+def test_the_law_must_be_clearly_better_than_what_chooses_once_more(monkeypatch, distribution, chosen):
     """A percent on validation may be chance, and the closed forms will have more samples."""
-    left = iter([1.1, 1.0, law])
-    monkeypatch.setattr("keyhole.selectors.auto.ClosedFormScore", lambda *parts: lambda sites: next(left))
+    left = iter([1.1, 1.0, distribution])
+    monkeypatch.setattr("keyhole.placement.auto.ClosedFormScorer", lambda *parts: lambda sites: next(left))
     others = Selection(np.arange(5))
-    monkeypatch.setattr("keyhole.selectors.auto.Learned.select", lambda self, *parts, **more: others)
+    monkeypatch.setattr("keyhole.placement.auto.Learned.select", lambda self, *parts, **more: others)
     parts = prepared(shape=(5, 6), n=100)
     series = replace(parts.train, time=np.datetime64("2000-01") + np.arange(len(parts.train)))
     auto = selector("auto", stages=("greedy", "qr", "learned"))
@@ -169,9 +173,9 @@ def test_the_law_must_be_clearly_better_than_what_chooses_once_more(monkeypatch,
 def test_without_an_order_the_least_is_the_best(monkeypatch):
     """Nobody will have later samples."""
     left = iter([1.1, 1.0, 0.995])
-    monkeypatch.setattr("keyhole.selectors.auto.ClosedFormScore", lambda *parts: lambda sites: next(left))
+    monkeypatch.setattr("keyhole.placement.auto.ClosedFormScorer", lambda *parts: lambda sites: next(left))
     others = Selection(np.arange(5))
-    monkeypatch.setattr("keyhole.selectors.auto.Learned.select", lambda self, *parts, **more: others)
+    monkeypatch.setattr("keyhole.placement.auto.Learned.select", lambda self, *parts, **more: others)
     parts = prepared(shape=(5, 6), n=100)
     auto = selector("auto", stages=("greedy", "qr", "learned"))
     assert auto.select(parts.train, 5, validation=parts.validation, run=Run()).notes["chosen"] == "learned"
@@ -189,7 +193,7 @@ def test_auto_chooses_once_more_when_validation_has_had_its_say(chosen):
     parts = in_time(prepared(shape=(5, 6), n=100))
     history = [{"stage": "search", "by": name, "seconds": 60.0} for name in ("greedy", "exchange")]
     found = Selection(np.array([0, 1, 2, 3]), history, {"chosen": chosen})
-    again = selector("auto").again(found, parts.development, Run())
+    again = selector("auto").refit(found, parts.development, Run())
     expected = {
         "greedy": choose_sites(selector("greedy"), parts, 4, Run()),
         "exchange": selector("exchange").improve(parts.development, found.sites, Run()),
@@ -210,17 +214,17 @@ def test_a_quick_stage_chooses_once_more_even_when_the_time_is_up(took):
     parts, late = in_time(prepared(shape=(5, 6), n=100)), Run(deadline=monotonic() - 1)
     history = [{"stage": "search", "by": name, "seconds": seconds} for name, seconds in took.items()]
     quick, slow = (Selection(np.array([0, 1, 2, 3]), history, {"chosen": name}) for name in ("greedy", "exchange"))
-    assert selector("auto").again(quick, parts.development, late) is not quick
-    assert selector("auto").again(slow, parts.development, late) is slow
+    assert selector("auto").refit(quick, parts.development, late) is not quick
+    assert selector("auto").refit(slow, parts.development, late) is slow
 
 
 def test_sites_that_two_stages_find_are_judged_once(monkeypatch):
     """Judging takes seconds on large data, and the law often ends where it began."""
     asked = []
     monkeypatch.setattr(
-        "keyhole.selectors.auto.ClosedFormScore", lambda *parts: lambda sites: asked.append(sites) or 1.0
+        "keyhole.placement.auto.ClosedFormScorer", lambda *parts: lambda sites: asked.append(sites) or 1.0
     )
-    monkeypatch.setattr("keyhole.selectors.auto.Learned.select", lambda self, *parts, **more: Selection(asked[0][::-1]))
+    monkeypatch.setattr("keyhole.placement.auto.Learned.select", lambda self, *parts, **more: Selection(asked[0][::-1]))
     parts = prepared(shape=(5, 6), n=100)
     auto = selector("auto", stages=("greedy", "learned"))
     found = auto.select(parts.train, 5, validation=parts.validation, run=Run())
@@ -228,7 +232,7 @@ def test_sites_that_two_stages_find_are_judged_once(monkeypatch):
     assert found.notes["scores"] == {"greedy": 1.0, "learned": 1.0}
 
 
-@pytest.mark.parametrize("chosen", ["learned", "swaps", "exchange"])
+@pytest.mark.parametrize("chosen", ["learned", "kernel_exchange", "exchange"])
 def test_what_goes_by_chance_chooses_once_more_in_a_series_if_there_is_time(chosen):
     """Samples without an order are as good as each other, and what takes long is not begun when time is short."""
     parts = prepared(shape=(5, 6), n=100)
@@ -236,16 +240,16 @@ def test_what_goes_by_chance_chooses_once_more_in_a_series_if_there_is_time(chos
     series = replace(parts.development, time=time)
     found = Selection(np.array([0, 1, 2, 3]), [{"stage": "search", "by": chosen, "seconds": 60.0}], {"chosen": chosen})
     auto = selector("auto")
-    assert auto.again(found, parts.development, Run()) is found
-    assert auto.again(found, series, Run(deadline=monotonic() + 10)) is found
-    again = auto.again(found, series, Run())
+    assert auto.refit(found, parts.development, Run()) is found
+    assert auto.refit(found, series, Run(deadline=monotonic() + 10)) is found
+    again = auto.refit(found, series, Run())
     assert again is not found
     assert len(set(again.sites.tolist())) == 4
 
 
 def test_a_time_limit_ends_learning():
     """A long training under a limit that is already over stops at once, with K sites."""
-    settings = {"train": {"steps": 10**6, "batch": 16, "average": 0.0}, "draws": 4}
+    settings = {"train": {"steps": 10**6, "batch_size": 16, "ema_decay": 0.0}, "n_masks": 4}
     plan = kh.select(prepared().signals, 4, method="learned", settings=settings, reconstructor="ridge", time_limit=1e-3)
     assert plan.k == 4
 
@@ -271,7 +275,7 @@ def test_the_weights_of_a_latent_may_have_a_smaller_step():
     """Every parameter of law and network is in one group; those of the latent move by their share."""
     parts = prepared()
     for name, latent in (("vln", 1), ("iln", 0)):
-        chosen = make_selector(name, QUICK | {"law_rate": 0.4, "latent_rate": 0.25})
+        chosen = SELECTORS.make(name, QUICK | {"mask_learning_rate": 0.4, "latent_learning_rate": 0.25})
         task, _ = chosen.learn(parts.train, 4, Run())
         steps = [group["lr"] for group in task.groups()]
         assert steps[1:] == [0.4, 0.1][: 1 + latent]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import keyhole as kh
-from keyhole.preparation import prepare
-from keyhole.series import find_series
-from keyhole.split import Split
+from keyhole.data.preparation import prepare
+from keyhole.data.series import find_series
+from keyhole.data.splits import Split
 from samples import quick, smooth
 
 
@@ -108,8 +108,8 @@ def test_the_correlation_of_neighbours_is_told():
 def test_a_series_in_an_array_is_split_in_blocks_and_the_plan_says_so(command, tmp_path):
     wave = travelling(100, 9.5).reshape(100, 8, 5)
     plan = quick(wave)
-    assert plan.made["split"]["kind"] == "blocks"
-    assert "samples look like a series" in plan.made["split"]["reason"]
+    assert plan.metadata["split"]["kind"] == "blocks"
+    assert "samples look like a series" in plan.metadata["split"]["reason"]
     plan.save(tmp_path / "wave.keyhole")
     shown = " ".join(command("info", tmp_path / "wave.keyhole").out.split())
     assert "split: blocks (samples look like a series" in shown
@@ -118,27 +118,27 @@ def test_a_series_in_an_array_is_split_in_blocks_and_the_plan_says_so(command, t
 
 def test_random_overrules_what_looks_like_a_series_and_blocks_what_does_not():
     wave = travelling(100, 9.5)
-    asked = quick(wave, split="random").made["split"]
+    asked = quick(wave, split="random").metadata["split"]
     assert asked["kind"] == "random"
     assert "reason" not in asked
-    assert quick(smooth(60, 4, 5)).made["split"]["kind"] == "random"
-    assert quick(smooth(60, 4, 5), split="blocks").made["split"]["kind"] == "blocks"
+    assert quick(smooth(60, 4, 5)).metadata["split"]["kind"] == "random"
+    assert quick(smooth(60, 4, 5), split="blocks").metadata["split"]["kind"] == "blocks"
 
 
 def test_a_field_without_a_time_is_tested_too():
     import xarray as xr
 
     wave = xr.DataArray(travelling(100, 9.5), dims=("sample", "x"))
-    assert quick(wave).made["split"]["kind"] == "blocks"
+    assert quick(wave).metadata["split"]["kind"] == "blocks"
 
 
 def test_tables_and_targets_are_never_taken_for_a_series():
     import pandas as pd
 
-    from keyhole.target import Target
+    from keyhole.data.target import Target
 
     wave = travelling(100, 9.5)
-    assert quick(pd.DataFrame(wave)).made["split"]["kind"] == "random"
+    assert quick(pd.DataFrame(wave)).metadata["split"]["kind"] == "random"
     told = kh.read(wave).with_target(Target.of(np.arange(100) % 2, name="parity"))
     assert prepare(told, None, 0).split.kind == "random"
 
@@ -163,8 +163,8 @@ def test_a_series_leaves_on_later_samples_what_its_plan_says():
     known, later = whole[:400], whole[400:]
 
     def left(plan: kh.Plan) -> float:
-        rebuilt = plan.reconstruct(later[:, plan.indices])
-        return float(np.square(rebuilt - later).sum() / np.square(later - known.mean(axis=0)).sum())
+        reconstructed = plan.reconstruct(later[:, plan.indices])
+        return float(np.square(reconstructed - later).sum() / np.square(later - known.mean(axis=0)).sum())
 
     plan = kh.select(known, 6, method="greedy", reconstructor="kernel")
     drawn = kh.select(known, 6, method="greedy", reconstructor="kernel", split="random")

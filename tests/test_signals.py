@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from keyhole import DataError, SettingsError
-from keyhole.grid import Grid
-from keyhole.signals import Signals
-from keyhole.split import blocks
+from keyhole.data.grid import Grid
+from keyhole.data.samples import Samples
+from keyhole.data.splits import blocks
 
 
-def build(values: np.ndarray, **options) -> Signals:
-    return Signals.build(values, Grid.plain(values.shape[2:]), **options)
+def build(values: np.ndarray, **options) -> Samples:
+    return Samples.build(values, Grid.plain(values.shape[2:]), **options)
 
 
 @pytest.fixture
-def signals(rng) -> Signals:
+def signals(rng) -> Samples:
     values = rng.normal(size=(5, 2, 3, 4))
     values[:, :, 0, 1] = np.nan
     return build(values, time=np.arange("2000-01", "2000-06", dtype="datetime64[M]"), split=blocks(5))
@@ -31,13 +31,13 @@ def test_cells_without_values_are_outside_and_not_observable(signals):
 
 def test_a_cell_that_the_grid_leaves_out_stays_out(rng):
     inside = np.array([True, False, True])
-    signals = Signals.build(rng.normal(size=(4, 1, 3)), Grid.plain((3,), inside))
+    signals = Samples.build(rng.normal(size=(4, 1, 3)), Grid.plain((3,), inside))
     np.testing.assert_array_equal(signals.grid.inside, inside)
     np.testing.assert_array_equal(signals.observable, inside)
 
 
 def test_packed_holds_the_inside_cells_in_c_order(signals):
-    packed = signals.packed()
+    packed = signals.valid_values()
     assert packed.shape == (5, 2, 11)
     np.testing.assert_array_equal(packed, signals.values[:, :, signals.grid.inside])
 
@@ -121,4 +121,4 @@ def test_time_must_be_there_for_each_sample(rng):
 
 def test_values_must_fit_the_grid(rng):
     with pytest.raises(DataError, match=r"shape \(4, 1, 3\) do not end with the grid's shape \(2,\)"):
-        Signals.build(rng.normal(size=(4, 1, 3)), Grid.plain((2,)))
+        Samples.build(rng.normal(size=(4, 1, 3)), Grid.plain((2,)))

@@ -77,11 +77,11 @@ def test_chosen_features_rebuild_the_others(cancer):
     assert sorted(selector.ranking_)[:5] == [1, 2, 3, 4, 5]
     assert (selector.scores_ > 0).sum() >= 4
     np.testing.assert_array_equal(selector.transform(X), X[:, selector.support_])
-    rebuilt = selector.inverse_transform(selector.transform(X))
-    np.testing.assert_allclose(rebuilt, selector.reconstruct(X))
-    left = np.square(X - rebuilt).sum(axis=0) / np.square(X - X.mean(axis=0)).sum(axis=0)
+    reconstructed = selector.inverse_transform(selector.transform(X))
+    np.testing.assert_allclose(reconstructed, selector.reconstruct(X))
+    left = np.square(X - reconstructed).sum(axis=0) / np.square(X - X.mean(axis=0)).sum(axis=0)
     assert np.median(left) < 0.45
-    assert selector.score(X) == pytest.approx(-np.square(X - rebuilt).mean())
+    assert selector.score(X) == pytest.approx(-np.square(X - reconstructed).mean())
 
 
 def test_features_count_alike_whatever_their_units():
@@ -264,13 +264,13 @@ def test_pictures_by_their_shape():
 def test_musts_are_kept_where_something_is_predicted(method):
     """They count as chosen, come first, and the others are chosen beside them."""
     X, y = load_wine(return_X_y=True, as_frame=True)
-    settings = {"train": {"steps": 20, "batch": 16, "average": 0.0}} if method in ("auto", "learned") else None
+    settings = {"train": {"steps": 20, "batch_size": 16, "ema_decay": 0.0}} if method in ("auto", "learned") else None
     told = KeyholeClassifierSelector(
         3, must_select=["ash"], method=method, predictor="linear", settings=settings, random_state=0
     ).fit(X, y)
     assert told.support_.sum() == 3
     assert told.ranking_[list(X.columns).index("ash")] == 1
-    assert told.plan_.sites["fixed"].tolist() == [True, False, False]
+    assert told.plan_.sites["existing"].tolist() == [True, False, False]
     assert told.predict(X).shape == y.shape
 
 

@@ -12,22 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import keyhole as kh
-from keyhole.interrupts import Interrupted
-from keyhole.run import Event, Run
-from keyhole.selectors import grouped
-from keyhole.selectors.grouped import Grouped, coordinate_descent, proximal_gradient
-from keyhole.selectors.laplacian import Laplacian, laplacian_scores, neighbour_graph
-from keyhole.selectors.lasso import GroupLasso, Lasso, Path, blocks
-from keyhole.selectors.linear_autoencoder import Encoder, LinearAutoencoder, reweighted_ridge
-from keyhole.selectors.regression import regress_on_sites
-from keyhole.selectors.sparse_autoencoder import AEFS, SparseRows
+from keyhole.core.interrupts import Interrupted
+from keyhole.core.run import Event, Run
+from keyhole.placement.baselines import group_lasso_solver as grouped
+from keyhole.placement.baselines.aefs import AEFS, SparseRows
+from keyhole.placement.baselines.group_lasso_solver import GroupLassoProblem, coordinate_descent, proximal_gradient
+from keyhole.placement.baselines.laplacian_score import Laplacian, laplacian_scores, neighbour_graph
+from keyhole.placement.baselines.lasso import GroupLasso, Lasso, Path, blocks
+from keyhole.placement.baselines.linear_autoencoder import Encoder, LinearAutoencoder, reweighted_ridge
+from keyhole.placement.baselines.self_regression import regress_on_sites
 
-SHORT = {"steps": 300, "batch": 64, "average": 0.0}
+SHORT = {"steps": 300, "batch_size": 64, "ema_decay": 0.0}
 SPARSE = {
     "lasso": Lasso(),
-    "group_lasso": GroupLasso(block=1),
+    "group_lasso": GroupLasso(block_size=1),
     "linear_autoencoder": LinearAutoencoder(),
-    "aefs": AEFS(hidden=16, train=SHORT),
+    "aefs": AEFS(n_hidden=16, train=SHORT),
 }
 seeds = st.integers(0, 2**16)
 
@@ -57,7 +57,7 @@ def choose(selector, signals, k, **circumstances):
 
 def naive_laplacian(signals, neighbours):
     """Scores by the paper's formulas, with dense matrices and loops."""
-    packed = signals.packed().astype(float)
+    packed = signals.valid_values().astype(float)
     flat = packed.reshape(len(packed), -1)
     distances = np.array([[np.sum((a - b) ** 2) for b in flat] for a in flat])
     nearest = [sorted((d, j) for j, d in enumerate(row) if j != i)[:neighbours] for i, row in enumerate(distances)]
@@ -83,9 +83,9 @@ def test_laplacian_ranks_by_the_formula(seed, neighbours, channels):
     """The scores are the naive ones, whatever the neighbours and channels, and sites come in their order."""
     signals = field(n=30, channels=channels, seed=seed)
     expected = naive_laplacian(signals, neighbours)
-    graph = neighbour_graph(signals.packed().reshape(30, -1), neighbours)
+    graph = neighbour_graph(signals.valid_values().reshape(30, -1), neighbours)
     np.testing.assert_allclose(laplacian_scores(signals.readings(np.arange(20)), graph), expected, rtol=1e-6)
-    ranked = choose(Laplacian(neighbours=neighbours), signals, 20).sites
+    ranked = choose(Laplacian(n_neighbors=neighbours), signals, 20).sites
     assert (np.diff(expected[ranked]) > -1e-9).all()
 
 
@@ -98,7 +98,7 @@ def test_laplacian_survives_samples_that_are_all_the_same_but_one():
 
 def test_laplacian_draws_its_samples_by_the_seed(monkeypatch):
     """With more samples than the graph may hold, the seed decides which."""
-    monkeypatch.setattr("keyhole.selectors.laplacian._MOST_SAMPLES", 12)
+    monkeypatch.setattr("keyhole.placement.baselines.laplacian_score._MOST_SAMPLES", 12)
     runs = [choose(Laplacian(), field(), 20, seed=seed).sites.tolist() for seed in (0, 0, 1)]
     assert runs[0] == runs[1] != runs[2]
 
@@ -108,7 +108,9 @@ def random_problem(seed, singles):
     columns, equations, targets = rng.integers(4, 30), rng.integers(3, 12), rng.integers(1, 8)
     labels = np.arange(columns) if singles else np.unique(rng.integers(0, 6, columns), return_inverse=True)[1]
     weights = np.ones(columns) if singles else np.sqrt(np.bincount(labels))
-    return Grouped(rng.normal(size=(equations, columns)), rng.normal(size=(equations, targets)), labels, weights)
+    return GroupLassoProblem(
+        rng.normal(size=(equations, columns)), rng.normal(size=(equations, targets)), labels, weights
+    )
 
 
 def assert_optimal(problem, rows, alpha):
@@ -156,14 +158,16 @@ def test_lasso_in_components_is_the_lasso_on_the_samples():
     from sklearn.linear_model import MultiTaskLasso
 
     signals = field(n=80)
-    x = signals.packed()[:, 0].astype(float)
+    x = signals.valid_values()[:, 0].astype(float)
     selection = choose(Lasso(), signals, 6)
     regression = regress_on_sites(signals, 200)
     highest = np.linalg.norm(x.T @ x / len(x), axis=1).max()
     alpha = selection.notes["alpha"] * highest
     raw = MultiTaskLasso(alpha=alpha, fit_intercept=False, tol=1e-8, max_iter=10_000).fit(x, x)
     expected = np.linalg.norm(raw.coef_, axis=0)
-    path = Path(Grouped(regression.design, regression.targets, np.arange(20), np.ones(20)), coordinate_descent)
+    path = Path(
+        GroupLassoProblem(regression.design, regression.targets, np.arange(20), np.ones(20)), coordinate_descent
+    )
     path.go(alpha)
     np.testing.assert_allclose(np.linalg.norm(path.rows, axis=1), expected, atol=2e-3 * expected.max())
     assert selection.sites.tolist() == np.argsort(-expected, kind="stable")[:6].tolist()
@@ -192,7 +196,7 @@ def test_group_lasso_of_single_sites_is_the_lasso(shape):
     """Blocks of one cell: the same sites in the same order."""
     signals = field(shape=shape)
     for k in (1, 3, 7):
-        assert choose(GroupLasso(block=1), signals, k).sites.tolist() == choose(Lasso(), signals, k).sites.tolist()
+        assert choose(GroupLasso(block_size=1), signals, k).sites.tolist() == choose(Lasso(), signals, k).sites.tolist()
 
 
 def test_blocks_are_squares_of_the_grid():
@@ -205,7 +209,7 @@ def test_blocks_are_squares_of_the_grid():
 
 def test_group_lasso_takes_whole_blocks():
     """Sites come block by block: all of the first before any of the second."""
-    sites = choose(GroupLasso(block=2), field(shape=(6, 6)), 24).sites
+    sites = choose(GroupLasso(block_size=2), field(shape=(6, 6)), 24).sites
     runs = blocks((6, 6), sites, 2).reshape(6, 4)
     assert (runs == runs[:, :1]).all()
 
@@ -213,8 +217,8 @@ def test_group_lasso_takes_whole_blocks():
 def test_group_lasso_weighs_blocks_by_their_size():
     """A pair must press more than a single site by the root of two, not merely more."""
     values = np.random.default_rng(0).normal(size=(2000, 3)) * [1.0, 1.0, 1.1]
-    assert choose(GroupLasso(block=2), kh.read(values), 1).sites.tolist() == [2]
-    assert set(choose(GroupLasso(block=2), kh.read(values * [1.3, 1.3, 1.0]), 2).sites.tolist()) == {0, 1}
+    assert choose(GroupLasso(block_size=2), kh.read(values), 1).sites.tolist() == [2]
+    assert set(choose(GroupLasso(block_size=2), kh.read(values * [1.3, 1.3, 1.0]), 2).sites.tolist()) == {0, 1}
 
 
 def test_group_lasso_finds_the_block_that_matters():
@@ -255,7 +259,7 @@ def test_the_encoder_solves_the_lasso_of_its_decoder(channels):
     encoder = Encoder(regression, 5, 0.3)
     norms = encoder.fit()
     labels = np.tile(np.arange(20), channels)
-    problem = Grouped(regression.design, regression.targets @ encoder.decoder.T, labels, np.ones(20))
+    problem = GroupLassoProblem(regression.design, regression.targets @ encoder.decoder.T, labels, np.ones(20))
     rows = proximal_gradient(problem, encoder.weight / 2, np.zeros((20 * channels, 5)))
     np.testing.assert_allclose(norms, problem.norms(rows), atol=0.03 * norms.max())
 
@@ -294,7 +298,7 @@ def test_a_constant_site_comes_last(name):
     values = field(shape=(8,)).values.copy()
     values[:, :, 3] = 0.7
     values[:, :, 6] *= 1e-3
-    selector = {**SPARSE, "laplacian": Laplacian(), "blocks": GroupLasso(block=2)}[name]
+    selector = {**SPARSE, "laplacian": Laplacian(), "blocks": GroupLasso(block_size=2)}[name]
     sites = choose(selector, kh.read(values, channels=1), 8).sites.tolist()
     assert sites[-1] == 3
     assert sorted(sites) == list(range(8))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import keyhole as kh
 from keyhole import DataError, SettingsError
-from keyhole import split as splits
-from keyhole.split import Split
+from keyhole.data import splits
+from keyhole.data.splits import Split
 from samples import quick, smooth
 
 SHARE = st.floats(0.05, 0.6)
@@ -31,7 +31,7 @@ def test_blocks_are_contiguous_disjoint_and_complete(n, test, validation):
 
 @given(n=st.integers(6, 300), seed=st.integers(0, 2**32), test=SHARE, validation=SHARE)
 def test_random_parts_are_disjoint_and_complete(n, seed, test, validation):
-    split = splits.shuffled(n, seed=seed, test=test, validation=validation)
+    split = splits.random_split(n, seed=seed, test=test, validation=validation)
     np.testing.assert_array_equal(np.sort(parts(split)), np.arange(n))
     splits.check(split, n)
 
@@ -43,7 +43,7 @@ def test_shares_are_of_the_whole_then_of_what_is_left():
 
 
 def test_random_parts_depend_on_the_seed_alone():
-    first, again, other = (splits.shuffled(50, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (splits.random_split(50, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(parts(first), parts(again))
     assert (parts(first) != parts(other)).any()
     assert first.kind == "random"
@@ -51,7 +51,7 @@ def test_random_parts_depend_on_the_seed_alone():
 
 def test_the_global_generator_is_not_touched():
     before = np.random.get_state()[1].copy()  # noqa: NPY002 (the one that must stay as it is)
-    splits.shuffled(50, seed=3)
+    splits.random_split(50, seed=3)
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 
@@ -117,14 +117,14 @@ def test_indices_that_are_not_whole_numbers_are_refused(wrong):
 @pytest.mark.parametrize("seed", [-1, 1.5])
 def test_a_seed_that_is_no_whole_number_from_0_on_is_refused(seed):
     with pytest.raises(SettingsError, match=f"seed={seed}"):
-        splits.shuffled(10, seed=seed)
+        splits.random_split(10, seed=seed)
 
 
 def test_many_samples_leave_all_but_enough_of_them_to_learn_from() -> None:
     assert len(splits.given(np.arange(60_000), [60_000]).validation) == 5000
     assert len(splits.given(np.arange(60_000), [60_000], 0.2).validation) == 12_000
-    assert len(splits.shuffled(100_000, seed=0).validation) == 5000
-    assert len(splits.shuffled(1000, seed=0).validation) == 160
+    assert len(splits.random_split(100_000, seed=0).validation) == 5000
+    assert len(splits.random_split(1000, seed=0).validation) == 160
 
 
 def test_a_block_of_time_is_not_cut_short() -> None:
@@ -151,8 +151,8 @@ def flags(part: np.ndarray) -> np.ndarray:
     ],
 )
 def test_parts_are_taken_in_every_form(asked):
-    plan = quick(smooth(40, 6), split=asked, bands=False)
-    assert plan.made["split"] == {"train": 20, "validation": 10, "test": 10, "kind": "given"}
+    plan = quick(smooth(40, 6), split=asked, intervals=False)
+    assert plan.metadata["split"] == {"train": 20, "validation": 10, "test": 10, "kind": "given"}
     found = splits.as_split(asked, 40)
     assert found is not None
     np.testing.assert_array_equal(parts(found), np.arange(40))
@@ -192,7 +192,7 @@ def test_what_is_no_split_is_refused(run, asked, error, says):
 
 def test_constructors_are_public():
     np.testing.assert_array_equal(kh.Split.blocks(10).test, splits.blocks(10).test)
-    np.testing.assert_array_equal(kh.Split.random(10, seed=3).test, splits.shuffled(10, seed=3).test)
+    np.testing.assert_array_equal(kh.Split.random(10, seed=3).test, splits.random_split(10, seed=3).test)
     np.testing.assert_array_equal(kh.Split.given(range(5), [6], [5]).validation, [5])
 
 
@@ -219,7 +219,7 @@ def test_the_command_line_takes_a_split(name, command, tmp_path):
     done = command(name, *given, tmp_path / "data.npy", "-k", 2, "--split", "blocks", *rest)
     assert done.code == 0, done.err
     if name in ("select", "extend", "drop"):
-        assert kh.load(made).made["split"]["kind"] == "blocks"
+        assert kh.load(made).metadata["split"]["kind"] == "blocks"
     wrong = command(name, *given, tmp_path / "data.npy", "-k", 2, "--split", "halves", *rest)
     assert wrong.code == 2
     assert "auto, blocks or random" in wrong.err

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from keyhole import PlanError, StorageError
-from keyhole.storage import MAGIC, VERSION, read_container, replacing, write_container
+from keyhole.core.storage import MAGIC, VERSION, read_container, replacing, write_container
 from samples import little_memory
 
 ARRAYS = {"a": np.arange(6.0).reshape(2, 3), "b": np.array([True, False])}
@@ -46,6 +46,7 @@ def test_what_is_written_is_read(path):
     header = {"kind": "plan", "numbers": [1, 2.5, None], "nothing": float("nan"), "word": "Übergröße"}
     write_container(path, header, ARRAYS)
     found, arrays = read_container(path, "plan")
+    assert found.pop("format") == VERSION
     assert json.dumps(found, sort_keys=True) == json.dumps(header, sort_keys=True)
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(arrays[name], array)
@@ -71,14 +72,14 @@ def test_the_file_is_what_the_format_says(path):
     write_container(path, {"kind": "plan"}, ARRAYS)
     content = path.read_bytes()
     magic, version, length = struct.unpack_from("<8sIQ", content)
-    assert (magic, version) == (b"KEYHOLE\x00", 1)
+    assert (magic, version) == (b"KEYHOLE\x00", 2)
     assert json.loads(content[20 : 20 + length]) == {"kind": "plan"}
     assert content[-32:] == hashlib.sha256(content[:-32]).digest()
 
 
 STRANGE = struct.pack("<Q", 56) + b'{"a":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}} ' + bytes(2)
 REFUSED = {
-    "future": ({"version": VERSION + 1}, "format 2.*install a newer Keyhole"),
+    "future": ({"version": VERSION + 1}, "format 3.*install a newer Keyhole"),
     "version 0": ({"version": 0}, "damaged or cut short"),
     "foreign": ({"magic": b"GIF89a\x00\x00"}, "not a Keyhole file"),
     "header too long": ({"length": 10**15}, "header does not fit"),
@@ -254,7 +255,7 @@ def test_a_disk_that_fills_up_for_real_leaves_the_last_good_file(path):
         from pathlib import Path
         import numpy as np
         from keyhole import StorageError
-        from keyhole.storage import write_container
+        from keyhole.core.storage import write_container
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         try:

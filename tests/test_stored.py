@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 
 import keyhole as kh
 from keyhole.cli import app
-from keyhole.components import principal_components
-from keyhole.errors import DataError, SettingsError
-from keyhole.memory import size_of
-from keyhole.preparation import prepare
-from keyhole.run import Run
-from keyhole.stored import components, open_store, select_stored
-from keyhole.stored.components import leading_components, sketch
+from keyhole.core.errors import DataError, SettingsError
+from keyhole.core.memory import parse_size
+from keyhole.core.run import Run
+from keyhole.data.preparation import prepare
+from keyhole.models.principal_components import principal_components
+from keyhole.workflow.stored import components, open_store, select_stored
+from keyhole.workflow.stored.components import leading_components, sketch
 
 SMALL = "2MiB"
 
@@ -58,7 +58,7 @@ def test_sites_and_errors_are_those_of_memory(path, method):
         assert store.step < len(store)
         plan = select_stored(store.anomalies(), 6, method=method)
     np.testing.assert_array_equal(plan.indices, whole.indices)
-    assert plan.made["data"]["fingerprint"] == whole.made["data"]["fingerprint"]
+    assert plan.metadata["data"]["fingerprint"] == whole.metadata["data"]["fingerprint"]
     for part in ("validation", "test"):
         for name in ("rmse", "fvu", "rmse_area"):
             assert plan.metrics[part][name] == pytest.approx(whole.metrics[part][name], rel=1e-4)
@@ -66,7 +66,7 @@ def test_sites_and_errors_are_those_of_memory(path, method):
 
 
 def test_what_few_components_do_not_hold_is_that_of_all_samples(path):
-    settings = {"components": 3}
+    settings = {"n_components": 3}
     whole = kh.select(kh.read(path), 5, method="greedy", reconstructor="ridge", settings=settings)
     with open_store(path, SMALL) as store:
         plan = select_stored(store, 5, method="greedy", settings=settings)
@@ -82,7 +82,7 @@ def test_auto_takes_the_better_of_two_on_validation(path):
 
 
 def test_a_law_learns_from_chunks_and_is_the_same_once_more(path):
-    settings = {"train": {"steps": 40, "batch": 32}, "decoder": "dense"}
+    settings = {"train": {"steps": 40, "batch_size": 32}, "decoder": "dense"}
     with open_store(path, SMALL) as store:
         plans = [select_stored(store, 4, method="vln", settings=settings) for _ in range(2)]
     assert len(set(plans[0].indices.tolist())) == 4
@@ -143,7 +143,7 @@ def test_too_little_memory_is_said_before_anything_is_read(path):
         select_stored(store, 5, method="greedy")
 
 
-@pytest.mark.parametrize("method", ["exchange", "swaps", "cae", "cgan"])
+@pytest.mark.parametrize("method", ["exchange", "kernel_exchange", "cae", "cgan"])
 def test_what_needs_memory_is_refused(path, method):
     with open_store(path, SMALL) as store, pytest.raises(SettingsError, match="needs the data in memory"):
         select_stored(store, 5, method=method)
@@ -152,7 +152,7 @@ def test_what_needs_memory_is_refused(path, method):
 @pytest.mark.parametrize("text", ["", "2 bananas", "-1GiB", "0", "GiB"])
 def test_a_size_must_be_one(text):
     with pytest.raises(SettingsError, match="a size is needed"):
-        size_of(text)
+        parse_size(text)
 
 
 def test_the_command_line_writes_plan_and_report(path, tmp_path):

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import keyhole as kh
-from keyhole.errors import SettingsError
-from keyhole.preparation import prepare
-from keyhole.reconstructors.kernel import Kernel, Shape, kernel, spread_of
-from keyhole.run import Run
-from keyhole.selectors import SELECTORS
-from keyhole.selectors.features import Bandwidth, FeatureScore
-from keyhole.selectors.halves import Halves
-from keyhole.selectors.kernels import KernelScore, fitting
-from keyhole.selectors.left_out import by_all_samples
-from keyhole.selectors.scoring import ClosedFormScore, LinearScore
-from keyhole.selectors.swaps import Swaps
+from keyhole.core.errors import SettingsError
+from keyhole.core.run import Run
+from keyhole.data.preparation import prepare
+from keyhole.models.reconstructors.kernel_ridge import Kernel, Shape, kernel, spread_of
+from keyhole.placement import SELECTORS
+from keyhole.placement.fit_score_split import FitScoreSplit
+from keyhole.placement.kernel_surrogate import KernelSurrogate, fit_surrogate
+from keyhole.placement.leave_one_out import leave_one_out_surrogate
+from keyhole.placement.random_features import Bandwidth, RandomFeatureSurrogate
+from keyhole.placement.scorer import ClosedFormScorer, LinearScorer
+from keyhole.placement.swaps import KernelExchange
 from samples import crossed, stops_after
 
 
@@ -33,7 +33,7 @@ def test_swaps_find_sites_that_linear_methods_pass_over():
     train = crossed().train
     greedy = SELECTORS["greedy"]().select(train, 2, validation=None, run=Run())
     assert set(greedy.sites.tolist()) & {2, 3}
-    found = SELECTORS["swaps"]().select(train, 2, validation=None, run=Run())
+    found = SELECTORS["kernel_exchange"]().select(train, 2, validation=None, run=Run())
     assert set(found.sites.tolist()) == {0, 1}
     assert found.notes["swaps"] >= 1
     assert found.notes["curved"] < 0.98
@@ -41,24 +41,24 @@ def test_swaps_find_sites_that_linear_methods_pass_over():
 
 def test_auto_keeps_what_swaps_found():
     parts = crossed()
-    selector = SELECTORS["auto"](stages=("greedy", "swaps"))
+    selector = SELECTORS["auto"](stages=("greedy", "kernel_exchange"))
     found = selector.select(parts.train, 2, validation=parts.validation, run=Run())
     assert set(found.sites.tolist()) == {0, 1}
-    assert found.notes["chosen"] == "swaps"
-    assert found.notes["scores"]["swaps"] < 0.5 * found.notes["scores"]["greedy"]
+    assert found.notes["chosen"] == "kernel_exchange"
+    assert found.notes["scores"]["kernel_exchange"] < 0.5 * found.notes["scores"]["greedy"]
 
 
 def test_where_signals_are_linear_the_sites_stay():
     train = straight().train
     greedy = SELECTORS["greedy"]().select(train, 3, validation=None, run=Run())
-    found = SELECTORS["swaps"]().select(train, 3, validation=None, run=Run())
+    found = SELECTORS["kernel_exchange"]().select(train, 3, validation=None, run=Run())
     np.testing.assert_array_equal(found.sites, greedy.sites)
     assert found.notes["swaps"] == 0
 
 
 def test_no_time_leaves_the_start():
     train = crossed().train
-    found = SELECTORS["swaps"]().select(train, 2, validation=None, run=Run(deadline=0.0))
+    found = SELECTORS["kernel_exchange"]().select(train, 2, validation=None, run=Run(deadline=0.0))
     greedy = SELECTORS["greedy"]().select(train, 2, validation=None, run=Run())
     assert set(found.sites.tolist()) == set(greedy.sites.tolist())
 
@@ -67,17 +67,17 @@ def test_no_time_leaves_the_start():
 def test_swaps_cut_short_leave_no_more_than_greedy(looks):
     """By the score that they go by, wherever the time limit cuts in."""
     train, start = crossed(300).train, np.array([2, 4])
-    found = Swaps().improve(train, [start], stops_after(looks))
-    data = Halves.of(train, None, 2, Run())
-    score = by_all_samples(fitting(data, start, Run()), train, 2, Run())
+    found = KernelExchange().improve(train, [start], stops_after(looks))
+    data = FitScoreSplit.of(train, None, 2, Run())
+    score = leave_one_out_surrogate(fit_surrogate(data, start, Run()), train, 2, Run())
     assert score(found.sites) <= score(start)
 
 
 def test_the_linear_score_is_that_of_ridge():
     """Computed on all cells, in double precision, with the penalty on every column, at the best strength."""
     parts = straight()
-    data = Halves.of(parts.train, parts.validation, 3, Run())
-    score, sites = FeatureScore(data, 3, Bandwidth(0.5, 1e-2), Run()), [1, 4, 7]
+    data = FitScoreSplit.of(parts.train, parts.validation, 3, Run())
+    score, sites = RandomFeatureSurrogate(data, 3, Bandwidth(0.5, 1e-2), Run()), [1, 4, 7]
     taught, judged = (part[:, 0] for part in (data.taught, data.judged))
     level = taught.std()
     design, seen = (np.c_[np.ones(len(part)), part[:, sites] / level] for part in (taught, judged))
@@ -91,24 +91,24 @@ def test_the_linear_score_is_that_of_ridge():
 def test_the_kernel_score_is_that_of_the_kernel_reconstructor(even):
     """Of the same shape, on all cells."""
     parts, sites = crossed(150), [0, 2]
-    data, shape = Halves.of(parts.train, parts.validation, 2, Run()), Shape(2.0, 2.0, 0.1, even)
-    score, fitted = KernelScore(data, shape), Kernel()
+    data, shape = FitScoreSplit.of(parts.train, parts.validation, 2, Run()), Shape(2.0, 2.0, 0.1, even)
+    score, fitted = KernelSurrogate(data, shape), Kernel()
     spread = spread_of(data.taught[:, 0, sites].astype(float), even)
     fitted.shape, fitted.channels, fitted.grid = shape, 1, parts.train.grid
     fitted.spread = spread if even else spread * score.level
     fitted.inputs, fitted.mean = data.taught[:, 0, sites] / fitted.spread, np.zeros(6, np.float32)
     gram = kernel(fitted.inputs, fitted.inputs, shape) + shape.strength * np.eye(len(fitted.inputs))
     fitted.votes = np.linalg.solve(gram, data.taught[:, 0])
-    left = data.judged[:, 0] - fitted.rebuild(data.judged[:, :, sites].transpose(0, 2, 1))[:, 0]
+    left = data.judged[:, 0] - fitted.reconstruct(data.judged[:, :, sites].transpose(0, 2, 1))[:, 0]
     assert score(sites) == pytest.approx(np.square(left).sum() / np.square(data.judged).sum(), rel=1e-3)
 
 
 def test_a_cell_that_never_changes_among_those_that_teach_is_harmless():
     """Not centred among them, as where it is another mean that is taken off; its spread is zero but for rounding."""
     parts = crossed(150)
-    data = Halves.of(parts.train, parts.validation, 2, Run())
+    data = FitScoreSplit.of(parts.train, parts.validation, 2, Run())
     data.seen[0][:, 0, 5] = np.float32(-1 / 3)
-    score = KernelScore(data, Shape(2.0, 2.0, 0.1, even=True))
+    score = KernelSurrogate(data, Shape(2.0, 2.0, 0.1, even=True))
     assert score([0, 2, 5]) == pytest.approx(score([0, 2]), rel=0.1)
 
 
@@ -116,8 +116,8 @@ def test_a_cell_that_never_changes_among_those_that_teach_is_harmless():
 def test_the_gains_of_the_kernel_are_slopes_of_its_error(even):
     """Against a difference: the cell's values, times a small number, are one more reading."""
     parts, kept = crossed(150), [0, 2]
-    data, shape = Halves.of(parts.train, parts.validation, 2, Run()), Shape(2.0, 2.0, 0.01, even)
-    score, little = KernelScore(data, shape), 1e-7
+    data, shape = FitScoreSplit.of(parts.train, parts.validation, 2, Run()), Shape(2.0, 2.0, 0.01, even)
+    score, little = KernelSurrogate(data, shape), 1e-7
     spread = data.taught[:, 0].astype(float).std(axis=0) if even else score.level
     taught, judged = data.taught[:, 0] / spread, data.judged[:, 0] / spread
 
@@ -136,15 +136,15 @@ def test_the_gains_of_the_kernel_are_slopes_of_its_error(even):
 @pytest.mark.parametrize("samples", [300, 4000])
 def test_the_judge_is_the_one_that_leaves_less(samples):
     parts, sites = crossed(samples), np.array([0, 1])
-    data = Halves.of(parts.train, parts.validation, 2, Run())
-    both = FeatureScore.fitting(data, sites, Run()), KernelScore.fitting(data, sites)
+    data = FitScoreSplit.of(parts.train, parts.validation, 2, Run())
+    both = RandomFeatureSurrogate.fit_surrogate(data, sites, Run()), KernelSurrogate.fit_surrogate(data, sites)
     least = min(both, key=lambda score: score(sites))
-    assert isinstance(fitting(data, sites, Run()), type(least))
+    assert isinstance(fit_surrogate(data, sites, Run()), type(least))
 
 
 def test_samples_in_time_are_judged_by_the_last_of_them():
     data = kh.datasets.sst()
-    parts = Halves.of(data.take(np.arange(90)), None, 2, Run())
+    parts = FitScoreSplit.of(data.take(np.arange(90)), None, 2, Run())
     assert len(parts.judged) == 30
     assert parts.signals.time.max() < data.time[60]
 
@@ -154,7 +154,7 @@ def test_gains_are_largest_where_most_is_left_and_none_where_nothing_may_be_read
     may = np.ones(6, bool)
     may[3] = False
     train = replace(parts.train, observable=may)
-    score = FeatureScore(Halves.of(train, parts.validation, 2, Run()), 2, Bandwidth(0.5, 1e-2), Run())
+    score = RandomFeatureSurrogate(FitScoreSplit.of(train, parts.validation, 2, Run()), 2, Bandwidth(0.5, 1e-2), Run())
     gains = score.gains([0])
     assert np.isneginf(gains[[0, 3]]).all()
     assert gains[[1, 2]].min() > 10 * gains[[4, 5]].max()
@@ -165,16 +165,18 @@ def test_the_judge_bends_where_that_leaves_clearly_less():
     """The causes leave next to nothing of the wave, which no linear estimate sees."""
     bent, plain = crossed(), straight()
     sites = np.array([0, 1])
-    linear, closed = (kind(bent.train, bent.validation, Run()) for kind in (LinearScore, ClosedFormScore))
+    linear, closed = (kind(bent.train, bent.validation, Run()) for kind in (LinearScorer, ClosedFormScorer))
     assert closed(sites) < 0.1 * linear(sites)
-    linear, closed = (kind(plain.train, plain.validation, Run()) for kind in (LinearScore, ClosedFormScore))
+    linear, closed = (kind(plain.train, plain.validation, Run()) for kind in (LinearScorer, ClosedFormScorer))
     assert closed(sites) == linear(sites)
 
 
 def test_stages_are_checked():
-    with pytest.raises(SettingsError, match="'magic' is not known; there are greedy, qr, exchange, learned, swaps"):
+    with pytest.raises(
+        SettingsError, match="'magic' is not known; there are greedy, qr, exchange, learned, kernel_exchange"
+    ):
         SELECTORS["auto"](stages=("greedy", "magic"))
     with pytest.raises(SettingsError, match="greedy or qr must be among them"):
         SELECTORS["auto"](stages=("learned",))
-    for stages in (("swaps", "qr"), "swaps,qr"):
-        assert SELECTORS["auto"](stages=stages).settings()["stages"] == ["qr", "swaps"]
+    for stages in (("kernel_exchange", "qr"), "kernel_exchange,qr"):
+        assert SELECTORS["auto"](stages=stages).settings()["stages"] == ["qr", "kernel_exchange"]

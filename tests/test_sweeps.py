@@ -27,10 +27,10 @@ from typer.testing import CliRunner
 
 from keyhole import read
 from keyhole.cli import app
-from keyhole.errors import BudgetError, SettingsError, StorageError
-from keyhole.preparation import Prepared, prepare
-from keyhole.sweeps import StudyFile, Trial, finished, fronts, read_study, work
-from keyhole.sweeps.patience import Patience, signs_of_life
+from keyhole.core.errors import InfeasibleError, SettingsError, StorageError
+from keyhole.data.preparation import PreparedSamples, prepare
+from keyhole.workflow.sweeps import StudyFile, Trial, finished, fronts, read_study, work
+from keyhole.workflow.sweeps.retries import Patience, signs_of_life
 
 STUDY = """
 source = "sst"
@@ -41,7 +41,7 @@ trials = {trials}
 heartbeat = 1
 
 [settings.greedy]
-components = {{ low = 20, high = 60, whole = true }}
+n_components = {{ low = 20, high = 60, whole = true }}
 """
 
 
@@ -63,7 +63,7 @@ def test_a_sweep_ends_goes_on_and_draws(tmp_path):
     told = json.loads(first.stdout)
     assert len(told["trials"]) == 4
     assert {one["k"] for one in told["trials"]} <= {3, 6, 9}
-    assert all(20 <= one["settings"]["components"] <= 60 for one in told["trials"] if one["method"] == "greedy")
+    assert all(20 <= one["settings"]["n_components"] <= 60 for one in told["trials"] if one["method"] == "greedy")
     assert figure.stat().st_size > 1000
     path.write_text(STUDY.format(trials=6))
     again = CliRunner().invoke(app, ["sweep", str(path), "--json"])
@@ -90,7 +90,7 @@ trials = 30
 heartbeat = 1
 
 [settings.greedy]
-components = {{ choices = {components} }}
+n_components = {{ choices = {components} }}
 """
 
 
@@ -143,7 +143,7 @@ def answering(away: Away) -> Iterator[None]:
         event.remove(Engine, "before_cursor_execute", away)
 
 
-def small(folder: Path, url: str | None = None) -> tuple[StudyFile, str, Prepared]:
+def small(folder: Path, url: str | None = None) -> tuple[StudyFile, str, PreparedSamples]:
     """A study of four quick combinations, where it is kept, and its data."""
     asked = StudyFile(source="sst", k=[2, 3], trials=9, heartbeat=1)
     field = read(np.random.default_rng(0).normal(size=(40, 12)))
@@ -249,7 +249,7 @@ def test_what_fails_is_tried_again_a_few_times_and_given_up(tmp_path):
     for _ in range(6):
         try:
             work(asked, url, prepared, told.append, wait=no_wait)
-        except BudgetError:
+        except InfeasibleError:
             failed += 1
     assert failed == 4
     assert [one.k for one in finished(asked, url)] == [2]

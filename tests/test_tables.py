@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from keyhole.comparison import compare
-from keyhole.progress import progress
-from keyhole.run import Event
-from keyhole.tables import comparison_table, plan_summary, plan_table
+from keyhole.core.progress import progress
+from keyhole.core.run import Event
+from keyhole.report.tables import comparison_table, plan_summary, plan_table
+from keyhole.workflow.comparison import compare
 from samples import quick, smooth
 
 

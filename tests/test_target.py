@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from scipy.io import savemat
 
 import keyhole as kh
-from keyhole import DataError, SettingsError, datasets
-from keyhole.scaling import Scaling
-from keyhole.target import Target
+from keyhole import DataError, SettingsError
+from keyhole.data import datasets
+from keyhole.data.scaler import Scaler
+from keyhole.data.target import Target
 from samples import monthly_field, smooth
 
 # Class or number ----------------------------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ def test_text_is_no_number():
 def test_signals_carry_their_target_through_parts_and_scaling():
     """Samples and their targets stay together."""
     signals = kh.read(smooth(6, 3)).with_target(Target.of(list("abcabc")))
-    part = Scaling.fit(signals).apply(signals).take(np.array([5, 0]))
+    part = Scaler.fit(signals).apply(signals).take(np.array([5, 0]))
     assert [part.target.classes[code] for code in part.target.values] == ["c", "a"]
     assert part.target.name == "target"
     assert signals.with_target(None).target is None

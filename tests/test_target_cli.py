@@ -59,7 +59,7 @@ def test_select_tells_machines_of_the_target(folder, command):
     done = command("select", "words.csv", "--target", "word", "-k", 3, *QUICK, "--json")
     told = json.loads(done.out)
     assert told["target"] == {"name": "word", "classes": ["down", "up"]}
-    assert told["made"]["target"] == {"name": "word", "kind": "class"}
+    assert told["metadata"]["target"] == {"name": "word", "kind": "class"}
     assert told["metrics"]["test"]["target_error"] < 0.3
     assert json.loads(command("info", "plan.keyhole", "--json").out) == told
 
@@ -186,8 +186,10 @@ def test_bad_input_is_named_and_writes_nothing(folder, command, array_plan, argu
 
 def test_existing_sites_are_kept_beside_a_target(folder, command):
     """On the command line: first in the table, flagged, and K more."""
-    done = command("select", "words.csv", "--target", "word", "-k", 2, "--fixed", "e", "--fixed", "a", "--json", *QUICK)
+    done = command(
+        "select", "words.csv", "--target", "word", "-k", 2, "--existing", "e", "--existing", "a", "--json", *QUICK
+    )
     assert done.code == 0, done.err
     sites = json.loads(done.out)["sites"]
     assert [site["name"] for site in sites][:2] == ["e", "a"]
-    assert [site["fixed"] for site in sites] == [True, True, False, False]
+    assert [site["existing"] for site in sites] == [True, True, False, False]

@@ -8,16 +8,16 @@ import pytest
 
 import keyhole as kh
 from keyhole import DataError, Plan, PlanError, SettingsError
-from keyhole.comparison import compare
-from keyhole.pipeline import choose_sites
-from keyhole.predictors import PREDICTORS, Linear
-from keyhole.preparation import prepare
+from keyhole.core.run import Run
+from keyhole.core.storage import read_container, write_container
+from keyhole.data.preparation import prepare
+from keyhole.data.splits import given
+from keyhole.models.predictors import PREDICTORS, Linear
+from keyhole.placement import SELECTORS
 from keyhole.report.facts import result
-from keyhole.report.findings import Findings
-from keyhole.run import Run
-from keyhole.selectors import SELECTORS
-from keyhole.split import given
-from keyhole.storage import read_container, write_container
+from keyhole.report.findings import ReportData
+from keyhole.workflow.comparison import compare
+from keyhole.workflow.selection import choose_sites
 from samples import smooth
 from test_selectors import selector
 
@@ -102,9 +102,9 @@ def test_a_loaded_plan_tells_the_very_same(tmp_path, kind, predictor):
     again = kh.load(tmp_path / "a.keyhole")
     readings = table()[plan.names].head(20)
     np.testing.assert_array_equal(again.predict(readings), plan.predict(readings))
-    assert (again.target, again.metrics, again.made) == (plan.target, plan.metrics, plan.made)
-    assert again.made["target"] == {"name": plan.target, "kind": kind}
-    assert again.made["predictor"] == predictor
+    assert (again.target, again.metrics, again.metadata) == (plan.target, plan.metrics, plan.metadata)
+    assert again.metadata["target"] == {"name": plan.target, "kind": kind}
+    assert again.metadata["predictor"] == predictor
     again.save(tmp_path / "b.keyhole")
     assert (tmp_path / "b.keyhole").read_bytes() == (tmp_path / "a.keyhole").read_bytes()
 
@@ -135,9 +135,9 @@ def test_a_damaged_predictor_is_refused(tmp_path, change):
 
 def test_no_time_goes_to_rebuilding_unless_it_is_asked_for(monkeypatch):
     """Ridge by default, without a look at a network; another by name."""
-    assert plan_of("class", reconstructor="residual", time_limit=0.3).made["reconstructor"] == "residual"
-    monkeypatch.setattr("keyhole.pipeline.fit_best", None)
-    assert plan_of("class").made["reconstructor"] == "ridge"
+    assert plan_of("class", reconstructor="residual", time_limit=0.3).metadata["reconstructor"] == "residual"
+    monkeypatch.setattr("keyhole.workflow.selection.fit_best", None)
+    assert plan_of("class").metadata["reconstructor"] == "ridge"
 
 
 def test_a_closed_form_is_fitted_once_more_on_all_but_test():
@@ -198,10 +198,10 @@ def test_the_report_says_how_well_the_target_is_told(kind, says):
     """In the sentence that gives the result."""
     column, other = ("word", "level") if kind == "class" else ("level", "word")
     found = compare(table().drop(columns=other), 3, ["qr"], target=column, predictor="linear")
-    assert says in result(Findings.of(found))
+    assert says in result(ReportData.of(found))
 
 
-QUICK = {"steps": 20, "batch": 16, "average": 0.0}
+QUICK = {"steps": 20, "batch_size": 16, "ema_decay": 0.0}
 
 
 def xor(n=400, seed=0):
@@ -248,9 +248,9 @@ def told_twice(n=400, seed=0):
 def test_existing_sites_are_kept_beside_a_target(name):
     """Whoever selects: they come first, are flagged, and K more are chosen."""
     frame = told_twice(100)
-    parts = prepare(kh.read(frame, target="y").constrained({"fixed": ["c4", "c2"]}), None, 0)
+    parts = prepare(kh.read(frame, target="y").with_constraints({"existing": ["c4", "c2"]}), None, 0)
     chosen = selector(name)
-    if chosen.refusal(parts.signals):
+    if chosen.incompatibility(parts.signals):
         pytest.skip("these signals are refused, with a reason")
     sites = choose_sites(chosen, parts, 2, Run()).sites.tolist()
     assert sites[:2] == [4, 2]
@@ -264,25 +264,25 @@ def test_existing_sites_are_kept_beside_a_target(name):
 )
 def test_what_existing_sites_tell_of_a_target_is_not_chosen_for_again(method, groups):
     """The best alone is c0, or c2 which is nearly the same; beside c2 it is c1, in groups too."""
-    train = {"train": {"steps": 150, "batch": 32, "average": 0.0}}
+    train = {"train": {"steps": 150, "batch_size": 32, "ema_decay": 0.0}}
     settings = train if method in ("learned", "auto") else {}
     options = {"target": "y", "method": method, "predictor": "linear", "settings": settings}
     free = kh.select(told_twice(), 1, **options)
     assert free.names[0] in ("c0", "c2")
-    plan = kh.select(told_twice(), 1, constraints={"fixed": ["c2"], "groups": groups}, **options)
-    assert plan.sites["fixed"].tolist() == [True, False]
+    plan = kh.select(told_twice(), 1, constraints={"existing": ["c2"], "groups": groups}, **options)
+    assert plan.sites["existing"].tolist() == [True, False]
     assert plan.names == ["c2", "c1"]
 
 
 def test_a_forest_sees_what_a_column_tells_beside_an_existing_one():
     """Neither tells anything alone, so what the first tells linearly must not be all that counts."""
-    plan = kh.select(xor(), 1, target="y", method="forest", constraints={"fixed": ["c3"]})
+    plan = kh.select(xor(), 1, target="y", method="forest", constraints={"existing": ["c3"]})
     assert plan.names == ["c3", "c8"]
 
 
 def test_methods_that_reconstruct_take_off_what_existing_sites_tell():
     """Beside a target as without one."""
-    frame, asked = told_twice().drop(columns="y"), {"fixed": ["c3", "c5"]}
+    frame, asked = told_twice().drop(columns="y"), {"existing": ["c3", "c5"]}
     plain = kh.select(frame, 2, method="greedy", reconstructor="ridge", constraints=asked)
     beside = kh.select(told_twice(), 2, method="greedy", target="y", constraints=asked, predictor="linear")
     assert beside.names == plain.names
@@ -290,7 +290,7 @@ def test_methods_that_reconstruct_take_off_what_existing_sites_tell():
 
 def test_failures_are_weighed_beside_existing_sites_of_a_target():
     """They are kept, and none is chosen twice."""
-    asked = {"fixed": ["c3", "c4"]}
+    asked = {"existing": ["c3", "c4"]}
     plan = kh.select(told_twice(), 2, target="y", method="relevance", predictor="linear", failures=1, constraints=asked)
     assert plan.names[:2] == ["c3", "c4"]
     assert len(set(plan.names)) == 4
@@ -298,7 +298,7 @@ def test_failures_are_weighed_beside_existing_sites_of_a_target():
 
 @pytest.mark.parametrize("by", ["curve", "compare"])
 def test_curves_and_comparisons_keep_existing_sites_of_a_target(by):
-    signals = kh.read(told_twice(), target="y").constrained({"fixed": ["c2"]})
+    signals = kh.read(told_twice(), target="y").with_constraints({"existing": ["c2"]})
     if by == "curve":
         found = kh.curve(signals, [1, 2], ["relevance"], predictor="linear")
         assert [row.sites.tolist()[:2] for row in found.rows] == [[2, 1], [2, 1]]

@@ -11,7 +11,7 @@ import xarray as xr
 
 import keyhole as kh
 from keyhole import DataError, PlanError
-from keyhole.preparation import prepare
+from keyhole.data.preparation import prepare
 from samples import monthly_field, quick, smooth
 
 
@@ -26,7 +26,7 @@ def stored(field: xr.DataArray, folder) -> object:
     return folder / "field.nc"
 
 
-def shuffled(n: int) -> np.ndarray:
+def random_split(n: int) -> np.ndarray:
     return np.random.default_rng(3).permutation(n)
 
 
@@ -36,27 +36,27 @@ def latest(split: kh.Split, time: np.ndarray) -> bool:
     return all(time[one].max() < time[other].min() for one, other in itertools.pairwise(parts))
 
 
-@pytest.mark.parametrize("calibrating", [False, True])
+@pytest.mark.parametrize("calibrate_intervals", [False, True])
 @pytest.mark.parametrize("make", [lambda: monthly_field(120), lambda: numbered(120)], ids=["dates", "numbers"])
-def test_samples_in_any_order_are_split_by_their_time(make, calibrating):
-    field = make().isel(time=shuffled(120))
+def test_samples_in_any_order_are_split_by_their_time(make, calibrate_intervals):
+    field = make().isel(time=random_split(120))
     signals = kh.read(field)
     np.testing.assert_array_equal(signals.time, field.time.values)
-    prepared = prepare(signals, None, 0, calibrating=calibrating)
+    prepared = prepare(signals, None, 0, calibrate_intervals=calibrate_intervals)
     assert prepared.split.kind == "blocks"
     assert latest(prepared.split, field.time.values)
 
 
 def test_the_order_of_samples_does_not_change_the_plan():
     field = monthly_field(120)
-    plan, other = (quick(one) for one in (field, field.isel(time=shuffled(120))))
+    plan, other = (quick(one) for one in (field, field.isel(time=random_split(120))))
     assert other.metrics["test"]["rmse"] == pytest.approx(plan.metrics["test"]["rmse"], rel=1e-6)
     np.testing.assert_array_equal(other.indices, plan.indices)
 
 
 def test_a_store_is_split_by_time_too(tmp_path):
     field = monthly_field(120)
-    with kh.open_store(stored(field.isel(time=shuffled(120)), tmp_path), "200MiB") as store:
+    with kh.open_store(stored(field.isel(time=random_split(120)), tmp_path), "200MiB") as store:
         plan = kh.select_stored(store, 3, method="qr")
     with kh.open_store(stored(field, tmp_path), "200MiB") as store:
         sorted_plan = kh.select_stored(store, 3, method="qr")
@@ -70,8 +70,8 @@ def test_a_store_without_a_time_is_split_as_in_memory(tmp_path):
         with kh.open_store(stored(field, tmp_path), "200MiB") as store:
             plan = kh.select_stored(store, 3, method="qr")
             asked = kh.select_stored(store, 3, method="qr", split="random")
-        assert plan.made["split"] == quick(field).made["split"]
-        assert (plan.made["split"]["kind"], asked.made["split"]["kind"]) == (kind, "random")
+        assert plan.metadata["split"] == quick(field).metadata["split"]
+        assert (plan.metadata["split"]["kind"], asked.metadata["split"]["kind"]) == (kind, "random")
 
 
 @pytest.mark.parametrize("each", [3, 7])
@@ -79,7 +79,7 @@ def test_samples_of_one_time_stay_in_one_part(each):
     """Members of an ensemble at the same time are alike."""
     time = np.repeat(np.datetime64("2000-01-01", "ns") + np.arange(20) * np.timedelta64(1, "D"), each)
     order = np.random.default_rng(0).permutation(len(time))
-    split = kh.Split.blocks(len(time), time=time[order]).calibrating(time[order])
+    split = kh.Split.blocks(len(time), time=time[order]).calibrate_intervals(time[order])
     assert len(split.calibration)
     assert latest(split, time[order])
 
@@ -88,7 +88,7 @@ def test_fewer_than_three_times_make_no_blocks():
     field = monthly_field(60).assign_coords(time=np.repeat(np.array(["2000", "2001"], "datetime64[ns]"), 30))
     with pytest.raises(DataError, match=r"three different times.*split='random'"):
         quick(field)
-    assert quick(field, split="random").made["split"]["kind"] == "random"
+    assert quick(field, split="random").metadata["split"]["kind"] == "random"
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, "timedelta64[ns]"])
@@ -96,13 +96,13 @@ def test_a_time_of_numbers_or_durations_is_kept(kind, tmp_path):
     field = numbered(60, step=10.0)
     field = field.assign_coords(time=("time", field.time.values.astype("int64").astype(kind), field.time.attrs))
     plan = quick(field)
-    assert plan.made["split"]["kind"] == "blocks"
+    assert plan.metadata["split"]["kind"] == "blocks"
     plan.save(tmp_path / "plan.keyhole")
     for one in (plan, kh.load(tmp_path / "plan.keyhole")):
         readings = field.values.reshape(60, -1)[:5, plan.indices]
-        rebuilt = one.reconstruct(readings, time=field.time.values[:5])
-        xr.testing.assert_identical(rebuilt.time, field.time[:5].drop_vars([]))
-        assert rebuilt.time.dtype == field.time.dtype
+        reconstructed = one.reconstruct(readings, time=field.time.values[:5])
+        xr.testing.assert_identical(reconstructed.time, field.time[:5].drop_vars([]))
+        assert reconstructed.time.dtype == field.time.dtype
 
 
 def test_a_time_of_numbers_that_is_not_given_is_not_made_up():
@@ -125,8 +125,8 @@ def test_dates_are_kept_with_what_they_say(tmp_path, command):
     field = monthly_field()
     field.time.attrs = {"long_name": "middle of the month", "axis": "T"}
     plan = quick(field)
-    rebuilt = plan.reconstruct(np.zeros((1, 3)), time="2004-01-01")
-    assert rebuilt.time.attrs == field.time.attrs
+    reconstructed = plan.reconstruct(np.zeros((1, 3)), time="2004-01-01")
+    assert reconstructed.time.attrs == field.time.attrs
 
 
 def test_readings_in_a_file_give_numbers_as_time(tmp_path, command):
@@ -136,14 +136,14 @@ def test_readings_in_a_file_give_numbers_as_time(tmp_path, command):
     (tmp_path / "readings.csv").write_text(f"{header}\n0.5,1,2,3\n0.75,1,2,3\n")
     out = tmp_path / "rebuilt.nc"
     assert command("reconstruct", tmp_path / "plan.keyhole", tmp_path / "readings.csv", "--out", out).code == 0
-    with xr.open_dataset(out) as rebuilt:
-        np.testing.assert_array_equal(rebuilt.time, [0.5, 0.75])
-        assert rebuilt.time.attrs["units"] == "turnover times"
+    with xr.open_dataset(out) as reconstructed:
+        np.testing.assert_array_equal(reconstructed.time, [0.5, 0.75])
+        assert reconstructed.time.attrs["units"] == "turnover times"
     np.save(tmp_path / "readings.npy", np.ones((1, 3)))
     done = command("reconstruct", tmp_path / "plan.keyhole", tmp_path / "readings.npy", "--out", out, "--time", "0.25")
     assert done.code == 0
-    with xr.open_dataset(out) as rebuilt:
-        np.testing.assert_array_equal(rebuilt.time, [0.25])
+    with xr.open_dataset(out) as reconstructed:
+        np.testing.assert_array_equal(reconstructed.time, [0.25])
 
 
 @pytest.mark.parametrize("time", ["soon", "2000-01-01", np.datetime64("2000-01-01"), [np.nan], [[1.0]], [1.0, 2.0]])
@@ -158,7 +158,7 @@ def test_numbers_have_no_month_and_no_rhythm():
     with pytest.raises(DataError, match=r"anomalies by month need dates"):
         quick(numbered(), anomalies="month")
     with pytest.raises(DataError, match=r"context 'year' needs dates"):
-        kh.read(numbered()).with_context("year")
+        kh.read(numbered()).with_covariates("year")
 
 
 def test_a_time_that_is_not_a_number_is_refused():
@@ -169,12 +169,12 @@ def test_a_time_that_is_not_a_number_is_refused():
 
 
 def test_a_report_shows_numbers_as_time_and_why_the_split_is_so():
-    from keyhole.comparison import single
     from keyhole.report import facts
-    from keyhole.report.findings import Findings
+    from keyhole.report.findings import ReportData
+    from keyhole.workflow.comparison import single
 
-    plan, prepared = quick(numbered(), bands=False), prepare(kh.read(numbered()), None, 0)
-    made = facts.made(Findings.of(single(plan, prepared)))
+    plan, prepared = quick(numbered(), intervals=False), prepare(kh.read(numbered()), None, 0)
+    made = facts.metadata(ReportData.of(single(plan, prepared)))
     assert made["samples"] == "60, 0 to 5.9"
     assert made["split"].startswith("blocks (samples have a time): 38 train")
 
@@ -211,12 +211,12 @@ def test_dates_of_every_kind_are_read_from_parquet(times, tmp_path):
 
 
 def test_an_index_of_numbers_is_time_if_it_is_called_so():
-    order = shuffled(40)
+    order = random_split(40)
     table = frame(pd.Index(order, name="time"))
     plan = quick(table)
-    assert plan.made["split"]["kind"] == "blocks"
+    assert plan.metadata["split"]["kind"] == "blocks"
     assert latest(prepare(kh.read(table), None, 0).split, order)
-    rebuilt = plan.reconstruct(table.iloc[:3][plan.names])
-    pd.testing.assert_index_equal(rebuilt.index, table.index[:3])
+    reconstructed = plan.reconstruct(table.iloc[:3][plan.names])
+    pd.testing.assert_index_equal(reconstructed.index, table.index[:3])
     assert kh.read(frame(order)).time is None
     assert kh.read(frame(None)).time is None

@@ -15,15 +15,15 @@ import torch
 from torch import nn
 
 import keyhole as kh
-from keyhole.checkpoint import StateError
-from keyhole.errors import StorageError, TrainingError
-from keyhole.interrupts import Interrupted
-from keyhole.run import Run
-from keyhole.settings import TrainSettings
-from keyhole.storage import read_container, write_container
-from keyhole.training import Task, one_cycle, precision_of, seeded, train
+from keyhole.core.errors import StorageError, TrainingError
+from keyhole.core.interrupts import Interrupted
+from keyhole.core.run import Run
+from keyhole.core.storage import read_container, write_container
+from keyhole.training.checkpoint import StateError
+from keyhole.training.loop import Task, one_cycle, precision_of, seeded, train
+from keyhole.training.settings import TrainSettings
 
-SETTINGS = TrainSettings(steps=40, batch=8, validations=5)
+SETTINGS = TrainSettings(steps=40, batch_size=8, validation_steps=5)
 
 
 class Toy(Task):
@@ -71,7 +71,7 @@ def assert_same(one, other):
 def test_it_learns_and_leaves_the_global_generator_alone():
     """The error falls, and torch's generator is as it was."""
     before = torch.get_rng_state()
-    _, history = trained(Run(), settings=TrainSettings(steps=300, batch=16, rate=1e-2))
+    _, history = trained(Run(), settings=TrainSettings(steps=300, batch_size=16, learning_rate=1e-2))
     assert history[-1]["validation"] < 0.3 * history[0]["validation"]
     assert torch.equal(before, torch.get_rng_state())
 
@@ -80,7 +80,11 @@ def test_the_weights_left_are_the_best_on_validation():
     """A rate that wrecks the network leaves the initial weights, which were better."""
     task = Toy()
     initial = weights(task)
-    trained(Run(), task, TrainSettings(steps=20, batch=8, rate=50.0, average=0.0, validations=4, clip=1e9))
+    trained(
+        Run(),
+        task,
+        TrainSettings(steps=20, batch_size=8, learning_rate=50.0, ema_decay=0.0, validation_steps=4, gradient_clip=1e9),
+    )
     assert_same(
         {k: v for k, v in initial.items() if k != "count"}, {k: v for k, v in weights(task).items() if k != "count"}
     )
@@ -296,7 +300,7 @@ def test_early_stop():
     task = Toy()
     train(
         task,
-        TrainSettings(steps=400, batch=8, rate=50.0, validations=100, patience=3),
+        TrainSettings(steps=400, batch_size=8, learning_rate=50.0, validation_steps=100, patience=3),
         name="t",
         identity="",
         run=Run(),
@@ -340,7 +344,7 @@ def test_every_sample_comes_once_before_any_comes_again(tmp_path):
             seen.append(batch.clone())
             return super().forward(batch, generator)
 
-    trained(Run(), Spy(), TrainSettings(steps=12, batch=10))
+    trained(Run(), Spy(), TrainSettings(steps=12, batch_size=10))
     first = torch.cat(seen[:5])
     assert sorted(first.tolist()) == list(range(50))
     assert json.dumps([len(batch) for batch in seen]) == json.dumps([10] * 12)
@@ -358,7 +362,7 @@ def test_every_sample_comes_once_before_any_comes_again(tmp_path):
 )
 def test_half_precision_is_taken_where_it_pays_and_does_no_harm(monkeypatch, asked, bears, made_for_it, taken):
     """What is asked for goes first."""
-    monkeypatch.setattr(Toy, "bears_half", bears)
+    monkeypatch.setattr(Toy, "allows_bf16", bears)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": made_for_it})
     assert precision_of(Toy(), Run(precision=asked)) == taken
@@ -369,6 +373,6 @@ def test_what_is_trained_is_compiled_where_that_is_asked_for(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda task: compiled.append(type(task)) or task)
     for asked in (False, True):
         values = np.random.default_rng(0).standard_normal((40, 4, 5))
-        settings = {"train": {"steps": 3, "batch": 8}}
+        settings = {"train": {"steps": 3, "batch_size": 8}}
         kh.select(values, 3, method="vln", reconstructor="ridge", settings=settings, compiled=asked)
         assert len(compiled) == int(asked)

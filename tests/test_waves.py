@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 import keyhole as kh
-from keyhole.preparation import prepare
-from keyhole.reconstructors import Residual, Ridge
-from keyhole.reconstructors.choice import fit_best
-from keyhole.reconstructors.networks import DenseNet, Waves
-from keyhole.reconstructors.trials import waves_that_pay
-from keyhole.run import Run
+from keyhole.core.run import Run
+from keyhole.data.preparation import prepare
+from keyhole.models.reconstructors import Residual, Ridge
+from keyhole.models.reconstructors.model_selection import fit_best
+from keyhole.models.reconstructors.networks import DenseNet, PeriodicEmbedding
+from keyhole.models.reconstructors.trials import choose_n_frequencies
 
 
 def waving(n: int = 600, shape: tuple[int, ...] = (64,)) -> tuple[Any, NDArray[np.int64]]:
@@ -43,7 +43,7 @@ def _prepared(told: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]) 
 def test_waves_are_what_the_formula_says():
     """Against the formula, number by number."""
     torch.manual_seed(0)
-    waves, x = Waves(3, 4), torch.randn(5, 3)
+    waves, x = PeriodicEmbedding(3, 4), torch.randn(5, 3)
     found = waves(x).detach().numpy().reshape(5, 3, 5)
     frequencies, weights = (part.detach().numpy() for part in (waves.frequencies, waves.weights))
     for sample in range(5):
@@ -55,21 +55,21 @@ def test_waves_are_what_the_formula_says():
 
 def test_a_network_of_waves_starts_at_zero():
     """And one without has the weights that files have held so far, and no others."""
-    assert not DenseNet(3, 7, width=8, waves=4)(torch.randn(5, 3)).any()
-    assert not [name for name in DenseNet(3, 7, width=8).state_dict() if "waves" in name]
+    assert not DenseNet(3, 7, width=8, n_frequencies=4)(torch.randn(5, 3)).any()
+    assert not [name for name in DenseNet(3, 7, width=8).state_dict() if "embedding" in name]
 
 
-@pytest.mark.parametrize("inner", ["dense", "detail"])
+@pytest.mark.parametrize("inner", ["dense", "dense_conv"])
 def test_it_comes_back_from_its_state(inner):
     """A network of waves rebuilds the same after it was kept."""
     data, sites = waving(n=60, shape=(8, 8))
-    quick: Any = {"train": {"steps": 5, "batch": 16}, "width": 16, "waves": 4}
+    quick: Any = {"train": {"steps": 5, "batch_size": 16}, "width": 16, "n_frequencies": 4}
     made = Residual(inner, **quick).fit(data.train, sites, validation=data.validation, run=Run())
     settings, arrays = made.state()
     back = Residual.restore(settings, arrays, data.train.grid, sites)
     readings = data.test.readings(sites)
-    assert back.waves == 4
-    np.testing.assert_array_equal(back.rebuild(readings), made.rebuild(readings))
+    assert back.n_frequencies == 4
+    np.testing.assert_array_equal(back.reconstruct(readings), made.reconstruct(readings))
 
 
 @pytest.mark.parametrize(("made", "pays"), [(waving, True), (bending, False)])
@@ -78,7 +78,7 @@ def test_they_are_taken_where_they_pay(made, pays):
     data, sites = made()
     parts: Any = {"train": data.train, "sites": sites, "validation": data.validation}
     linear = Ridge().fit(**parts, run=Run())
-    assert bool(waves_that_pay(linear, parts, Run())) is pays
+    assert bool(choose_n_frequencies(linear, parts, Run())) is pays
 
 
 def test_auto_takes_them_and_says_so():
@@ -94,7 +94,7 @@ def test_a_linear_part_that_stands_is_not_fitted_again(monkeypatch):
     parts: Any = {"train": data.train, "sites": sites, "validation": data.validation, "run": Run()}
     linear = Ridge().fit(**parts)
     monkeypatch.setattr(Ridge, "fit", None)
-    made = Residual("dense", train={"steps": 2, "batch": 16}).upon(linear).fit(**parts)
+    made = Residual("dense", train={"steps": 2, "batch_size": 16}).upon(linear).fit(**parts)
     assert made.linear is linear
 
 
@@ -110,7 +110,7 @@ def test_a_race_is_by_equal_steps_and_not_run_in_a_hurry(monkeypatch):
         return self
 
     monkeypatch.setattr(Residual, "fit", fit)
-    waves_that_pay(linear, parts, Run(deadline=time.monotonic() + 3600))
+    choose_n_frequencies(linear, parts, Run(deadline=time.monotonic() + 3600))
     assert raced == [(200, None), (200, None)]
-    assert waves_that_pay(linear, parts, Run(deadline=time.monotonic())) == 0
+    assert choose_n_frequencies(linear, parts, Run(deadline=time.monotonic())) == 0
     assert len(raced) == 2

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import keyhole as kh
-from keyhole.errors import SettingsError
-from keyhole.pipeline import choose_sites
-from keyhole.preparation import prepare
-from keyhole.run import Run
+from keyhole.core.errors import SettingsError
+from keyhole.core.run import Run
+from keyhole.data.preparation import prepare
+from keyhole.workflow.selection import choose_sites
 from samples import monthly_field, quick, smooth
 from test_selectors import selector
 
@@ -21,13 +21,13 @@ def two_halves(n=200, seed=0):
     return np.stack([first, 10 * second], axis=1)
 
 
-@pytest.mark.parametrize("name", ["greedy", "qr", "exchange", "swaps", "learned", "lasso"])
+@pytest.mark.parametrize("name", ["greedy", "qr", "exchange", "kernel_exchange", "learned", "lasso"])
 def test_sites_go_where_errors_count(name):
     """All of them to the row of interest, though the other varies more."""
     signals = kh.read(two_halves())
     plain, weighted = (
         choose_sites(selector(name), prepare(one, None, seed=0), 3, Run()).sites
-        for one in (signals, signals.weighted({"row": (0, 0)}))
+        for one in (signals, signals.with_weights({"row": (0, 0)}))
     )
     assert (plain >= 8).any()
     assert (weighted < 8).all()
@@ -37,23 +37,23 @@ def test_weights_are_area_where_there_is_latitude_and_longitude():
     """By default; and none or others where asked for."""
     field = kh.read(monthly_field())
     np.testing.assert_allclose(field.weights[:, 0], np.cos(np.deg2rad(field.grid.coordinates["lat"])), rtol=1e-6)
-    assert field.weighted("none").weights is None
+    assert field.with_weights("none").weights is None
     assert kh.read(smooth(9, 3, 4)).weights is None
     own = np.arange(20.0).reshape(4, 5)
-    np.testing.assert_array_equal(field.weighted(own).weights, own)
+    np.testing.assert_array_equal(field.with_weights(own).weights, own)
 
 
 def test_a_weighted_plan_rebuilds_in_the_users_units(tmp_path):
     """Weights change what is minimised, not what comes out; they are kept in the file."""
     field = monthly_field()
-    plans = [quick(kh.read(field).weighted(one), k=6) for one in ("none", "area")]
+    plans = [quick(kh.read(field).with_weights(one), k=6) for one in ("none", "area")]
     for plan in plans:
         truth = kh.read(field)
-        rebuilt = plan.reconstruct(truth.readings(plan.indices), time=truth.time)
-        assert np.nanmax(np.abs(rebuilt.values - field.values)) < 1.5
+        reconstructed = plan.reconstruct(truth.readings(plan.indices), time=truth.time)
+        assert np.nanmax(np.abs(reconstructed.values - field.values)) < 1.5
         plan.save(tmp_path / "plan.keyhole")
         again = kh.load(tmp_path / "plan.keyhole").reconstruct(truth.readings(plan.indices), time=truth.time)
-        np.testing.assert_array_equal(again.values, rebuilt.values)
+        np.testing.assert_array_equal(again.values, reconstructed.values)
 
 
 def test_errors_by_weight_are_told():
@@ -71,7 +71,7 @@ def test_errors_by_weight_are_told():
 def test_weights_that_make_no_sense_are_refused(given, said):
     """An error that names the argument."""
     with pytest.raises(SettingsError, match=said):
-        kh.read(two_halves()).weighted(given)
+        kh.read(two_halves()).with_weights(given)
 
 
 def test_noise_moves_sites_away_from_bad_sensors():
@@ -81,10 +81,10 @@ def test_noise_moves_sites_away_from_bad_sensors():
     signals = kh.read(np.stack([row, 1.01 * row], axis=1))
     bad = np.zeros((2, 6))
     bad[1] = 2.0
-    for name in ("greedy", "exchange", "swaps"):
+    for name in ("greedy", "exchange", "kernel_exchange"):
         clean, noisy = (
             choose_sites(selector(name), prepare(one, None, seed=0), 3, Run()).sites
-            for one in (signals, signals.noisy(bad))
+            for one in (signals, signals.with_noise(bad))
         )
         assert (noisy < 6).all()
         assert (clean >= 6).any()
@@ -95,10 +95,10 @@ def test_noise_is_in_the_error_and_the_reconstructor_is_ready_for_it():
     values = smooth(400, 6, 6) * 2
     quiet, made_for_noise = quick(values, k=5), quick(values, k=5, noise=1.0)
     assert made_for_noise.metrics["test"]["mse"] > 2 * quiet.metrics["test"]["mse"]
-    truth = kh.read(values).noisy(1.0).take(np.arange(300, 400))
+    truth = kh.read(values).with_noise(1.0).take(np.arange(300, 400))
     unprepared = quick(values, k=5)
     errors = [
-        float(np.square(plan.rebuild(truth.sensed(plan.indices), None) - truth.values).mean())
+        float(np.square(plan.reconstruct_array(truth.noisy_readings(plan.indices), None) - truth.values).mean())
         for plan in (unprepared, made_for_noise)
     ]
     assert errors[1] < errors[0]
@@ -109,7 +109,7 @@ def test_noise_of_greedy_is_the_gaussian_formula():
     rng = np.random.default_rng(1)
     values = rng.normal(size=(500, 6)) @ rng.normal(size=(6, 12))
     noise = rng.uniform(0, 3, 12)
-    parts = prepare(kh.read(values).noisy(noise), None, seed=0)
+    parts = prepare(kh.read(values).with_noise(noise), None, seed=0)
     x = parts.development.values[:, 0]
     covariance = np.cov(x.T, bias=True)
     gain = np.square(covariance).sum(axis=0) / (np.diag(covariance) + np.square(parts.development.noise[0]))
@@ -120,10 +120,10 @@ def test_noise_of_greedy_is_the_gaussian_formula():
 def test_noise_that_makes_no_sense_is_refused(given):
     """An error that names the argument."""
     with pytest.raises(SettingsError, match="noise"):
-        kh.read(two_halves()).noisy(given)
+        kh.read(two_halves()).with_noise(given)
 
 
 def test_noise_by_channel():
     """One number for each."""
-    signals = kh.read(np.random.default_rng(0).normal(size=(20, 3, 4, 2)), channels=3).noisy([0.1, 2.0])
+    signals = kh.read(np.random.default_rng(0).normal(size=(20, 3, 4, 2)), channels=3).with_noise([0.1, 2.0])
     np.testing.assert_array_equal(signals.noise[:, 1, 1], [0.1, 2.0])

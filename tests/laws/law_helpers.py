@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from keyhole.laws import LAWS, Law
+from keyhole.masks import MASK_DISTRIBUTIONS, MaskDistribution
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -17,18 +17,22 @@ def holed(*grid: int) -> Tensor:
     return (torch.arange(torch.Size(grid).numel()) % 5 != 1).reshape(grid)
 
 
-def make_law(name: str, observable: Tensor | None = None, *, seed: int = 0, **options: float) -> Law:
-    return LAWS[name](holed(3, 4) if observable is None else observable, generator=seeded(seed), **options)
+def make_distribution(
+    name: str, observable: Tensor | None = None, *, seed: int = 0, **options: float
+) -> MaskDistribution:
+    return MASK_DISTRIBUTIONS[name](
+        holed(3, 4) if observable is None else observable, generator=seeded(seed), **options
+    )
 
 
 @torch.no_grad()
-def roughened(law: Law, *, seed: int = 7, by: float = 0.3) -> Law:
+def roughened(distribution: MaskDistribution, *, seed: int = 7, by: float = 0.3) -> MaskDistribution:
     """The same law with every parameter moved, so that no two sites are alike."""
     generator = seeded(seed)
-    for parameter in law.parameters():
+    for parameter in distribution.parameters():
         step = torch.randn(parameter.shape, generator=generator).to(parameter)
         parameter.add_(by * parameter.abs().mean().clamp_min(0.5) * step)
-    return law
+    return distribution
 
 
 def standard_error(p: Tensor, draws: int) -> Tensor:

@@ -6,22 +6,22 @@ import math
 
 import pytest
 import torch
-from law_helpers import holed, make_law, roughened, seeded, standard_error
+from law_helpers import holed, make_distribution, roughened, seeded, standard_error
 
-from keyhole.laws.normal import cdf
-from keyhole.laws.orthant import all_below_zero, sobol
+from keyhole.masks.normal import cdf
+from keyhole.masks.orthant import all_below_zero, sobol
 
 DRAWS = 1_000_000
 LINE = torch.ones(5, dtype=torch.bool)
 
 
 @torch.no_grad()
-def frequencies(law, chunks: int = 10):
+def frequencies(distribution, chunks: int = 10):
     """How often masks are above 0 and below 1, and logits above 0, over a million draws."""
-    above = torch.zeros(3, law.sites, dtype=torch.float64)
+    above = torch.zeros(3, distribution.sites, dtype=torch.float64)
     for seed in range(chunks):
-        sample = law.sample(DRAWS // chunks, seeded(100 + seed))
-        values = law.pack(sample.values)
+        sample = distribution.sample(DRAWS // chunks, seeded(100 + seed))
+        values = distribution.pack(sample.values)
         for row, event in enumerate((values > 0, values < 1, sample.logits > 0)):
             above[row] += event.double().sum(0)
     return above / DRAWS
@@ -36,27 +36,27 @@ def agrees(estimate, expected, draws: int = DRAWS):
 @pytest.mark.parametrize("temperature", [0.1, 0.3, 1.0])
 def test_open_probability_and_zero_temperature(name, temperature):
     """`P(S > 0)` and `P(u > 0)` hold at every temperature."""
-    law = roughened(make_law(name, LINE, temperature=temperature))
-    sample = law.sample(1, seeded())
-    opened, _, positive = frequencies(law)
+    distribution = roughened(make_distribution(name, LINE, temperature=temperature))
+    sample = distribution.sample(1, seeded())
+    opened, _, positive = frequencies(distribution)
     assert agrees(opened, sample.open_probability[0])
     assert agrees(positive, sample.zero_temperature[0])
     assert sample.expected_l0.item() == pytest.approx(sample.open_probability.sum().item())
-    assert sample.soft_count.item() == pytest.approx(law.count())
+    assert sample.soft_count.item() == pytest.approx(distribution.count())
 
 
 @pytest.mark.parametrize("name", ["iln", "vln"])
 @pytest.mark.parametrize("temperature", [0.1, 0.3])
 def test_the_papers_formula_forgets_the_temperature(name, temperature):
     """Without `lam` the printed formula is far from the truth; at `lam = 1` it is the same."""
-    law = roughened(make_law(name, LINE, temperature=temperature))
-    location, spread = law.moments()
+    distribution = roughened(make_distribution(name, LINE, temperature=temperature))
+    location, spread = distribution.moments()
     printed = 1 - cdf((math.log(0.1 / 1.1) - location) / spread)
-    opened, _, _ = frequencies(law)
+    opened, _, _ = frequencies(distribution)
     assert not agrees(opened, printed)
     assert float((opened - printed.detach()).abs().max()) > 0.05
-    law.temperature = 1.0
-    torch.testing.assert_close(printed, law.sample(1, seeded()).open_probability[0])
+    distribution.temperature = 1.0
+    torch.testing.assert_close(printed, distribution.sample(1, seeded()).open_probability[0])
 
 
 @pytest.mark.parametrize("temperature", [0.2, 0.5])
@@ -64,8 +64,8 @@ def test_the_papers_formula_forgets_the_temperature(name, temperature):
 @pytest.mark.parametrize("name", ["iln", "vln", "simplex"])
 def test_every_site_starts_with_atoms_of_a_fifth(name, temperature, stretch):
     """`P(S = 0) = P(S = 1) = 0.2`, whatever the temperature and the stretch."""
-    law = make_law(name, LINE, temperature=temperature, gamma=stretch[0], eta=stretch[1])
-    opened, below_one, _ = frequencies(law)
+    distribution = make_distribution(name, LINE, temperature=temperature, gamma=stretch[0], eta=stretch[1])
+    opened, below_one, _ = frequencies(distribution)
     assert torch.allclose(1 - opened, torch.tensor(0.2).double(), atol=2.5e-3)
     assert torch.allclose(1 - below_one, torch.tensor(0.2).double(), atol=2.5e-3)
 
@@ -73,20 +73,20 @@ def test_every_site_starts_with_atoms_of_a_fifth(name, temperature, stretch):
 def test_initial_spread_is_the_documented_one():
     """At temperature 0.3, `sigma = 0.855`."""
     for name in ("iln", "vln"):
-        _, spread = make_law(name).moments()
+        _, spread = make_distribution(name).moments()
         assert spread.tolist() == pytest.approx([0.8548] * len(spread), abs=1e-4)
 
 
 def test_vln_rows_differ():
     """Rows are scaled to one norm, not to one direction."""
-    weight = make_law("vln", holed(6, 6)).weight
+    weight = make_distribution("vln", holed(6, 6)).weight
     assert torch.linalg.matrix_rank(weight) == 16
 
 
 def test_concrete_starts_with_its_own_atoms():
     """At temperature 2/3 both atoms are 0.168."""
-    law = make_law("sct", LINE)
-    opened, below_one, _ = frequencies(law)
+    distribution = make_distribution("sct", LINE)
+    opened, below_one, _ = frequencies(distribution)
     assert torch.allclose(1 - opened, torch.tensor(0.168).double(), atol=2e-3)
     assert torch.allclose(1 - below_one, torch.tensor(0.168).double(), atol=2e-3)
 
@@ -94,10 +94,10 @@ def test_concrete_starts_with_its_own_atoms():
 @pytest.mark.parametrize("stretch", [(-0.1, 1.1), (-0.3, 1.2)])
 def test_hnet_starts_with_pooled_atoms_of_a_fifth(stretch):
     """Over all sites together, by sampling; and every site has mean zero where the stretch is symmetric."""
-    law = make_law("hnet", torch.ones(10, 10, dtype=torch.bool), gamma=stretch[0], eta=stretch[1])
+    distribution = make_distribution("hnet", torch.ones(10, 10, dtype=torch.bool), gamma=stretch[0], eta=stretch[1])
     with torch.no_grad():
-        sample = law.sample(20_000, seeded(3))
-    values, centre = sample.values, law.temperature * (law.lower_logit + law.upper_logit) / 2
+        sample = distribution.sample(20_000, seeded(3))
+    values, centre = sample.values, distribution.temperature * (distribution.lower_logit + distribution.upper_logit) / 2
     assert (sample.logits.mean(0) - centre).abs().max() < 0.1
     assert float((values == 0).float().mean()) == pytest.approx(0.2, abs=0.01)
     assert float((values == 1).float().mean()) == pytest.approx(0.2, abs=0.01)
@@ -105,15 +105,15 @@ def test_hnet_starts_with_pooled_atoms_of_a_fifth(stretch):
 
 def test_vln_samples_have_covariance_w_w():
     """The logits of a million draws have covariance `W W'` and mean `b`, within 4 standard errors."""
-    law = roughened(make_law("vln", LINE))
+    distribution = roughened(make_distribution("vln", LINE))
     with torch.no_grad():
-        logits = torch.cat([law.sample(DRAWS // 10, seeded(s)).logits for s in range(10)]).double()
-        expected = (law.weight @ law.weight.T).double()
+        logits = torch.cat([distribution.sample(DRAWS // 10, seeded(s)).logits for s in range(10)]).double()
+        expected = (distribution.weight @ distribution.weight.T).double()
     variance = expected.diagonal()
     error = ((variance[:, None] * variance + expected.square()) / DRAWS).sqrt()
     assert ((torch.cov(logits.T) - expected).abs() < 4 * error).all()
-    assert ((logits.mean(0) - law.bias.detach()).abs() < 4 * (variance / DRAWS).sqrt()).all()
-    torch.testing.assert_close(law.covariance().double(), expected)
+    assert ((logits.mean(0) - distribution.bias.detach()).abs() < 4 * (variance / DRAWS).sqrt()).all()
+    torch.testing.assert_close(distribution.covariance().double(), expected)
 
 
 @pytest.mark.parametrize("choices", [1, 2, 3])

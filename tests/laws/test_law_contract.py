@@ -1,4 +1,4 @@
-"""What every registered law must do: a new law is tested by joining `LAWS`."""
+"""What every registered law must do: a new law is tested by joining `MASK_DISTRIBUTIONS`."""
 
 from __future__ import annotations
 
@@ -9,143 +9,145 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from law_helpers import holed, make_law, roughened, seeded, standard_error
+from law_helpers import holed, make_distribution, roughened, seeded, standard_error
 
-from keyhole.laws import LAWS, MaskSample, share
+from keyhole.masks import MASK_DISTRIBUTIONS, MaskSample, share
 
 FIELDS = ("values", "logits", "open_probability", "zero_temperature", "opened")
-every_law = pytest.mark.parametrize("name", LAWS)
+every_distribution = pytest.mark.parametrize("name", MASK_DISTRIBUTIONS)
 
 
 def same(a: MaskSample, b: MaskSample) -> bool:
     return all(torch.equal(getattr(a, field), getattr(b, field)) for field in FIELDS)
 
 
-@every_law
+@every_distribution
 def test_registered_under_its_name(name):
     """The registry's key is the law's own name."""
-    assert LAWS[name].name == name
+    assert MASK_DISTRIBUTIONS[name].name == name
 
 
-@every_law
+@every_distribution
 def test_sample_has_the_promised_shapes_and_ranges(name):
     """Masks on the grid, logits on the sites, probabilities in few rows."""
-    law = roughened(make_law(name))
-    sample = law.sample(20, seeded(1))
-    assert law.grid == (3, 4)
-    assert law.sites == int(holed(3, 4).sum())
+    distribution = roughened(make_distribution(name))
+    sample = distribution.sample(20, seeded(1))
+    assert distribution.grid == (3, 4)
+    assert distribution.sites == int(holed(3, 4).sum())
     assert sample.values.shape == (20, 3, 4)
-    assert sample.logits.shape == sample.opened.shape == (20, law.sites)
+    assert sample.logits.shape == sample.opened.shape == (20, distribution.sites)
     assert sample.open_probability.shape == sample.zero_temperature.shape
     assert 1 <= len(sample.open_probability) <= 8
-    for field in (sample.values, sample.open_probability, sample.zero_temperature, law.marginals()):
+    for field in (sample.values, sample.open_probability, sample.zero_temperature, distribution.marginals()):
         assert field.min() >= 0
         assert field.max() <= 1
     assert (sample.open_probability >= sample.zero_temperature).all()
     assert sample.open_probability.requires_grad
     assert sample.values.requires_grad
-    assert not law.marginals().requires_grad
+    assert not distribution.marginals().requires_grad
 
 
-@every_law
+@every_distribution
 def test_masks_are_squashed_stretched_logits(name):
     """`S = clip((eta - gamma) sigmoid(u / lam) + gamma, 0, 1)` with the law's own stretch."""
-    law = roughened(make_law(name, temperature=0.5, gamma=-0.2, eta=1.4))
-    sample = law.sample(50, seeded(1))
+    distribution = roughened(make_distribution(name, temperature=0.5, gamma=-0.2, eta=1.4))
+    sample = distribution.sample(50, seeded(1))
     expected = (1.6 * torch.sigmoid(sample.logits / 0.5) - 0.2).clamp(0, 1)
-    torch.testing.assert_close(law.pack(sample.values), expected)
-    assert torch.equal(law.pack(sample.values) == 0, sample.logits / 0.5 <= law.lower_logit)
+    torch.testing.assert_close(distribution.pack(sample.values), expected)
+    assert torch.equal(distribution.pack(sample.values) == 0, sample.logits / 0.5 <= distribution.lower_logit)
 
 
-@every_law
+@every_distribution
 def test_nothing_happens_outside_the_observable_sites(name):
     """Masks are zero there, and no parameter feels a loss that lives there."""
-    law = roughened(make_law(name))
-    values = law.sample(30, seeded(1)).values
+    distribution = roughened(make_distribution(name))
+    values = distribution.sample(30, seeded(1)).values
     outside = ~holed(3, 4)
     assert (values[:, outside] == 0).all()
     loss = (values[:, outside] * torch.randn(30, int(outside.sum()), generator=seeded(2))).sum()
-    gradients = torch.autograd.grad(loss, list(law.parameters()), allow_unused=True)
+    gradients = torch.autograd.grad(loss, list(distribution.parameters()), allow_unused=True)
     assert all(gradient is None or not gradient.any() for gradient in gradients)
 
 
-@every_law
+@every_distribution
 def test_same_generator_same_sample(name):
     """Samples depend on the generator alone, and move with it."""
-    law = make_law(name)
-    assert same(law.sample(5, seeded(3)), law.sample(5, seeded(3)))
-    assert not same(law.sample(5, seeded(3)), law.sample(5, seeded(4)))
+    distribution = make_distribution(name)
+    assert same(distribution.sample(5, seeded(3)), distribution.sample(5, seeded(3)))
+    assert not same(distribution.sample(5, seeded(3)), distribution.sample(5, seeded(4)))
 
 
-@every_law
+@every_distribution
 def test_global_generator_is_left_alone(name):
     """Nothing a law does draws from, or seeds, torch's own generator."""
     before = torch.get_rng_state()
-    law = make_law(name)
-    law.sample(9, seeded())
-    law.warm_start([0, 3])
-    law.shift(0.1)
-    law.marginals(), law.interior_modes(), law.concentration(2)
+    distribution = make_distribution(name)
+    distribution.sample(9, seeded())
+    distribution.warm_start([0, 3])
+    distribution.shift(0.1)
+    distribution.marginals(), distribution.interior_modes(), distribution.concentration(2)
     assert torch.equal(before, torch.get_rng_state())
 
 
-@every_law
+@every_distribution
 def test_state_dict_carries_everything(name):
     """A law loaded into another of its kind samples the same, temperature included."""
-    law = roughened(make_law(name))
-    law.temperature = 0.123456789
-    other = make_law(name, seed=5)
-    other.load_state_dict(law.state_dict())
+    distribution = roughened(make_distribution(name))
+    distribution.temperature = 0.123456789
+    other = make_distribution(name, seed=5)
+    other.load_state_dict(distribution.state_dict())
     assert other.temperature == 0.123456789
-    assert same(law.sample(6, seeded(1)), other.sample(6, seeded(1)))
+    assert same(distribution.sample(6, seeded(1)), other.sample(6, seeded(1)))
 
 
-@every_law
+@every_distribution
 def test_works_in_double(name):
     """`.double()` gives float64 samples and marginals, at the very same temperature."""
-    law = roughened(make_law(name)).double()
-    sample = law.sample(4, seeded())
+    distribution = roughened(make_distribution(name)).double()
+    sample = distribution.sample(4, seeded())
     assert {getattr(sample, field).dtype for field in FIELDS[:4]} == {torch.float64}
-    assert law.marginals().dtype == torch.float64
-    assert law.temperature == LAWS[name].default_temperature
+    assert distribution.marginals().dtype == torch.float64
+    assert distribution.temperature == MASK_DISTRIBUTIONS[name].default_temperature
 
 
-@every_law
+@every_distribution
 def test_marginals_are_the_frequency_of_open_sites(name):
     """`marginals` against sampling, within 4 standard errors (of both, where it is itself sampled)."""
-    law = roughened(make_law(name))
+    distribution = roughened(make_distribution(name))
     with torch.no_grad():
-        opened = torch.cat([law.sample(20_000, seeded(s)).opened for s in range(5)]).float().mean(0)
-    marginals = law.marginals()
+        opened = torch.cat([distribution.sample(20_000, seeded(s)).opened for s in range(5)]).float().mean(0)
+    marginals = distribution.marginals()
     fewest = 4096 if name == "hnet" else 100_000
     assert ((opened - marginals).abs() < 4 * standard_error(opened, fewest)).all()
-    assert torch.equal(marginals, law.marginals())
-    assert law.count() == pytest.approx(float(marginals.sum()))
+    assert torch.equal(marginals, distribution.marginals())
+    assert distribution.count() == pytest.approx(float(marginals.sum()))
 
 
-@every_law
+@every_distribution
 def test_zero_temperature_limit(name):
     """Proposition 1: as the temperature falls the mask becomes a Bernoulli variable with the marginals."""
-    law = roughened(make_law(name))
-    law.temperature = 1e-5
+    distribution = roughened(make_distribution(name))
+    distribution.temperature = 1e-5
     with torch.no_grad():
-        values = torch.cat([law.pack(law.sample(20_000, seeded(s)).values) for s in range(5)])
+        values = torch.cat([distribution.pack(distribution.sample(20_000, seeded(s)).values) for s in range(5)])
     assert ((values == 0) | (values == 1)).float().mean() > 0.999
     fewest = 4096 if name == "hnet" else 100_000
-    assert ((values.mean(0) - law.marginals()).abs() < 5 * standard_error(law.marginals(), fewest)).all()
+    assert (
+        (values.mean(0) - distribution.marginals()).abs() < 5 * standard_error(distribution.marginals(), fewest)
+    ).all()
 
 
-@every_law
+@every_distribution
 def test_gradients_match_central_differences(name):
     """Every differentiable field, along random directions, with the same noise (float64)."""
-    law = roughened(make_law(name)).double()
-    parameters = {key: value.detach() for key, value in law.named_parameters()}
+    distribution = roughened(make_distribution(name)).double()
+    parameters = {key: value.detach() for key, value in distribution.named_parameters()}
     weights = seeded(9)
-    shape = law.sample(6, seeded(1))
+    shape = distribution.sample(6, seeded(1))
     mix = {f: torch.randn(getattr(shape, f).shape, generator=weights).double() for f in FIELDS[:4]}
 
     def objective(given_parameters):
-        sample = torch.func.functional_call(law, given_parameters, (6, seeded(1)))
+        sample = torch.func.functional_call(distribution, given_parameters, (6, seeded(1)))
         return sum((getattr(sample, field) * weight).sum() for field, weight in mix.items())
 
     for seed in range(4):
@@ -159,7 +161,7 @@ def test_gradients_match_central_differences(name):
         assert float(dot) == pytest.approx(float(slope), rel=1e-8)
 
 
-@every_law
+@every_distribution
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_any_grid(name, data):
@@ -169,13 +171,13 @@ def test_any_grid(name, data):
     flags = data.draw(st.lists(st.booleans(), min_size=cells, max_size=cells).filter(any), label="observable")
     draws, batch = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 30))
     observable = torch.tensor(flags).reshape(grid)
-    law = make_law(name, observable)
-    sample = law.sample(draws, seeded())
+    distribution = make_distribution(name, observable)
+    sample = distribution.sample(draws, seeded())
     assert sample.values.shape == (draws, *grid)
-    assert torch.equal(law.scatter(law.pack(sample.values)), sample.values)
-    assert law.index.tolist() == np.flatnonzero(flags).tolist()
+    assert torch.equal(distribution.scatter(distribution.pack(sample.values)), sample.values)
+    assert distribution.index.tolist() == np.flatnonzero(flags).tolist()
     assert share(sample.values, batch).shape == (batch, *grid)
-    assert 0 < law.count() < law.sites + 1e-4
+    assert 0 < distribution.count() < distribution.sites + 1e-4
     sample.values.sum().backward()
 
 
@@ -193,8 +195,8 @@ def test_sharing_is_even_and_in_order(draws, batch):
 
 def test_deep_copies_are_independent():
     """A copy keeps the temperature and has parameters of its own."""
-    law = make_law("vln", temperature=0.2)
-    twin = copy.deepcopy(law)
+    distribution = make_distribution("vln", temperature=0.2)
+    twin = copy.deepcopy(distribution)
     twin.shift(1.0)
     assert twin.temperature == 0.2
-    assert twin.count() > law.count()
+    assert twin.count() > distribution.count()

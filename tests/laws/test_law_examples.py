@@ -8,11 +8,11 @@ import pkgutil
 
 import pytest
 
-import keyhole.laws
+import keyhole.masks
 
-MODULES = [f"keyhole.laws.{module.name}" for module in pkgutil.iter_modules(keyhole.laws.__path__)]
+MODULES = [f"keyhole.masks.{module.name}" for module in pkgutil.iter_modules(keyhole.masks.__path__)]
 
 
-@pytest.mark.parametrize("module", [*MODULES, "keyhole.budget", "keyhole.collapse"])
+@pytest.mark.parametrize("module", [*MODULES, "keyhole.masks.budgets", "keyhole.masks.collapse"])
 def test_examples(module):
     assert doctest.testmod(importlib.import_module(module)).failed == 0

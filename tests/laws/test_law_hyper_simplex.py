@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from law_helpers import make_law, roughened, seeded, standard_error
+from law_helpers import make_distribution, roughened, seeded, standard_error
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from keyhole.errors import SettingsError
+from keyhole.core.errors import SettingsError
 
 LINE = torch.ones(5, dtype=torch.bool)
 DRAWS = 1_000_000
@@ -31,16 +31,16 @@ class Largest(TorchDispatchMode):
 @pytest.mark.parametrize("temperature", [0.1, 0.3, 1.0])
 def test_hnet_surrogate_is_exact_for_an_independent_latent(temperature):
     """Given `W(r)` and `b(r)`, the closed forms hold for `W z' + b` with a fresh `z'`."""
-    law = roughened(make_law("hnet", LINE, temperature=temperature), by=0.1)
-    sample = law.sample(12, seeded(1))
+    distribution = roughened(make_distribution("hnet", LINE, temperature=temperature), by=0.1)
+    sample = distribution.sample(12, seeded(1))
     with torch.no_grad():
-        weight, bias = law.conditional(law.latent_draws(12, seeded(1)))
+        weight, bias = distribution.conditional(distribution.latent_draws(12, seeded(1)))
         opened, positive = torch.zeros(2, 8, 5).double()
         for seed in range(10):
             z = torch.randn(DRAWS // 10, 16, generator=seeded(60 + seed))
             for row in range(8):
                 u = z @ weight[row].T + bias[row]
-                opened[row] += (u > temperature * law.lower_logit).sum(0)
+                opened[row] += (u > temperature * distribution.lower_logit).sum(0)
                 positive[row] += (u > 0).sum(0)
     for estimate, field in ((opened, sample.open_probability), (positive, sample.zero_temperature)):
         expected = field.detach().double()
@@ -50,60 +50,60 @@ def test_hnet_surrogate_is_exact_for_an_independent_latent(temperature):
 
 def test_hnet_surrogate_is_not_its_own_law():
     """With the latent that made `W` and `b` it does not hold: the reason why the collapse samples."""
-    law = roughened(make_law("hnet", LINE))
-    surrogate = torch.stack([law.sample(8, seeded(s)).zero_temperature.detach() for s in range(500)])
-    assert float((surrogate.mean((0, 1)) - law.marginals()).abs().max()) > 0.05
+    distribution = roughened(make_distribution("hnet", LINE))
+    surrogate = torch.stack([distribution.sample(8, seeded(s)).zero_temperature.detach() for s in range(500)])
+    assert float((surrogate.mean((0, 1)) - distribution.marginals()).abs().max()) > 0.05
 
 
 def test_hnet_contraction_is_w_z_plus_b():
     """Contracting the outer product first gives the logits of the formula."""
-    law = roughened(make_law("hnet")).double()
-    z = law.latent_draws(7, seeded(2))
-    weight, bias = law.conditional(z)
+    distribution = roughened(make_distribution("hnet")).double()
+    z = distribution.latent_draws(7, seeded(2))
+    weight, bias = distribution.conditional(z)
     expected = torch.einsum("rsd,rd->rs", weight, z) + bias
-    torch.testing.assert_close(law.sample(7, seeded(2)).logits, expected)
+    torch.testing.assert_close(distribution.sample(7, seeded(2)).logits, expected)
 
 
 def test_hnet_never_builds_draws_by_sites_by_latent():
     """Forwards and backwards, 64 draws on 500 sites make nothing near 64 x 500 x 16."""
-    law = make_law("hnet", torch.ones(500, dtype=torch.bool))
+    distribution = make_distribution("hnet", torch.ones(500, dtype=torch.bool))
     with Largest() as largest:
-        sample = law.sample(64, seeded())
+        sample = distribution.sample(64, seeded())
         (sample.values.sum() + sample.expected_l0).backward()
-    assert largest.numel <= law.weight_head.numel()
-    assert law.weight_head.numel() < 64 * 500 * 16 / 3
+    assert largest.numel <= distribution.weight_head.numel()
+    assert distribution.weight_head.numel() < 64 * 500 * 16 / 3
 
 
 def test_hnet_few_draws_give_few_rows():
     """The closed forms have a row per draw, up to eight."""
-    law = make_law("hnet")
-    assert [len(law.sample(n, seeded()).open_probability) for n in (1, 3, 8, 20)] == [1, 3, 8, 8]
+    distribution = make_distribution("hnet")
+    assert [len(distribution.sample(n, seeded()).open_probability) for n in (1, 3, 8, 20)] == [1, 3, 8, 8]
 
 
 @pytest.mark.parametrize("choices", [1, 2, 3])
 def test_simplex_composition(choices):
     """Compositions sum to one; their log-ratios are normal with mean `b / lam`, covariance `W W' / lam^2`."""
-    law = roughened(make_law("simplex", LINE, choices=choices, temperature=0.4)).double()
+    distribution = roughened(make_distribution("simplex", LINE, choices=choices, temperature=0.4)).double()
     with torch.no_grad():
-        y = torch.cat([law.composition(20_000, seeded(s)) for s in range(5)])
+        y = torch.cat([distribution.composition(20_000, seeded(s)) for s in range(5)])
     assert y.shape == (100_000, 5, choices + 1)
     torch.testing.assert_close(y.sum(-1), torch.ones(100_000, 5).double())
     ratios = (y[..., :-1] / y[..., -1:]).log().flatten(1)
-    weight = law.weight.detach().flatten(0, 1)
+    weight = distribution.weight.detach().flatten(0, 1)
     expected = weight @ weight.T / 0.16
     variance = expected.diagonal()
     error = ((variance[:, None] * variance + expected.square()) / 100_000).sqrt()
     assert ((torch.cov(ratios.T) - expected).abs() < 4.5 * error).all()
-    offset = (ratios.mean(0) - law.bias.detach().flatten() / 0.4).abs()
+    offset = (ratios.mean(0) - distribution.bias.detach().flatten() / 0.4).abs()
     assert (offset < 4.5 * (variance / 100_000).sqrt()).all()
 
 
 @pytest.mark.parametrize("choices", [1, 2, 3])
 def test_simplex_mask_is_what_none_leaves(choices):
     """`sigmoid(logit / lam) = 1 - Y_none`, from the same draw; a site opens when "none" is not the largest."""
-    law = roughened(make_law("simplex", LINE, choices=choices)).double()
-    sample, y = law.sample(50, seeded(3)), law.composition(50, seeded(3))
-    torch.testing.assert_close(torch.sigmoid(sample.logits / law.temperature), 1 - y[..., -1])
+    distribution = roughened(make_distribution("simplex", LINE, choices=choices)).double()
+    sample, y = distribution.sample(50, seeded(3)), distribution.composition(50, seeded(3))
+    torch.testing.assert_close(torch.sigmoid(sample.logits / distribution.temperature), 1 - y[..., -1])
     assert torch.equal(sample.opened, y.argmax(-1) != choices)
 
 
@@ -111,18 +111,18 @@ def test_simplex_mask_is_what_none_leaves(choices):
 @pytest.mark.parametrize("temperature", [0.1, 1.0])
 def test_simplex_open_probability_against_sampling(choices, temperature):
     """`1 - P("none" is largest)` by simulation, and the marginals, against a million draws."""
-    law = roughened(make_law("simplex", LINE, choices=choices, temperature=temperature))
+    distribution = roughened(make_distribution("simplex", LINE, choices=choices, temperature=temperature))
     with torch.no_grad():
-        opened = sum(law.sample(100_000, seeded(s)).opened.double().sum(0) for s in range(10)) / DRAWS
-        rows = torch.cat([law.sample(1, seeded(s)).open_probability for s in range(1000)]).double()
+        opened = sum(distribution.sample(100_000, seeded(s)).opened.double().sum(0) for s in range(10)) / DRAWS
+        rows = torch.cat([distribution.sample(1, seeded(s)).open_probability for s in range(1000)]).double()
     error = standard_error(opened, DRAWS)
     assert ((rows.mean(0) - opened).abs() < 4 * (error + rows.std(0) / len(rows) ** 0.5)).all()
-    assert ((law.marginals() - opened).abs() < 4 * error + 1e-3).all()
+    assert ((distribution.marginals() - opened).abs() < 4 * error + 1e-3).all()
 
 
 def test_simplex_with_one_choice_is_vln():
     """Same closed forms for the same parameters."""
-    simplex, vln = roughened(make_law("simplex", choices=1)), make_law("vln")
+    simplex, vln = roughened(make_distribution("simplex", choices=1)), make_distribution("vln")
     with torch.no_grad():
         vln.weight.copy_(simplex.weight[:, 0])
         vln.bias.copy_(simplex.bias[:, 0])
@@ -133,4 +133,4 @@ def test_simplex_with_one_choice_is_vln():
 def test_simplex_refuses_more_choices_than_latents():
     """The rows of a site could not be orthogonal."""
     with pytest.raises(SettingsError, match="choices"):
-        make_law("simplex", choices=5, latent=4)
+        make_distribution("simplex", choices=5, rank=4)

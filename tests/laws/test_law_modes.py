@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
-from law_helpers import make_law, seeded
+from law_helpers import make_distribution, seeded
 
-from keyhole.laws.modes import concrete_modes, logit_normal_modes
+from keyhole.masks.modes import concrete_modes, logit_normal_modes
 
 LOWER, UPPER = math.log(0.1 / 1.1), math.log(1.1 / 0.1)
 MASK = torch.linspace(0, 1, 20_001).double()
@@ -63,15 +63,15 @@ def test_concrete_modes_are_those_of_the_density(temperature):
 
 def test_laws_divide_by_their_temperature():
     """A law's modes are those of its logits after temperature, per site."""
-    law = make_law("iln", torch.ones(3, dtype=torch.bool), temperature=0.5)
+    distribution = make_distribution("iln", torch.ones(3, dtype=torch.bool), temperature=0.5)
     with torch.no_grad():
-        law.mu.copy_(torch.tensor([0.0, 0.0, 0.4]))
-        law.log_sigma.copy_(torch.tensor([0.25, 2.0, 0.25]).log())
+        distribution.mu.copy_(torch.tensor([0.0, 0.0, 0.4]))
+        distribution.log_sigma.copy_(torch.tensor([0.25, 2.0, 0.25]).log())
     expected = logit_normal_modes(torch.tensor([0.0, 0.0, 0.8]), torch.tensor([0.5, 4.0, 0.5]), LOWER, UPPER)
-    assert law.interior_modes().tolist() == expected.tolist() == [True, False, True]
+    assert distribution.interior_modes().tolist() == expected.tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("name", ["iln", "vln", "sct"])
 def test_laws_start_without_interior_modes(name):
     """The paper's condition on the starting point holds at the default temperature."""
-    assert not make_law(name).interior_modes().any()
+    assert not make_distribution(name).interior_modes().any()

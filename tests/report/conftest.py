@@ -8,7 +8,7 @@ import pytest
 from report_cases import TAG, field
 
 import keyhole as kh
-from keyhole.comparison import Comparison, compare
+from keyhole.workflow.comparison import Comparison, compare
 
 
 @pytest.fixture(scope="session")

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from keyhole.comparison import Comparison
-from keyhole.grid import Grid
-from keyhole.origin import Origin
-from keyhole.signals import Signals
+from keyhole.data.grid import Grid
+from keyhole.data.origin import SourceInfo
+from keyhole.data.samples import Samples
+from keyhole.workflow.comparison import Comparison
 
 TAG = "<script>alert(1)</script>"
 
 
-def field(*, falling: bool = False, turned: bool = False) -> Signals:
+def field(*, falling: bool = False, turned: bool = False) -> Samples:
     """Five years of months on 6 x 9 cells, more variable to the north, with some land."""
     rng = np.random.default_rng(0)
     latitude, longitude = np.linspace(-50.0, 50.0, 6), np.linspace(0.0, 320.0, 9)
@@ -28,8 +28,8 @@ def field(*, falling: bool = False, turned: bool = False) -> Signals:
         axes, values = {"lon": longitude, "lat": latitude}, values.transpose(0, 2, 1)
     grid = Grid(values.shape[1:], tuple(axes), axes, np.ones(values.shape[1:], bool))
     time = np.arange("2001-01", "2006-01", dtype="datetime64[M]").astype("datetime64[ns]")
-    origin = Origin("field", sample_dim="time", name="height", attributes={"units": "m"})
-    return Signals.build(values[:, np.newaxis], grid, time=time, cycle="month", origin=origin)
+    origin = SourceInfo("field", sample_dim="time", name="height", attributes={"units": "m"})
+    return Samples.build(values[:, np.newaxis], grid, time=time, cycle="month", origin=origin)
 
 
 def history() -> list[dict[str, float]]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import keyhole as kh
-from keyhole.comparison import compare
 from keyhole.report import write_report
+from keyhole.workflow.comparison import compare
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (Debian: apt install chromium)")

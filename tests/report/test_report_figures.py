@@ -14,13 +14,12 @@ from matplotlib.colors import to_rgba
 from PIL import Image
 from report_cases import field, with_history
 
-from keyhole.comparison import Comparison, compare
-from keyhole.errors import DataError, SettingsError, StorageError
-from keyhole.grid import Grid
+from keyhole.core.errors import DataError, SettingsError, StorageError
+from keyhole.data.grid import Grid
 from keyhole.report import (
     NARROW,
     WIDE,
-    Findings,
+    ReportData,
     comparison_figure,
     curve_figure,
     error_figure,
@@ -31,6 +30,7 @@ from keyhole.report import (
 )
 from keyhole.report.geometry import Frame
 from keyhole.report.style import LAND
+from keyhole.workflow.comparison import Comparison, compare
 
 
 def mesh_of(axes) -> QuadMesh:
@@ -50,7 +50,7 @@ def pixel(figure, axes, x: float, y: float) -> tuple[float, ...]:
 @pytest.mark.parametrize("falling", [False, True])
 def test_latitude_is_up_whatever_its_order(falling, turned):
     """North is on top, each value in its cell, longitude across, for all four orders of the axes."""
-    findings = Findings.of(compare(field(falling=falling, turned=turned), 2, ["variance"]))
+    findings = ReportData.of(compare(field(falling=falling, turned=turned), 2, ["variance"]))
     axes = sites_figure(findings).axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("lon", "lat")
     assert axes.get_ylim() == (-60, 60)
@@ -65,7 +65,7 @@ def test_latitude_is_up_whatever_its_order(falling, turned):
 
 def test_land_is_grey_inside_a_coast(map_comparison):
     """Cells outside are masked and drawn in grey; the coast is the outline of the 2 x 2 block of land."""
-    findings = Findings.of(map_comparison)
+    findings = ReportData.of(map_comparison)
     figure = sites_figure(findings)
     axes = figure.axes[0]
     assert np.array_equal(mesh_of(axes).get_array().mask, ~findings.grid.inside)
@@ -77,7 +77,7 @@ def test_land_is_grey_inside_a_coast(map_comparison):
 
 def test_sites_are_numbered_where_they_are(map_comparison):
     """Each rank stands at its site's coordinates."""
-    findings = Findings.of(map_comparison)
+    findings = ReportData.of(map_comparison)
     axes = sites_figure(findings).axes[0]
     numbers = {text.get_text(): text.get_position() for text in axes.texts}
     for row in findings.plan.sites.itertuples():
@@ -86,7 +86,7 @@ def test_sites_are_numbered_where_they_are(map_comparison):
 
 def test_spread_and_errors_are_in_the_users_units(map_comparison):
     """The error map's mean square is the test MSE; the spread is that of the anomalies, metres included."""
-    findings, signals = Findings.of(map_comparison), map_comparison.prepared.signals
+    findings, signals = ReportData.of(map_comparison), map_comparison.prepared.signals
     mse = findings.plan.metrics["test"]["mse"]
     assert np.nanmean(findings.error_map**2) == pytest.approx(mse)
     assert np.mean(findings.sample_errors**2) == pytest.approx(mse)
@@ -98,7 +98,7 @@ def test_spread_and_errors_are_in_the_users_units(map_comparison):
 
 def test_picks_are_best_median_and_worst(map_comparison):
     """In order of their error, with their times, as anomalies that differ by the error."""
-    findings = Findings.of(map_comparison)
+    findings = ReportData.of(map_comparison)
     errors = [pick.rmse for pick in findings.picks]
     assert [pick.label for pick in findings.picks] == ["best", "median", "worst"]
     assert errors == sorted(errors)
@@ -114,7 +114,7 @@ def test_few_test_samples_give_few_picks(map_comparison, count):
     prepared = map_comparison.prepared
     split = replace(prepared.split, test=prepared.split.test[:count])
     prepared = replace(prepared, split=split, test=prepared.test.take(np.arange(count)))
-    findings = Findings.of(Comparison(prepared, map_comparison.entries))
+    findings = ReportData.of(Comparison(prepared, map_comparison.entries))
     assert [pick.label for pick in findings.picks] == ["best", "worst"][:count]
     assert len([axes for axes in samples_figure(findings).axes if axes.get_xlabel() == "true"]) == count
 
@@ -122,7 +122,7 @@ def test_few_test_samples_give_few_picks(map_comparison, count):
 def test_true_and_rebuilt_share_their_colours(map_comparison, colour_comparison):
     """Anomalies and errors share one symmetric scale; raw values have one, and errors a symmetric one."""
     for comparison, shared in ((map_comparison, True), (colour_comparison, False)):
-        panels = samples_figure(Findings.of(comparison)).axes[:9]
+        panels = samples_figure(ReportData.of(comparison)).axes[:9]
         limits = [mesh_of(axes).get_clim() for axes in panels]
         assert len({limits[i] for i in (0, 1, 3, 4, 6, 7)}) == 1
         assert len({limits[i] for i in (2, 5, 8)}) == 1
@@ -132,7 +132,7 @@ def test_true_and_rebuilt_share_their_colours(map_comparison, colour_comparison)
 
 def test_rows_of_images_count_from_the_top(colour_comparison):
     """A bare array is an image: row 0 on top, cells square."""
-    axes = error_figure(Findings.of(colour_comparison)).axes[0]
+    axes = error_figure(ReportData.of(colour_comparison)).axes[0]
     assert axes.get_ylim() == (5.5, -0.5)
     assert axes.get_box_aspect() == pytest.approx(6 / 5)
     assert all(tick == round(tick) for tick in axes.get_yticks())
@@ -141,7 +141,7 @@ def test_rows_of_images_count_from_the_top(colour_comparison):
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_one_axis_is_drawn_as_lines(table_comparison, width):
     """Columns of a table: names below, sites at their columns, as wide as asked for."""
-    findings = Findings.of(table_comparison)
+    findings = ReportData.of(table_comparison)
     for draw in (sites_figure, samples_figure, error_figure):
         figure = draw(findings, width=width)
         assert figure.get_size_inches()[0] == width
@@ -164,14 +164,14 @@ def test_depth_goes_down():
     """A section by depth and distance is drawn with the surface on top."""
     values = np.random.default_rng(0).normal(size=(30, 4, 5))
     section = xr.DataArray(values, dims=("sample", "depth", "distance"), coords={"depth": [0.0, 10.0, 30.0, 60.0]})
-    low, high = sites_figure(Findings.of(compare(section, 2, ["variance"]))).axes[0].get_ylim()
+    low, high = sites_figure(ReportData.of(compare(section, 2, ["variance"]))).axes[0].get_ylim()
     assert (low, high) == (75.0, -5.0)
 
 
 def test_more_axes_are_refused(cube_comparison):
     """A grid of three axes is no figure, and the error says so."""
     with pytest.raises(DataError, match="3 axes"):
-        sites_figure(Findings.of(cube_comparison))
+        sites_figure(ReportData.of(cube_comparison))
 
 
 def test_training_has_a_panel_for_each_figure(map_comparison):
@@ -191,7 +191,7 @@ def test_training_has_a_panel_for_each_figure(map_comparison):
 
 def test_runs_of_one_stage_are_lines_of_their_own(map_comparison):
     """Steps that start again start a new line, and what is no number is left out."""
-    rows = [{"stage": "select", "step": float(step), "loss": 1.0, "law": "vln"} for step in (1, 2, 3, 1, 2)]
+    rows = [{"stage": "select", "step": float(step), "loss": 1.0, "distribution": "vln"} for step in (1, 2, 3, 1, 2)]
     (axes,) = training_figure(replace(map_comparison.entries[0].plan, history=rows)).axes
     assert [len(line.get_xdata()) for line in axes.lines] == [3, 2]
 

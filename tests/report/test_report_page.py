@@ -16,12 +16,12 @@ from PIL import Image
 from report_cases import TAG, with_history
 
 import keyhole as kh
-from keyhole.comparison import Comparison, single
-from keyhole.errors import StorageError
-from keyhole.preparation import prepare
+from keyhole.core.errors import StorageError
+from keyhole.data.preparation import prepare
 from keyhole.report import write_report
+from keyhole.workflow.comparison import Comparison, single
 
-SECTIONS = ["sites", "samples", "errors", "bands", "failures", "training", "curve", "table", "made"]
+SECTIONS = ["sites", "samples", "errors", "intervals", "failures", "training", "curve", "table", "metadata"]
 LOADS = ("src", "srcset", "href", "data", "poster", "action", "background")
 
 
@@ -93,8 +93,13 @@ def test_map_page_says_what_the_plan_says(map_comparison, map_page):
     assert all(entry.method in page.text["top"] for entry in map_comparison.entries)
     assert all(name in page.text["table"] for name in plan.names)
     assert page.rows["table"] == plan.k * (2 + 2 + 2)
-    for fact in ("38 train, 10 validation, 12 test", plan.made["data"]["fingerprint"], plan.made["date"], "ridge"):
-        assert fact in page.text["made"]
+    for fact in (
+        "38 train, 10 validation, 12 test",
+        plan.metadata["data"]["fingerprint"],
+        plan.metadata["date"],
+        "ridge",
+    ):
+        assert fact in page.text["metadata"]
     assert "anomalies from the monthly climatology" in page.text["samples"]
 
 
@@ -127,10 +132,10 @@ def test_hostile_attributes_are_escaped(cube_comparison, tmp_path):
     origin = replace(entry.plan.origin, name=TAG, attributes={"units": TAG, "long_name": TAG, "source": "x" * 9999})
     signals = replace(cube_comparison.prepared.signals, origin=origin)
     prepared = replace(cube_comparison.prepared, signals=signals)
-    plan = replace(entry.plan, origin=origin, made={**entry.plan.made, "notes": {"why": TAG}})
+    plan = replace(entry.plan, origin=origin, metadata={**entry.plan.metadata, "notes": {"why": TAG}})
     text, page = written(Comparison(prepared, [replace(entry, plan=plan, method=TAG)]), tmp_path)
     assert TAG not in text
-    assert page.text["made"].count(TAG) == 3
+    assert page.text["metadata"].count(TAG) == 3
     assert "x" * 400 not in text
 
 
@@ -154,20 +159,20 @@ def test_three_axes_have_words_instead_of_maps(cube_comparison, tmp_path):
 def test_a_plan_with_bands_shows_them(tmp_path):
     """How wide they are, where, and how often the truth lay within."""
     signals = report_cases.field()
-    plan = kh.select(signals, 4, method="qr", reconstructor="ridge", constraints={"fixed": [0]})
-    _, page = written(single(plan, prepare(signals, None, 0, calibrating=True)), tmp_path)
-    assert "within a band made to hold 90" in page.text["bands"]
+    plan = kh.select(signals, 4, method="qr", reconstructor="ridge", constraints={"existing": [0]})
+    _, page = written(single(plan, prepare(signals, None, 0, calibrate_intervals=True)), tmp_path)
+    assert "within a band made to hold 90" in page.text["intervals"]
     assert page.tags.count("img") == 7
-    assert "there already" in page.text["table"]
-    assert "calibration" in page.text["made"]
+    assert "existing" in page.text["table"]
+    assert "calibration" in page.text["metadata"]
 
 
 def test_a_plan_alone_has_a_page(cube_comparison, tmp_path):
     """One plan is a comparison of one; what its record lacks is left out."""
-    plan = replace(cube_comparison.entries[0].plan, made={"method": "variance"})
+    plan = replace(cube_comparison.entries[0].plan, metadata={"method": "variance"})
     _, page = written(single(plan, cube_comparison.prepared), tmp_path)
-    assert "Fingerprint" not in page.text["made"]
-    assert "Seed" not in page.text["made"]
+    assert "Fingerprint" not in page.text["metadata"]
+    assert "Seed" not in page.text["metadata"]
 
 
 def test_unwritable_folder_is_a_storage_error(cube_comparison, tmp_path):
@@ -183,7 +188,7 @@ def test_unwritable_folder_is_a_storage_error(cube_comparison, tmp_path):
 def test_keyhole_loads_without_matplotlib():
     """Matplotlib waits for the report, and pyplot is never loaded."""
     code = (
-        "import sys, keyhole, keyhole.comparison; first = 'matplotlib' in sys.modules; import keyhole.report; "
+        "import sys, keyhole, keyhole.workflow.comparison; first = 'matplotlib' in sys.modules; import keyhole.report; "
         "sys.exit(first or 'matplotlib.pyplot' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

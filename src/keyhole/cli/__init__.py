@@ -11,17 +11,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from keyhole.bench.commands import app as bench
 from keyhole.cli.change import drop, extend
 from keyhole.cli.choose import compare, demo, select
 from keyhole.cli.count import curve
 from keyhole.cli.output import echo, fail, say
 from keyhole.cli.sweep import sweep
 from keyhole.cli.use import info, predict, reconstruct, sites
-from keyhole.errors import KeyholeError, KeyholeWarning, SettingsError
-from keyhole.terminal import visible
+from keyhole.core.errors import KeyholeError, KeyholeWarning, SettingsError
+from keyhole.core.terminal import visible
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "run"]
 
 
 class _Commands(TyperGroup):
@@ -74,14 +73,18 @@ def _options(
 
 for command in (demo, select, reconstruct, predict, compare, curve, extend, drop, sites, info, sweep):
     app.command()(command)
-app.add_typer(bench, name="bench")
 
 
 def main() -> None:
-    """Run the command line: exit 0 when done, 1 for data errors, 2 for usage, 130 and 143 when stopped."""
+    """Run `keyhole`."""
+    run(app)
+
+
+def run(commands: typer.Typer) -> None:
+    """Run a command line: exit 0 when done, 1 for data errors, 2 for usage, 130 and 143 when stopped."""
     try:
         with _warnings_said():
-            app()
+            commands()
     except SettingsError as error:
         fail(str(error), 2)
     except KeyholeError as error:

@@ -13,11 +13,11 @@ from keyhole.cli.options import Device, Json, Method, OtherRebuilder, PlanFile, 
 from keyhole.cli.output import check_apart, check_writable, say, show_plan, texts_of
 from keyhole.cli.source import Reading, Target, split_kind
 from keyhole.cli.spread import spread
-from keyhole.interrupts import stoppable
+from keyhole.core.interrupts import stoppable
 
 if TYPE_CHECKING:
-    from keyhole.plan import Plan
-    from keyhole.signals import Signals
+    from keyhole.data.samples import Samples
+    from keyhole.plan.plan import Plan
 
 __all__ = ["drop", "extend"]
 
@@ -42,8 +42,8 @@ def extend(
     as_json: Json = False,
 ) -> None:
     """Choose K more sites for the network of a plan."""
-    from keyhole.changes import extend as run_extend
-    from keyhole.plan import load
+    from keyhole.plan.plan import load
+    from keyhole.workflow.changes import extend as run_extend
 
     check_apart({"PLAN": plan, "SOURCE": source, **texts_of(where, price, counting)}, {"--out": out})
     asked = constraints_of(where, price)
@@ -75,8 +75,8 @@ def drop(
     as_json: Json = False,
 ) -> None:
     """Leave out the K sites of a plan that would be missed least."""
-    from keyhole.changes import drop as run_drop
-    from keyhole.plan import load
+    from keyhole.plan.plan import load
+    from keyhole.workflow.changes import drop as run_drop
 
     check_apart({"PLAN": plan, "SOURCE": source, **texts_of(counting)}, {"--out": out})
     check_writable(out)
@@ -88,14 +88,14 @@ def drop(
             device=device,
         )  # fmt: skip
     of = "the variance" if made.target is None else f"the variance of {made.target}"
-    for row in made.made["notes"]["dropped"]:
+    for row in made.metadata["notes"]["dropped"]:
         say(f"dropped {row['site']}, after which {row['left']:.1%} of {of} is left")
     _deliver(made, out, as_json)
 
 
-def _signals(plan: Plan, source: list[str], reading: Reading) -> Signals:
+def _signals(plan: Plan, source: list[str], reading: Reading) -> Samples:
     """Read what a plan is to be changed by: with its target, and with missing values treated as they were."""
-    if plan.made.get("missing") == "model":
+    if plan.metadata.get("missing") == "model":
         reading = replace(reading, missing="model")
     if plan.predictor is None:
         return reading.signals(source, hint=False)

@@ -28,16 +28,16 @@ from keyhole.cli.options import (
 from keyhole.cli.output import check_apart, check_suffix, check_writable, say, show_comparison, show_plan, texts_of
 from keyhole.cli.source import Reading, Target, method_names, split_kind
 from keyhole.cli.spread import spread
-from keyhole.errors import StorageError
-from keyhole.interrupts import stoppable
-from keyhole.processes import is_first
+from keyhole.core.errors import StorageError
+from keyhole.core.interrupts import stoppable
+from keyhole.core.processes import is_first
 
 if TYPE_CHECKING:
-    from keyhole.comparison import Comparison
-    from keyhole.plan import Plan
-    from keyhole.signals import Signals
-    from keyhole.split import SplitLike
-    from keyhole.stored import Store
+    from keyhole.data.samples import Samples
+    from keyhole.data.splits import SplitLike
+    from keyhole.plan.plan import Plan
+    from keyhole.workflow.comparison import Comparison
+    from keyhole.workflow.stored import Store
 
 __all__ = ["compare", "demo", "select"]
 
@@ -49,14 +49,14 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Place 25 buoys on sea-surface temperature: learned, greedy, QR and random, with a report."""
-    from keyhole import datasets
-    from keyhole.comparison import compare
+    from keyhole.data import datasets
     from keyhole.report import write_report
+    from keyhole.workflow.comparison import compare
 
     check_apart({}, {"the plan": out / "buoys.keyhole", "the report": out / "report.html"})
     _make_folder(out)
     with stoppable(say):
-        comparison = compare(datasets.sst(), k, ["learned", "greedy", "qr", "random"], seed=seed, bands=True)
+        comparison = compare(datasets.sst(), k, ["learned", "greedy", "qr", "random"], seed=seed, intervals=True)
     comparison.choice.plan.save(out / "buoys.keyhole")
     write_report(comparison, out / "report.html")
     show_comparison(comparison, as_json)
@@ -75,7 +75,9 @@ def select(
     reading: Reading,
     out: Annotated[Path, typer.Option(help="Plan file to write.")] = Path("plan.keyhole"),
     failures: Annotated[int, typer.Option(min=0, help="How many sites may fail: make the mean error then least.")] = 0,
-    bands: Annotated[bool, typer.Option("--bands/--no-bands", help="Hold samples back to calibrate bands on.")] = True,
+    intervals: Annotated[
+        bool, typer.Option("--intervals/--no-intervals", help="Hold samples back to calibrate bands on.")
+    ] = True,
     memory: Annotated[
         str | None,
         typer.Option(help="Memory that the work may take, such as 2GiB: the field is read some samples at a time."),
@@ -98,8 +100,9 @@ def select(
     as_json: Json = False,
 ) -> None:
     """Choose K sites of a field, of images, of an array or of a table, and save the plan."""
-    from keyhole import pipeline, stored
-    from keyhole.checkpoint import clear_states
+    from keyhole.training.checkpoint import clear_states
+    from keyhole.workflow import selection as pipeline
+    from keyhole.workflow import stored
 
     check_apart({"SOURCE": source, **texts_of(where, kept, price, counting)}, {"--out": out, "--report": report})
     asked = constraints_of(where, kept, price)
@@ -111,15 +114,15 @@ def select(
         "method": method, "reconstructor": reconstructor, "settings": _settings(setting or []),
         "time_limit": time_limit, "seed": seed, "device": device, "precision": precision, "compiled": compiled,
         "split": split_kind(split),
-        "checkpoint": folder, "resume": bool(resume), "save_every": save_every, "bands": bands,
+        "checkpoint": folder, "resume": bool(resume), "save_every": save_every, "intervals": intervals,
     }  # fmt: skip
     with contextlib.ExitStack() as stack:
         if memory is None:
-            data: Any = counting.of(reading.signals(source, target)).constrained(asked)
+            data: Any = counting.of(reading.signals(source, target)).with_constraints(asked)
             work = partial(pipeline.select, data, price.k, predictor=target.predictor, failures=failures, **options)
         else:
             _check_plain(target, counting, failures)
-            data = counting.of(stack.enter_context(reading.store(source, memory))).constrained(asked)
+            data = counting.of(stack.enter_context(reading.store(source, memory))).with_constraints(asked)
             work = partial(stored.select_stored, data, price.k, **options)
         with stoppable(say):
             plan = work()
@@ -153,11 +156,11 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare methods at the same K with the same reconstructor: one table, one figure."""
-    from keyhole.comparison import compare as run_comparison
+    from keyhole.workflow.comparison import compare as run_comparison
 
     check_apart({"SOURCE": source, **texts_of(where, kept, price, counting)}, {"--figure": figure, "--report": report})
     asked = constraints_of(where, kept, price)
-    signals = counting.of(reading.signals(source, target)).constrained(asked)
+    signals = counting.of(reading.signals(source, target)).with_constraints(asked)
     check_writable(figure, report)
     check_suffix(figure, "--figure", ".png", ".svg", ".pdf")
     names = method_names(methods, signals)
@@ -185,7 +188,7 @@ def _settings(pairs: list[str]) -> dict[str, Any]:
 
 
 def _make_folder(folder: Path) -> None:
-    from keyhole.files import make_folder
+    from keyhole.plan.files import make_folder
 
     make_folder(folder)
 
@@ -197,16 +200,16 @@ def _check_plain(target: Target, counting: Counting, failures: int) -> None:
         raise typer.BadParameter("needs the data in memory; leave out --memory", param_hint=option)
 
 
-def _report(plan: Plan, data: Signals | Store, asked: SplitLike, seed: int, path: Path) -> None:
-    from keyhole.comparison import single
-    from keyhole.preparation import prepare
+def _report(plan: Plan, data: Samples | Store, asked: SplitLike, seed: int, path: Path) -> None:
+    from keyhole.data.preparation import prepare
     from keyhole.report import write_report
-    from keyhole.stored import Store, samples_of
+    from keyhole.workflow.comparison import single
+    from keyhole.workflow.stored import Store, samples_of
 
-    calibrating = "calibration" in plan.made["split"]
+    calibrate_intervals = "calibration" in plan.metadata["split"]
     if isinstance(data, Store):
-        data, asked = samples_of(data, seed, calibrating=calibrating, split=asked)
-    write_report(single(plan, prepare(data, asked, seed, calibrating=calibrating)), path)
+        data, asked = samples_of(data, seed, calibrate_intervals=calibrate_intervals, split=asked)
+    write_report(single(plan, prepare(data, asked, seed, calibrate_intervals=calibrate_intervals)), path)
 
 
 def _draw(comparison: Comparison, figure: Path | None, report: Path | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from keyhole.constraints import Constraints
+    from keyhole.data.constraints import Constraints
 
 __all__ = ["Counting", "Kept", "Price", "Where", "constraints_of"]
 
@@ -32,7 +32,7 @@ class Where:
     forbid: Annotated[
         list[str] | None, typer.Option(help="Where no site may be; given as --allow is.", rich_help_panel=_PLACES)
     ] = None
-    distance: Annotated[
+    min_distance: Annotated[
         float | None,
         typer.Option(help="Least distance between sites, in km, or in units of the axes.", rich_help_panel=_PLACES),
     ] = None
@@ -42,7 +42,7 @@ class Where:
         return {
             "allowed": [_region(text, "--allow") for text in self.allow] if self.allow else None,
             "forbidden": [_region(text, "--forbid") for text in self.forbid] if self.forbid else None,
-            "distance": self.distance,
+            "min_distance": self.min_distance,
         }
 
 
@@ -50,7 +50,7 @@ class Where:
 class Kept:
     """What is there already, and what comes together."""
 
-    fixed: Annotated[
+    existing: Annotated[
         list[str] | None,
         typer.Option(
             help="Sites that are there already: a plan, a .csv with index, name or coordinates, or a name.",
@@ -67,7 +67,10 @@ class Kept:
 
     def asked(self) -> dict[str, Any]:
         """Give them as Python says them."""
-        return {"fixed": _fixed(self.fixed or []), "groups": None if self.groups is None else _labels(self.groups)}
+        return {
+            "existing": _existing(self.existing or []),
+            "groups": None if self.groups is None else _labels(self.groups),
+        }
 
 
 @dataclass(frozen=True)
@@ -121,13 +124,13 @@ class Counting:
         """Give signals, or a store, counted so."""
         if self.weights is not None:
             plain = self.weights in ("area", "none")
-            signals = signals.weighted(self.weights if plain else _region(self.weights, "--weights"))
-        return signals if self.noise is None else signals.noisy(_number_or_array(self.noise))
+            signals = signals.with_weights(self.weights if plain else _region(self.weights, "--weights"))
+        return signals if self.noise is None else signals.with_noise(_number_or_array(self.noise))
 
 
 def constraints_of(*parts: Where | Kept | Price) -> Constraints:
     """Give the constraints that the options ask for."""
-    from keyhole.constraints import Constraints
+    from keyhole.data.constraints import Constraints
 
     return Constraints(**{name: value for part in parts for name, value in part.asked().items()})
 
@@ -153,11 +156,11 @@ def _end(text: str) -> float | None:
     return float(text) if text.strip() else None
 
 
-def _fixed(given: list[str]) -> list[Any]:
+def _existing(given: list[str]) -> list[Any]:
     """Give sites by name, and those of plans and tables by index, name or coordinates."""
-    from keyhole.constraints.named import rows_of
-    from keyhole.plan import load
-    from keyhole.readers.tables import load_csv
+    from keyhole.data.constraints.site_lookup import rows_of
+    from keyhole.data.readers.tables import load_csv
+    from keyhole.plan.plan import load
 
     sites: list[Any] = []
     for text in given:
@@ -184,9 +187,9 @@ def _labels(text: str) -> Any:
 
 def _array(text: str) -> Any:
     """Give what a file holds: of .npy an array in the grid's order, else labelled values, which are aligned."""
-    from keyhole.readers.arrays import load_npy
-    from keyhole.readers.fields import load_field
-    from keyhole.readers.tables import load_values
+    from keyhole.data.readers.arrays import load_npy
+    from keyhole.data.readers.fields import load_field
+    from keyhole.data.readers.tables import load_values
 
     if text.endswith((".nc", ".nc4")):
         return load_field(Path(text))

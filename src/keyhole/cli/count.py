@@ -12,10 +12,10 @@ from keyhole.cli.options import Device, Json, Methods, Precision, Seed, Source, 
 from keyhole.cli.output import check_apart, check_suffix, check_writable, say, show_curve, texts_of
 from keyhole.cli.source import Reading, Target, method_names, split_kind
 from keyhole.cli.spread import spread
-from keyhole.interrupts import stoppable
+from keyhole.core.interrupts import stoppable
 
 if TYPE_CHECKING:
-    from keyhole.curves import Curve
+    from keyhole.workflow.curves import Curve
 
 __all__ = ["curve"]
 
@@ -51,8 +51,8 @@ def curve(
     as_json: Json = False,
 ) -> None:
     """Show the error against the number of sites, and how many are enough."""
-    from keyhole.curves import Stopped
-    from keyhole.curves import curve as run_curve
+    from keyhole.workflow.curves import CurveInterrupted
+    from keyhole.workflow.curves import curve as run_curve
 
     ks = _numbers(k)
     check_suffix(out, "--out", ".csv")
@@ -60,7 +60,7 @@ def curve(
     check_apart({"SOURCE": source, **texts_of(where, kept, counting)}, {"--out": out, "--plot": plot})
     check_writable(out, plot)
     asked = constraints_of(where, kept)
-    signals = counting.of(reading.signals(source, target)).constrained(asked)
+    signals = counting.of(reading.signals(source, target)).with_constraints(asked)
     with stoppable(say):
         try:
             found = run_curve(
@@ -68,7 +68,7 @@ def curve(
                 target_error=target_error, metric=metric, split=split_kind(split), time_limit=time_limit, seed=seed,
                 device=device, precision=precision,
             )  # fmt: skip
-        except Stopped as stop:
+        except CurveInterrupted as stop:
             if stop.curve.rows:
                 _deliver(stop.curve, out, plot, as_json)
             raise
@@ -86,7 +86,7 @@ def _deliver(curve: Curve, out: Path | None, plot: Path | None, as_json: bool) -
     """Print what there is of a curve, then write it: a disk that is full does not take the answer with it."""
     show_curve(curve, as_json)
     if out is not None:
-        from keyhole.storage import replacing
+        from keyhole.core.storage import replacing
 
         with replacing(out) as file:
             file.write(curve.frame().to_csv(index=False).encode())

@@ -35,7 +35,10 @@ Source = Annotated[
     ),
 ]
 Rebuilder = Annotated[
-    str, typer.Option(help="auto, ridge, kriging, kernel, dense, detail, resnet, dcgan, residual, ensemble.")
+    str,
+    typer.Option(
+        help="auto, ridge, optimal_interpolation, kernel, dense, dense_conv, resnet, dcgan, residual, ensemble."
+    ),
 ]
 OtherRebuilder = Annotated[
     str | None, typer.Option("--reconstructor", help="Another reconstructor than the plan's: auto, ridge, kernel, ...")

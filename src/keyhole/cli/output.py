@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from keyhole.processes import is_first
-from keyhole.terminal import visible
+from keyhole.core.processes import is_first
+from keyhole.core.terminal import visible
 
 if TYPE_CHECKING:
-    from keyhole.comparison import Comparison
-    from keyhole.curves import Curve
-    from keyhole.plan import Plan
+    from keyhole.plan.plan import Plan
+    from keyhole.workflow.comparison import Comparison
+    from keyhole.workflow.curves import Curve
 
 __all__ = [
     "check_apart",
@@ -38,7 +38,7 @@ __all__ = [
 
 def show_comparison(comparison: Comparison, as_json: bool) -> None:
     """Print one row for each method."""
-    from keyhole.tables import comparison_table
+    from keyhole.report.tables import comparison_table
 
     if as_json:
         print_json(comparison.rows())
@@ -48,7 +48,7 @@ def show_comparison(comparison: Comparison, as_json: bool) -> None:
 
 def show_curve(curve: Curve, as_json: bool) -> None:
     """Print the error of each method at each K."""
-    from keyhole.tables import curve_summary, curve_table
+    from keyhole.report.tables import curve_summary, curve_table
 
     if as_json:
         print_json(curve_summary(curve))
@@ -58,7 +58,7 @@ def show_curve(curve: Curve, as_json: bool) -> None:
 
 def show_plan(plan: Plan, as_json: bool) -> None:
     """Print the sites of a plan and how it was made."""
-    from keyhole.tables import plan_summary, plan_table
+    from keyhole.report.tables import plan_summary, plan_table
 
     if as_json:
         print_json(plan_summary(plan))
@@ -71,9 +71,9 @@ def check_apart(inputs: Mapping[str, Any], outputs: Mapping[str, Path | None]) -
 
     Inputs are what an argument or an option gives: a path, several, or a text that may be one.
     """
-    from keyhole.datasets import DATASETS
-    from keyhole.paths import check_apart
-    from keyhole.readers import IN_FOLDERS, named_paths
+    from keyhole.core.paths import check_apart
+    from keyhole.data.datasets import DATASETS
+    from keyhole.data.readers import IN_FOLDERS, named_paths
 
     given = {name: [value] if isinstance(value, str | Path) else value or [] for name, value in inputs.items()}
     paths = {name: named_paths([one for one in ones if one not in DATASETS]) for name, ones in given.items()}
@@ -90,7 +90,7 @@ def texts_of(*bundles: Any) -> dict[str, str | list[str]]:
 
 def check_writable(*paths: Path | None) -> None:
     """Fail before the work, not after it, where a result cannot be written."""
-    from keyhole.files import check_writable
+    from keyhole.plan.files import check_writable
 
     for path in paths:
         if path is not None:

@@ -13,9 +13,9 @@ import typer
 from keyhole.cli.output import say
 
 if TYPE_CHECKING:
-    from keyhole.signals import Signals
-    from keyhole.stored import Store
-    from keyhole.target import TargetKind
+    from keyhole.data.samples import Samples
+    from keyhole.data.target import TargetKind
+    from keyhole.workflow.stored import Store
 
 __all__ = ["Reading", "Target", "method_names", "split_kind"]
 
@@ -111,7 +111,7 @@ class Reading:
             rich_help_panel=_READING,
         ),
     ] = None
-    context: Annotated[
+    covariates: Annotated[
         str | None,
         typer.Option(
             help="What is known without sensors: year, day, with commas between, or none; by month, the year.",
@@ -122,7 +122,7 @@ class Reading:
     @contextmanager
     def store(self, source: str | list[str], memory: str) -> Iterator[Store]:
         """Open a field to be gone through within so much memory."""
-        from keyhole.stored import open_store
+        from keyhole.workflow.stored import open_store
 
         for name in ("channels", "size", "colour"):
             if getattr(self, name) is not None:
@@ -134,8 +134,8 @@ class Reading:
         with open_store(
             source, memory, variable=_names(self.variable), group=self.group, samples=self.samples, at=places
         ) as store:
-            if self.context is not None:
-                store = store.with_context(*_context_names(self.context))
+            if self.covariates is not None:
+                store = store.with_covariates(*_context_names(self.covariates))
             yield store if self.anomalies is None else store.anomalies(self._cycle())
 
     def _cycle(self) -> Literal["month"] | None:
@@ -143,21 +143,21 @@ class Reading:
             raise typer.BadParameter(f"{self.anomalies!r}: month or none", param_hint="--anomalies")
         return "month" if self.anomalies == "month" else None
 
-    def signals(self, source: str | list[str], target: Target | None = None, *, hint: bool = True) -> Signals:
+    def signals(self, source: str | list[str], target: Target | None = None, *, hint: bool = True) -> Samples:
         """Read signals, with a hint where the seasonal cycle may have been forgotten, unless a plan says it."""
         cycle = self._cycle()
         signals = self._read(source, target or Target())
-        if self.context is not None:
-            signals = signals.with_context(*_context_names(self.context))
+        if self.covariates is not None:
+            signals = signals.with_covariates(*_context_names(self.covariates))
         if self.anomalies is not None:
             signals = signals.anomalies(cycle)
         elif hint and signals.cycle is None and _is_monthly(signals):
             say("the samples are months: --anomalies month would take their seasonal cycle as known")
         return signals.channels_apart() if self.channels_apart else signals
 
-    def _read(self, source: str | list[str], target: Target) -> Signals:
-        from keyhole import datasets
-        from keyhole.readers import read
+    def _read(self, source: str | list[str], target: Target) -> Samples:
+        from keyhole.data import datasets
+        from keyhole.data.readers import read
 
         if not isinstance(source, str) and len(source) == 1:
             source = source[0]
@@ -180,13 +180,13 @@ def split_kind(text: str) -> Literal["blocks", "random"] | None:
     return "blocks" if text == "blocks" else "random" if text == "random" else None
 
 
-def method_names(text: str, signals: Signals) -> list[str]:
+def method_names(text: str, signals: Samples) -> list[str]:
     """Give the methods that an option names; for 'all', those that these signals allow, saying why not the others."""
-    from keyhole.selectors import SELECTORS
+    from keyhole.placement import SELECTORS
 
     if text != "all":
         return [name.strip() for name in text.split(",")]
-    refusals = {name: make().refusal(signals) for name, make in SELECTORS.items()}
+    refusals = {name: make().incompatibility(signals) for name, make in SELECTORS.items()}
     for name, reason in refusals.items():
         if reason is not None:
             say(f"{name} is left out: {reason}")
@@ -244,7 +244,7 @@ def _check_named(source: str, options: dict[str, Any], target: str | None, kind:
         raise typer.BadParameter(f"the labels of {source} are classes", param_hint="--target-kind")
 
 
-def _is_monthly(signals: Signals) -> bool:
+def _is_monthly(signals: Samples) -> bool:
     """Whether samples are a month apart, for three years or more."""
     import numpy as np
 

@@ -10,7 +10,7 @@ import typer
 from keyhole.cli.options import Json
 from keyhole.cli.output import check_apart, check_suffix, check_writable, echo, print_json, say
 from keyhole.cli.source import Reading
-from keyhole.interrupts import stoppable
+from keyhole.core.interrupts import stoppable
 
 __all__ = ["sweep"]
 
@@ -21,9 +21,9 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Try many plans of one data set; run it several times at once for several workers, or again to go on."""
-    from keyhole.preparation import prepare
-    from keyhole.sweeps import finished, fronts, read_study, work
-    from keyhole.sweeps.fronts import fronts_figure
+    from keyhole.data.preparation import prepare
+    from keyhole.workflow.sweeps import finished, fronts, read_study, work
+    from keyhole.workflow.sweeps.pareto import fronts_figure
 
     check_suffix(figure, "--figure", ".png", ".svg", ".pdf")
     check_writable(figure)

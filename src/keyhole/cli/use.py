@@ -24,15 +24,15 @@ def reconstruct(
     as_json: Json = False,
 ) -> None:
     """Rebuild whole signals from readings at the sites of a plan."""
-    from keyhole.files import read_readings, write_rebuilt
-    from keyhole.plan import load
+    from keyhole.plan.files import read_readings, write_reconstruction
+    from keyhole.plan.plan import load
 
     check_apart({"PLAN": plan, "READINGS": readings}, {"--out": out})
-    rebuilt = write_rebuilt(load(plan), read_readings(readings), out, time or None, interval)
+    reconstructed = write_reconstruction(load(plan), read_readings(readings), out, time or None, interval)
     if as_json:
-        print_json({"out": str(out), "shape": list(rebuilt)})
+        print_json({"out": str(out), "shape": list(reconstructed)})
     else:
-        say(f"{rebuilt[0]} rebuilt, shape {rebuilt}: {out}")
+        say(f"{reconstructed[0]} rebuilt, shape {reconstructed}: {out}")
 
 
 def predict(
@@ -43,8 +43,8 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Tell the target of a plan from readings at its sites."""
-    from keyhole.files import predictions, read_readings, write_predictions
-    from keyhole.plan import load
+    from keyhole.plan.files import predictions, read_readings, write_predictions
+    from keyhole.plan.plan import load
 
     check_apart({"PLAN": plan, "READINGS": readings}, {"--out": out})
     told = predictions(load(plan), read_readings(readings), time or None)
@@ -64,8 +64,8 @@ def sites(
     ] = None,
 ) -> None:
     """Write the sites of a plan, in rank order, for other tools."""
-    from keyhole.places import write_sites
-    from keyhole.plan import load
+    from keyhole.plan.plan import load
+    from keyhole.plan.site_files import write_sites
 
     check_apart({"PLAN": plan}, {"--out": out})
     found = load(plan)
@@ -78,6 +78,6 @@ def sites(
 
 def info(plan: PlanFile, as_json: Json = False) -> None:
     """Show the sites of a plan and how it was made."""
-    from keyhole.plan import load
+    from keyhole.plan.plan import load
 
     show_plan(load(plan), as_json)

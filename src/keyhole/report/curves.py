@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from keyhole.comparison import Comparison, Entry
-from keyhole.plan import Plan
+from keyhole.plan.plan import Plan
 from keyhole.report.style import (
     ACCENT,
     INK,
@@ -27,6 +26,7 @@ from keyhole.report.style import (
     tidy,
 )
 from keyhole.report.words import number, with_units
+from keyhole.workflow.comparison import Comparison, Entry
 
 __all__ = ["comparison_figure", "curve_figure", "training_figure"]
 

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from keyhole.comparison import Comparison, Entry
-from keyhole.plan import Plan
-from keyhole.report.findings import Findings
+from keyhole.data.samples import Samples
+from keyhole.plan.plan import Plan
+from keyhole.report.findings import ReportData
 from keyhole.report.words import number, percent, plain, quantity, shorten
-from keyhole.signals import Signals
+from keyhole.workflow.comparison import Comparison, Entry
 
-__all__ = ["bands", "made", "methods", "result", "samples", "sites", "spread_of_errors", "trained"]
+__all__ = ["intervals", "metadata", "methods", "result", "samples", "sites", "spread_of_errors", "trained"]
 
 # Attributes of the data that say what they are; others may be long and of no use to a reader.
 _TOLD = ("long_name", "source", "units")
 _MOST, _MOST_TOLD = 2000, 200
 
 
-def result(findings: Findings) -> str:
+def result(findings: ReportData) -> str:
     """Give the result in one sentence."""
     plan, scores = findings.plan, findings.plan.metrics["test"]
     count = f"{plan.k} site{'s' * (plan.k != 1)} rebuild{'s' * (plan.k == 1)}"
@@ -50,7 +50,7 @@ def methods(comparison: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def sites(findings: Findings) -> list[dict[str, Any]]:
+def sites(findings: ReportData) -> list[dict[str, Any]]:
     """Give a row for each site, by rank; ``share`` is the gain as a share of the greatest, for a bar."""
     plan, grid = findings.plan, findings.grid
     most = max(float(np.max(plan.gain)), 1e-12)
@@ -61,19 +61,19 @@ def sites(findings: Findings) -> list[dict[str, Any]]:
             "place": [plain(value) for value in grid.position(int(index)).values()],
             "gain": f"{gain * 100:z.2f}".replace("-", "\N{MINUS SIGN}"),
             "share": round(100 * max(float(gain), 0.0) / most),
-            "fixed": rank <= plan.made.get("constraints", {}).get("fixed", 0),
+            "existing": rank <= plan.metadata.get("constraints", {}).get("existing", 0),
         }
         for rank, (index, gain) in enumerate(zip(plan.indices, plan.gain, strict=True), start=1)
     ]
 
 
-def samples(findings: Findings) -> str:
+def samples(findings: ReportData) -> str:
     """Say how well the picks were rebuilt, for grids whose samples cannot be drawn."""
     picks = [f"{one.label} {one.when}, {quantity(one.rmse, findings.units)}" for one in findings.picks]
     return f"RMSE of test samples: {'; '.join(picks)}."
 
 
-def spread_of_errors(findings: Findings) -> str:
+def spread_of_errors(findings: ReportData) -> str:
     """Say how the error differs from cell to cell, for grids whose cells cannot be drawn."""
     errors = findings.error_map[findings.grid.inside]
     low, middle, high = (quantity(float(one), findings.units) for one in np.percentile(errors, (0, 50, 100)))
@@ -82,7 +82,7 @@ def spread_of_errors(findings: Findings) -> str:
     )
 
 
-def bands(findings: Findings) -> str:
+def intervals(findings: ReportData) -> str:
     """Say how wide the band is and how often the truth lay within, where there is one."""
     scores = findings.plan.metrics["test"]
     if "coverage_90" not in scores:
@@ -99,9 +99,9 @@ def trained(comparison: Comparison) -> Entry | None:
     return next((entry for entry in (comparison.choice, *comparison.entries) if entry.plan.history), None)
 
 
-def made(findings: Findings) -> dict[str, str]:
+def metadata(findings: ReportData) -> dict[str, str]:
     """Say how the plan was made, by heading; what is not known is left out."""
-    record, signals = dict(findings.plan.made), findings.prepared.signals
+    record, signals = dict(findings.plan.metadata), findings.prepared.signals
     data = dict(record.pop("data", {}))
     facts = {
         "data": data.get("name", signals.origin.name),
@@ -151,7 +151,7 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
 
 
-def _told(signals: Signals, name: str) -> str:
+def _told(signals: Samples, name: str) -> str:
     return shorten(plain(signals.origin.attributes.get(name, "")), _MOST_TOLD)
 
 
@@ -159,13 +159,13 @@ def _heading(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _samples(signals: Signals) -> str:
+def _samples(signals: Samples) -> str:
     if signals.time is None:
         return str(len(signals))
     return f"{len(signals)}, {plain(signals.time.min())} to {plain(signals.time.max())}"
 
 
-def _grid(findings: Findings) -> str:
+def _grid(findings: ReportData) -> str:
     grid = findings.grid
     axes = " × ".join(f"{dim} {n}" for n, dim in zip(grid.shape, grid.dims, strict=True))
     channels = f", {findings.channels} channels" if findings.channels > 1 else ""
@@ -173,7 +173,7 @@ def _grid(findings: Findings) -> str:
     return f"{axes}{channels}; {len(grid.cells)} cells inside, {observable} observable"
 
 
-def _split(findings: Findings) -> str:
+def _split(findings: ReportData) -> str:
     split = findings.prepared.split
     parts = {"train": split.train, "validation": split.validation, "test": split.test}
     parts |= {"calibration": split.calibration} if len(split.calibration) else {}

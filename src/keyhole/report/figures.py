@@ -6,13 +6,13 @@ from types import ModuleType
 
 from matplotlib.figure import Figure
 
-from keyhole.errors import DataError
-from keyhole.grid import Grid
+from keyhole.core.errors import DataError
+from keyhole.data.grid import Grid
 from keyhole.report import lines, maps
-from keyhole.report.findings import Findings
+from keyhole.report.findings import ReportData
 from keyhole.report.style import WIDE
 
-__all__ = ["band_figure", "can_draw", "error_figure", "samples_figure", "sites_figure"]
+__all__ = ["can_draw", "error_figure", "interval_figure", "samples_figure", "sites_figure"]
 
 _BY_AXES = {1: lines, 2: maps}
 
@@ -22,13 +22,13 @@ def can_draw(grid: Grid) -> bool:
     return len(grid.shape) in _BY_AXES
 
 
-def sites_figure(findings: Findings, *, width: float = WIDE) -> Figure:
+def sites_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
     """Show the ranked sites over the standard deviation of the signals.
 
     Parameters
     ----------
     findings
-        Of a comparison, see `Findings.of`. The grid has one axis (lines) or two (maps).
+        Of a comparison, see `ReportData.of`. The grid has one axis (lines) or two (maps).
     width
         Inches to lay the figure out for: ``WIDE`` or ``NARROW``.
     """
@@ -36,21 +36,21 @@ def sites_figure(findings: Findings, *, width: float = WIDE) -> Figure:
     return figure
 
 
-def samples_figure(findings: Findings, *, width: float = WIDE) -> Figure:
+def samples_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
     """Show true, rebuilt and error of the best, the median and the worst test sample."""
     figure: Figure = _artist(findings.grid).samples(findings, width)
     return figure
 
 
-def error_figure(findings: Findings, *, width: float = WIDE) -> Figure:
+def error_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
     """Show the RMSE of each cell on the test part, with the sites as dots."""
     figure: Figure = _artist(findings.grid).errors(findings, width)
     return figure
 
 
-def band_figure(findings: Findings, *, width: float = WIDE) -> Figure:
+def interval_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
     """Show the mean width of the 90 % band in each cell, with the sites as dots."""
-    figure: Figure = _artist(findings.grid).bands(findings, width)
+    figure: Figure = _artist(findings.grid).intervals(findings, width)
     return figure
 
 

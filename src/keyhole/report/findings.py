@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole import metrics
-from keyhole.comparison import Comparison
-from keyhole.grid import Grid
-from keyhole.plan import Plan
-from keyhole.preparation import Prepared
+from keyhole.data.grid import Grid
+from keyhole.data.preparation import PreparedSamples
+from keyhole.plan.plan import Plan
 from keyhole.report.words import plain
-from keyhole.uncertainty import errors_by_failures, reliability, width_map
+from keyhole.workflow.calibration import errors_by_failures, reliability, width_map
+from keyhole.workflow.comparison import Comparison
 
-__all__ = ["Findings", "Pick"]
+__all__ = ["Pick", "ReportData"]
 
 # Raw samples look alike where the baseline varies over the grid by so much more than they vary around it.
 _ALIKE = 4.0
@@ -35,32 +35,32 @@ class Pick:
     when: str
     rmse: float
     true: Field
-    rebuilt: Field
+    reconstructed: Field
 
     @property
     def error(self) -> Field:
         """What was rebuilt less what was."""
-        return self.rebuilt - self.true
+        return self.reconstructed - self.true
 
 
 @dataclass(frozen=True, eq=False)
-class Findings:
+class ReportData:
     """The data as they were split and scaled, and the plan that the report is about.
 
     Examples
     --------
     >>> import keyhole as kh
-    >>> from keyhole.comparison import compare
-    >>> findings = Findings.of(compare(kh.datasets.sst(), 5, ["qr"]))
+    >>> from keyhole.workflow.comparison import compare
+    >>> findings = ReportData.of(compare(kh.datasets.sst(), 5, ["qr"]))
     >>> [pick.label for pick in findings.picks]
     ['best', 'median', 'worst']
     """
 
-    prepared: Prepared
+    prepared: PreparedSamples
     plan: Plan
 
     @classmethod
-    def of(cls, comparison: Comparison) -> Findings:
+    def of(cls, comparison: Comparison) -> ReportData:
         """Take the best entry of a comparison."""
         return cls(comparison.prepared, comparison.choice.plan)
 
@@ -93,19 +93,19 @@ class Findings:
         return np.sqrt(mean)
 
     @cached_property
-    def rebuilt(self) -> Field:
+    def reconstructed(self) -> Field:
         """The test part as rebuilt from its readings, ``(N, channels, *grid)``."""
         test = self.prepared.test
-        return self.plan.rebuild(test.sensed(self.plan.indices), test.time, test.context)
+        return self.plan.reconstruct_array(test.noisy_readings(self.plan.indices), test.time, test.covariates)
 
     @cached_property
     def error_map(self) -> NDArray[np.float64]:
         """RMSE of each cell on the test part, NaN outside."""
-        true, rebuilt = (self._pooled(values) for values in (self.prepared.test.values, self.rebuilt))
-        return np.sqrt(metrics.squared_error_map(true, rebuilt, self.grid))
+        true, reconstructed = (self._pooled(values) for values in (self.prepared.test.values, self.reconstructed))
+        return np.sqrt(metrics.squared_error_map(true, reconstructed, self.grid))
 
     @cached_property
-    def band_map(self) -> NDArray[np.float64]:
+    def interval_map(self) -> NDArray[np.float64]:
         """Mean width of the 90 % band in each cell on the test part, NaN outside."""
         return width_map(self.plan, self.prepared.test)
 
@@ -122,9 +122,11 @@ class Findings:
     @cached_property
     def sample_errors(self) -> NDArray[np.float64]:
         """RMSE of each test sample."""
-        true, rebuilt = (self._pooled(values)[:, np.newaxis] for values in (self.prepared.test.values, self.rebuilt))
-        pairs = zip(true, rebuilt, strict=True)
-        maps = (metrics.squared_error_map(true, rebuilt, self.grid) for true, rebuilt in pairs)
+        true, reconstructed = (
+            self._pooled(values)[:, np.newaxis] for values in (self.prepared.test.values, self.reconstructed)
+        )
+        pairs = zip(true, reconstructed, strict=True)
+        maps = (metrics.squared_error_map(true, reconstructed, self.grid) for true, reconstructed in pairs)
         return np.sqrt([np.nanmean(squares[self.grid.inside]) for squares in maps])
 
     @cached_property
@@ -148,8 +150,8 @@ class Findings:
         test = self.prepared.test
         when = f"sample {self.prepared.split.test[i]}" if test.time is None else plain(test.time[i])
         expected = self.plan.scaling.expected(test.take(np.array([i])))[0] if self.as_anomalies else 0.0
-        true, rebuilt = (self._shown(values[i], expected) for values in (test.values, self.rebuilt))
-        return Pick(label, when, float(self.sample_errors[i]), true, rebuilt)
+        true, reconstructed = (self._shown(values[i], expected) for values in (test.values, self.reconstructed))
+        return Pick(label, when, float(self.sample_errors[i]), true, reconstructed)
 
     def _shown(self, values: Field, expected: Field | float) -> Field:
         return np.where(self.grid.inside, self._pooled((values - expected)[np.newaxis])[0].mean(axis=0), np.nan)

@@ -12,7 +12,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from keyhole.grid import Grid
+from keyhole.data.grid import Grid
 from keyhole.report.style import literal
 from keyhole.report.words import plain, shorten
 

@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from keyhole.grid import Grid
-from keyhole.report.findings import Findings, Pick
+from keyhole.data.grid import Grid
+from keyhole.report.findings import Pick, ReportData
 from keyhole.report.geometry import Ruler
 from keyhole.report.style import ACCENT, INK, MUTED, NARROW, RULE, SMALL, heading, literal, new_figure, tidy
 from keyhole.report.words import quantity, with_units
 
-__all__ = ["bands", "errors", "samples", "sites"]
+__all__ = ["errors", "intervals", "samples", "sites"]
 
 # Beyond so many, numbers hide the line.
 _NUMBERED = 60
@@ -25,7 +25,7 @@ _ERROR = "#b8475f"
 _VISIBLE = 0.05
 
 
-def sites(findings: Findings, width: float) -> Figure:
+def sites(findings: ReportData, width: float) -> Figure:
     """Draw the spread of each cell, and the ranked sites on it."""
     figure, axes, ruler = _one_panel(findings, "standard deviation", width)
     _line(axes, findings.grid, ruler, findings.spread, color=MUTED, fill=RULE)
@@ -34,27 +34,27 @@ def sites(findings: Findings, width: float) -> Figure:
     return figure
 
 
-def errors(findings: Findings, width: float) -> Figure:
+def errors(findings: ReportData, width: float) -> Figure:
     """Draw the RMSE of each cell on the test part under the spread, which is the error without sensors."""
     figure, axes, ruler = _one_panel(findings, "RMSE on test", width)
     _line(axes, findings.grid, ruler, findings.spread, color=MUTED, linestyle=":", label="without sensors")
-    _line(axes, findings.grid, ruler, findings.error_map, color=ACCENT, fill="#dcebf0", label="rebuilt")
+    _line(axes, findings.grid, ruler, findings.error_map, color=ACCENT, fill="#dcebf0", label="reconstructed")
     _mark(axes, findings, ruler, findings.error_map, numbered=False)
     axes.set_ylim(bottom=0)
     figure.legend(fontsize=SMALL, frameon=False, loc="outside upper right", ncols=2)
     return figure
 
 
-def bands(findings: Findings, width: float) -> Figure:
+def intervals(findings: ReportData, width: float) -> Figure:
     """Draw the mean width of the 90 % band of each cell."""
     figure, axes, ruler = _one_panel(findings, "mean width of the 90 % band", width)
-    _line(axes, findings.grid, ruler, findings.band_map, color=ACCENT, fill="#dcebf0")
-    _mark(axes, findings, ruler, findings.band_map, numbered=False)
+    _line(axes, findings.grid, ruler, findings.interval_map, color=ACCENT, fill="#dcebf0")
+    _mark(axes, findings, ruler, findings.interval_map, numbered=False)
     axes.set_ylim(bottom=0)
     return figure
 
 
-def samples(findings: Findings, width: float) -> Figure:
+def samples(findings: ReportData, width: float) -> Figure:
     """Draw true and rebuilt of each pick over each other, and the error beside or below."""
     picks, beside = findings.picks, width > NARROW
     figure = new_figure(width, (2.1 if beside else 3.2) * len(picks) + 0.6)
@@ -69,10 +69,10 @@ def samples(findings: Findings, width: float) -> Figure:
     return figure
 
 
-def _sample(findings: Findings, pick: Pick, values: Axes, error: Axes) -> None:
+def _sample(findings: ReportData, pick: Pick, values: Axes, error: Axes) -> None:
     grid, ruler = findings.grid, _ruler(findings.grid)
     _line(values, grid, ruler, pick.true, color=INK, label="true")
-    _line(values, grid, ruler, pick.rebuilt, color=ACCENT, label="rebuilt")
+    _line(values, grid, ruler, pick.reconstructed, color=ACCENT, label="reconstructed")
     _mark(values, findings, ruler, pick.true, numbered=False)
     _line(error, grid, ruler, pick.error, color=_ERROR, fill="#f4dfe3")
     # On the values' own scale where that shows the error, so that a small one looks small.
@@ -86,7 +86,7 @@ def _sample(findings: Findings, pick: Pick, values: Axes, error: Axes) -> None:
         tidy(axes, grid="y")
 
 
-def _one_panel(findings: Findings, label: str, width: float) -> tuple[Figure, Axes, Ruler]:
+def _one_panel(findings: ReportData, label: str, width: float) -> tuple[Figure, Axes, Ruler]:
     figure, ruler = new_figure(width, _TALL), _ruler(findings.grid)
     axes = figure.subplots()
     ruler.mark(axes.xaxis, 40 if width > NARROW else 16, rotation=90)
@@ -112,7 +112,7 @@ def _line(axes: Axes, grid: Grid, ruler: Ruler, values: NDArray[Any], *, fill: s
     axes.stairs(values, ruler.edges, baseline=None, linewidth=1.3, **style)
 
 
-def _mark(axes: Axes, findings: Findings, ruler: Ruler, values: NDArray[Any], *, numbered: bool) -> None:
+def _mark(axes: Axes, findings: ReportData, ruler: Ruler, values: NDArray[Any], *, numbered: bool) -> None:
     indices = findings.plan.indices
     x, y = ruler.centres[indices], values[indices]
     axes.scatter(x, y, s=22 if numbered else 12, c="white", edgecolors=INK, linewidths=0.8, zorder=3)

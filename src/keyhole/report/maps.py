@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from keyhole.report.findings import Findings
+from keyhole.report.findings import ReportData
 from keyhole.report.geometry import Frame
 from keyhole.report.style import INK, LAND, NARROW, SMALL, TEXT, heading, literal, new_figure, tidy
 from keyhole.report.words import quantity, with_units
 
-__all__ = ["bands", "errors", "samples", "sites"]
+__all__ = ["errors", "intervals", "samples", "sites"]
 
 # Inches: the tallest map, the tallest map of a sample, and the room for a sample's heading and name.
 _TALLEST, _TALLEST_SAMPLE, _AROUND_SAMPLE = 4.6, 2.2, 0.5
@@ -62,7 +62,7 @@ class _Shades:
         return cls(name, -most, most, "both" if size.max() > most else "neither")
 
 
-def sites(findings: Findings, width: float) -> Figure:
+def sites(findings: ReportData, width: float) -> Figure:
     """Draw the ranked sites over the spread of the field."""
     shades = _Shades.rising("viridis", findings.spread, floor=0.0)
     figure, axes, frame = _one_map(findings, findings.spread, shades, "standard deviation", width)
@@ -70,7 +70,7 @@ def sites(findings: Findings, width: float) -> Figure:
     return figure
 
 
-def errors(findings: Findings, width: float) -> Figure:
+def errors(findings: ReportData, width: float) -> Figure:
     """Draw the RMSE of each cell on the test part, and the sites as dots."""
     shades = _Shades.rising("cividis", findings.error_map, floor=0.0)
     figure, axes, frame = _one_map(findings, findings.error_map, shades, "RMSE on test", width)
@@ -78,22 +78,22 @@ def errors(findings: Findings, width: float) -> Figure:
     return figure
 
 
-def bands(findings: Findings, width: float) -> Figure:
+def intervals(findings: ReportData, width: float) -> Figure:
     """Draw the mean width of the 90 % band in each cell, and the sites as dots."""
-    shades = _Shades.rising("magma", findings.band_map, floor=0.0)
-    figure, axes, frame = _one_map(findings, findings.band_map, shades, "mean width of the 90 % band", width)
+    shades = _Shades.rising("magma", findings.interval_map, floor=0.0)
+    figure, axes, frame = _one_map(findings, findings.interval_map, shades, "mean width of the 90 % band", width)
     _mark(axes, findings, frame, numbered=False, small=width <= NARROW)
     return figure
 
 
-def samples(findings: Findings, width: float) -> Figure:
+def samples(findings: ReportData, width: float) -> Figure:
     """Draw true, rebuilt and error of each pick, a row for each, on one scale for all."""
     frame, picks = Frame.of(findings.grid), findings.picks
     side = min(width / 3 - 0.1, _TALLEST_SAMPLE / frame.box)
     figure = new_figure(3 * side + 0.3, (side * frame.box + _AROUND_SAMPLE) * len(picks) + 0.7)
     panels = figure.subplots(len(picks), 3, squeeze=False)
     values, error = _sample_shades(findings)
-    shades = {"true": values, "rebuilt": values, "error": error}
+    shades = {"true": values, "reconstructed": values, "error": error}
     for row, pick in zip(panels, picks, strict=True):
         heading(row[0], f"{pick.label}: {pick.when}, RMSE {quantity(pick.rmse, findings.units)}")
         for axes, (name, shade) in zip(row, shades.items(), strict=True):
@@ -105,10 +105,10 @@ def samples(findings: Findings, width: float) -> Figure:
     return figure
 
 
-def _sample_shades(findings: Findings) -> tuple[_Shades, _Shades]:
+def _sample_shades(findings: ReportData) -> tuple[_Shades, _Shades]:
     """Shades of the values and of their errors: the same where both are deviations, so that sizes compare."""
     picks = findings.picks
-    fields = [field for pick in picks for field in (pick.true, pick.rebuilt)]
+    fields = [field for pick in picks for field in (pick.true, pick.reconstructed)]
     if findings.as_anomalies:
         both = _Shades.around_zero("RdBu_r", *fields)
         return both, both
@@ -118,7 +118,7 @@ def _sample_shades(findings: Findings) -> tuple[_Shades, _Shades]:
     return values, _Shades.around_zero("RdBu_r", *[pick.error for pick in picks], least=least)
 
 
-def _sample_bars(figure: Figure, panels: NDArray[Any], values: _Shades, error: _Shades, findings: Findings) -> None:
+def _sample_bars(figure: Figure, panels: NDArray[Any], values: _Shades, error: _Shades, findings: ReportData) -> None:
     units = findings.units
     if findings.as_anomalies:
         baseline = "monthly climatology" if findings.plan.scaling.cycle else "mean"
@@ -129,7 +129,7 @@ def _sample_bars(figure: Figure, panels: NDArray[Any], values: _Shades, error: _
 
 
 def _one_map(
-    findings: Findings, values: NDArray[Any], shades: _Shades, label: str, width: float
+    findings: ReportData, values: NDArray[Any], shades: _Shades, label: str, width: float
 ) -> tuple[Figure, Axes, Frame]:
     """Draw one labelled map, its colour bar beside it, or below where the width is dear."""
     frame, narrow = Frame.of(findings.grid), width <= NARROW
@@ -143,7 +143,7 @@ def _one_map(
     return figure, axes, frame
 
 
-def _draw(axes: Axes, findings: Findings, frame: Frame, values: NDArray[Any], shades: _Shades) -> None:
+def _draw(axes: Axes, findings: ReportData, frame: Frame, values: NDArray[Any], shades: _Shades) -> None:
     """Draw values with land in grey and a line along the coast."""
     pixels = np.ma.masked_invalid(frame.pixels(values))
     edges = frame.across.edges, frame.up.edges
@@ -154,7 +154,7 @@ def _draw(axes: Axes, findings: Findings, frame: Frame, values: NDArray[Any], sh
     tidy(axes, frame=("left", "bottom", "top", "right"))
 
 
-def _mark(axes: Axes, findings: Findings, frame: Frame, *, numbered: bool, small: bool) -> None:
+def _mark(axes: Axes, findings: ReportData, frame: Frame, *, numbered: bool, small: bool) -> None:
     """Mark the sites; the better ones lie on top of the others, each number on its own disc."""
     across, up = frame.places(findings.grid, findings.plan.indices)
     if not numbered:

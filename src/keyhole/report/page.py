@@ -13,14 +13,14 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
-from keyhole.comparison import Comparison
+from keyhole.core.storage import replacing
 from keyhole.report import facts
 from keyhole.report.curves import curve_figure, differs, training_figure
-from keyhole.report.figures import band_figure, can_draw, error_figure, samples_figure, sites_figure
-from keyhole.report.findings import Findings
+from keyhole.report.figures import can_draw, error_figure, interval_figure, samples_figure, sites_figure
+from keyhole.report.findings import ReportData
 from keyhole.report.style import NARROW, WIDE, png
 from keyhole.report.trust import coverage_figure, failures_figure
-from keyhole.storage import replacing
+from keyhole.workflow.comparison import Comparison
 
 __all__ = ["write_report"]
 
@@ -57,7 +57,7 @@ def write_report(comparison: Comparison, path: str | Path) -> None:
     Examples
     --------
     >>> import keyhole as kh
-    >>> from keyhole.comparison import compare
+    >>> from keyhole.workflow.comparison import compare
     >>> write_report(compare(kh.datasets.sst(), 25, ["qr", "greedy"]), "report.html")  # doctest: +SKIP
     """
     page = _render(comparison)
@@ -72,7 +72,7 @@ def _render(comparison: Comparison) -> str:
 
 
 def _content(comparison: Comparison) -> dict[str, Any]:
-    findings, trained = Findings.of(comparison), facts.trained(comparison)
+    findings, trained = ReportData.of(comparison), facts.trained(comparison)
     return {
         "plan": findings.plan,
         "grid": findings.grid,
@@ -85,15 +85,15 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "sites": facts.sites(findings),
         "samples_in_words": facts.samples(findings),
         "errors_in_words": facts.spread_of_errors(findings),
-        "bands_in_words": facts.bands(findings),
-        "made": facts.made(findings),
+        "bands_in_words": facts.intervals(findings),
+        "metadata": facts.metadata(findings),
         "trained": trained.method if trained else None,
         "diamonds": any(differs(entry) for entry in comparison.entries),
         "pictures": _pictures(comparison, findings),
     }
 
 
-def _pictures(comparison: Comparison, findings: Findings) -> dict[str, _Picture]:
+def _pictures(comparison: Comparison, findings: ReportData) -> dict[str, _Picture]:
     draw: dict[str, Callable[..., Figure]] = {"curve": partial(curve_figure, comparison)}
     if can_draw(findings.grid):
         draw |= {
@@ -103,9 +103,9 @@ def _pictures(comparison: Comparison, findings: Findings) -> dict[str, _Picture]
         }
     if findings.plan.k > 1 and findings.plan.covariance is not None:
         draw["failures"] = partial(failures_figure, findings)
-    if findings.plan.bands is not None:
+    if findings.plan.intervals is not None:
         draw["coverage"] = partial(coverage_figure, findings)
-        draw |= {"bands": partial(band_figure, findings)} if can_draw(findings.grid) else {}
+        draw |= {"intervals": partial(interval_figure, findings)} if can_draw(findings.grid) else {}
     trained = facts.trained(comparison)
     if trained is not None:
         draw["training"] = partial(training_figure, trained.plan)

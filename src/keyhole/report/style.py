@@ -11,8 +11,8 @@ from typing import IO
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from keyhole.errors import SettingsError
-from keyhole.storage import replacing
+from keyhole.core.errors import SettingsError
+from keyhole.core.storage import replacing
 
 __all__ = [
     "ACCENT",

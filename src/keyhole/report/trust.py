@@ -6,14 +6,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from keyhole.report.findings import Findings
+from keyhole.report.findings import ReportData
 from keyhole.report.style import ACCENT, INK, MUTED, NARROW, SMALL, WIDE, literal, new_figure, tidy
 from keyhole.report.words import with_units
 
 __all__ = ["coverage_figure", "failures_figure"]
 
 
-def coverage_figure(findings: Findings, *, width: float = WIDE) -> Figure:
+def coverage_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
     """Show which share of the test part lies within the band, against the share asked for."""
     side = min(width, 4.4)
     figure = new_figure(side, 0.85 * side)
@@ -29,7 +29,7 @@ def coverage_figure(findings: Findings, *, width: float = WIDE) -> Figure:
     return figure
 
 
-def failures_figure(findings: Findings, *, width: float = WIDE) -> Figure:
+def failures_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
     """Show the test error with 0, 1, ... sites failed: the mean over which ones, and the worst that was drawn."""
     figure = new_figure(width, 3.4 if width > NARROW else 3.0)
     axes = figure.subplots()

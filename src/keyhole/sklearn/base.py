@@ -13,23 +13,23 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from keyhole.align import on_grid
-from keyhole.checks import deadline_after
-from keyhole.grid import Grid
-from keyhole.origin import Origin
-from keyhole.pipeline import choose_sites, fit_reconstructor, fit_target, make_plan, make_selector
-from keyhole.plan import Plan
-from keyhole.preparation import Prepared, prepare_with
-from keyhole.progress import progress
-from keyhole.run import Run
-from keyhole.scaling import Scaling
-from keyhole.screening import Finding, leave_out, notes_of, screen, warn_of
-from keyhole.selectors import SELECTORS, Selection
-from keyhole.selectors.scoring import LinearScore, TargetScore
-from keyhole.signals import Signals
+from keyhole.core.progress import progress
+from keyhole.core.run import Run
+from keyhole.data.alignment import on_grid
+from keyhole.data.grid import Grid
+from keyhole.data.origin import SourceInfo
+from keyhole.data.preparation import PreparedSamples, prepare_with
+from keyhole.data.samples import Samples
+from keyhole.data.scaler import Scaler
+from keyhole.data.screening import Finding, leave_out, notes_of, screen, warn_of
+from keyhole.data.splits import Split
+from keyhole.data.target import Target, TargetKind
+from keyhole.placement import SELECTORS, Selection
+from keyhole.placement.scorer import LinearScorer, TargetScorer
+from keyhole.plan.plan import Plan
 from keyhole.sklearn.columns import Columns
-from keyhole.split import Split
-from keyhole.target import Target, TargetKind
+from keyhole.workflow.checks import deadline_after
+from keyhole.workflow.selection import choose_sites, fit_reconstructor, fit_target, make_plan
 
 __all__ = ["KeyholeBase"]
 
@@ -102,11 +102,11 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """Choose features of a table, and fit what rebuilds, or tells, from them."""
         prepared = _prepared(leave_out(self._signals(values, target), self._findings), seed)
         prepared = replace(prepared, notes=notes_of(self._findings))
-        selector = make_selector(self.method, self.settings or {})
+        selector = SELECTORS.make(self.method, self.settings or {})
         with progress(None if self.verbose else lambda event: None) as tell:
             run = Run(seed=seed, deadline=deadline_after(self.time_limit), callback=tell)
             count = self._count(prepared)
-            selection = Selection(prepared.fixed) if count == 0 else choose_sites(selector, prepared, count, run)
+            selection = Selection(prepared.existing) if count == 0 else choose_sites(selector, prepared, count, run)
             if before is not None:
                 selection = _better(Selection(before.indices), selection, prepared, run)
             fitted = fit_reconstructor(self._reconstructor(), prepared, selection.sites, run)
@@ -129,17 +129,17 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     def _predictor(self) -> str:
         return str(getattr(self, "predictor", "auto"))
 
-    def _signals(self, values: NDArray[np.float64], target: Target | None) -> Signals:
+    def _signals(self, values: NDArray[np.float64], target: Target | None) -> Samples:
         """Give a table as signals, with what the parameters ask of them."""
         shape = (values.shape[1],) if self.grid_shape is None else tuple(int(n) for n in self.grid_shape)
         if int(np.prod(shape)) != values.shape[1]:
             raise ValueError(f"grid_shape={shape}: {int(np.prod(shape))} cells for {values.shape[1]} features")
-        signals = Signals.build(
-            values.reshape(len(values), 1, *shape), Grid.plain(shape), origin=Origin("array", name="table")
+        signals = Samples.build(
+            values.reshape(len(values), 1, *shape), Grid.plain(shape), origin=SourceInfo("array", name="table")
         )
         if self.scale and self.grid_shape is None:
-            signals = signals.weighted(_alike(values))
-        return signals.with_target(target).constrained(self._constraints(shape))
+            signals = signals.with_weights(_alike(values))
+        return signals.with_target(target).with_constraints(self._constraints(shape))
 
     def _constraints(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """What the parameters ask of the choice, on the encoded columns."""
@@ -153,7 +153,7 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             asked["costs"] = (each / np.maximum(np.bincount(owners, minlength=len(each)), 1))[owners].reshape(shape)
             asked["cost_limit"] = self.cost_limit
         if self.must_select is not None:
-            asked["fixed"] = [int(place) for place in np.flatnonzero(np.isin(owners, self._musts()))]
+            asked["existing"] = [int(place) for place in np.flatnonzero(np.isin(owners, self._musts()))]
         return asked
 
     def _by_name(self, parameter: str) -> Any:
@@ -180,7 +180,7 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"must_select: features go from 0 to {self.n_features_in_ - 1}")
         return np.unique(given.astype(np.int64))
 
-    def _count(self, prepared: Prepared) -> int | None:
+    def _count(self, prepared: PreparedSamples) -> int | None:
         """How many features, or groups, are to be chosen beside those that must be."""
         if self.cost_limit is not None:
             return None
@@ -244,25 +244,25 @@ def _support(
     return np.isin(np.arange(estimator.n_features_in_), estimator._columns.owners[plan.indices])
 
 
-def _prepared(signals: Signals, seed: int) -> Prepared:
+def _prepared(signals: Samples, seed: int) -> PreparedSamples:
     """Split in what chooses and what decides; nothing is held back to judge, which is for whoever calls `score`."""
     order = np.random.default_rng(seed).permutation(len(signals))
     count = max(1, int(np.ceil(_VALIDATION * len(order))))
     split = Split(np.sort(order[count:]), np.sort(order[:count]), np.sort(order[:count]), "random")
-    choosing, scaling = (Scaling.fit(signals.take(rows)) for rows in (split.train, split.development))
+    choosing, scaling = (Scaler.fit(signals.take(rows)) for rows in (split.train, split.development))
     return prepare_with(signals, split, choosing, scaling)
 
 
-def _better(old: Selection, new: Selection, prepared: Prepared, run: Run) -> Selection:
+def _better(old: Selection, new: Selection, prepared: PreparedSamples, run: Run) -> Selection:
     """Give the better of two choices of as many features, by a closed form on validation."""
-    there = prepared.fixed
+    there = prepared.existing
     own, others = np.split(old.sites, [len(there)])
     legal = np.array_equal(own, there) and prepared.signals.observable.ravel()[others].all()
     if len(old.sites) != len(new.sites) or not legal:
         return new
-    kind = LinearScore if prepared.train.target is None else TargetScore
-    judge = kind(prepared.train, prepared.validation, run)
-    return old if judge(old.sites) < judge(new.sites) else new
+    kind = LinearScorer if prepared.train.target is None else TargetScorer
+    scorer = kind(prepared.train, prepared.validation, run)
+    return old if scorer(old.sites) < scorer(new.sites) else new
 
 
 def _alike(values: NDArray[np.float64]) -> NDArray[np.float64]:

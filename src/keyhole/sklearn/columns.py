@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names, _check_n_features, validate_data
 
-from keyhole.readers.tables import parse_dates
+from keyhole.data.readers.tables import parse_dates
 
 __all__ = ["Columns"]
 

@@ -12,10 +12,10 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
-from keyhole.predictors import PREDICTORS
-from keyhole.reconstructors import RECONSTRUCTORS
+from keyhole.data.target import Target, TargetKind
+from keyhole.models.predictors import PREDICTORS
+from keyhole.models.reconstructors import RECONSTRUCTORS
 from keyhole.sklearn.base import KeyholeBase
-from keyhole.target import Target, TargetKind
 
 __all__ = ["KeyholeClassifierSelector", "KeyholeRegressorSelector", "KeyholeSelector"]
 
@@ -130,15 +130,15 @@ class KeyholeSelector(KeyholeBase):
             raise ValueError("a table with columns of words is not rebuilt from its numbers; use reconstruct")
         places = np.flatnonzero(self.support_)
         readings = chosen[:, np.searchsorted(places, self.plan_.indices)]
-        rebuilt = self.plan_.rebuild(readings[:, :, np.newaxis], None)
-        return np.asarray(rebuilt.reshape(len(chosen), -1), np.float64)
+        reconstructed = self.plan_.reconstruct_array(readings[:, :, np.newaxis], None)
+        return np.asarray(reconstructed.reshape(len(chosen), -1), np.float64)
 
     def reconstruct(self, X: Any) -> NDArray[np.float64]:
         """Rebuild all features of whole samples from the chosen ones; of words, a flag for each."""
         check_is_fitted(self, "plan_")
         values = self._columns.encode(self, X)
-        rebuilt = self.plan_.rebuild(values[:, self.plan_.indices][:, :, np.newaxis], None)
-        return np.asarray(rebuilt.reshape(len(values), -1), np.float64)
+        reconstructed = self.plan_.reconstruct_array(values[:, self.plan_.indices][:, :, np.newaxis], None)
+        return np.asarray(reconstructed.reshape(len(values), -1), np.float64)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Give the negative mean squared error of what is rebuilt."""

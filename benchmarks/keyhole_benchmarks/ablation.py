@@ -1,0 +1,66 @@
+"""What each stage of `auto` is worth: one is left out at a time, and each law has the search's seat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
+
+from keyhole.core.run import Run
+from keyhole.data.preparation import PreparedSamples
+from keyhole.placement import SELECTORS
+from keyhole.placement.auto import STAGES
+from keyhole.workflow.selection import SELECTION_SHARE, choose_sites
+from keyhole_benchmarks.quality import finish, load_prepared, until
+from keyhole_benchmarks.records import Case
+from keyhole_benchmarks.runner import Job, Outcome
+
+__all__ = ["PLACES", "VARIANTS", "jobs"]
+
+PLACES = {"mnist": 20, "ipsl": 50}
+_LAWS = ("vln", "iln", "hnet", "sct")
+
+
+def _without(*stages: str) -> dict[str, Any]:
+    return {"stages": [stage for stage in STAGES if stage not in stages]}
+
+
+# By name: settings of auto, and the reconstructor.
+VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
+    "all stages": ({}, "auto"),
+    "classical sites": (_without("exchange", "learned", "kernel_exchange"), "auto"),
+    "without exchange": (_without("exchange"), "auto"),
+    "without the law": (_without("learned"), "auto"),
+    "without swaps": (_without("kernel_exchange"), "auto"),
+    "without a network": ({}, "ridge"),
+    "one network without waves": ({}, "residual"),
+    "the law's best of 64 samples": ({"collapse": "best"}, "auto"),
+    **{
+        f"{distribution} alone": (
+            _without("qr", "exchange", "kernel_exchange") | {"distribution": distribution},
+            "auto",
+        )
+        for distribution in _LAWS
+    },
+    **{
+        f"{distribution} and swaps": (_without("qr", "exchange") | {"distribution": distribution}, "auto")
+        for distribution in _LAWS
+    },
+}
+
+
+def jobs(names: Sequence[str], variants: Sequence[str], seeds: Sequence[int], limit: float) -> Iterator[Job]:
+    """Give one job for each data set, seed and variant."""
+    for name, seed, variant in product(names, seeds, variants):
+        settings, reconstructor = VARIANTS[variant]
+        prepared = load_prepared(name)
+        words = {"variant": variant, "selector": SELECTORS.make("auto", settings).settings()}
+        case = Case("ablation", name, f"{limit:g} s", variant, reconstructor, PLACES[name], seed, words)
+        yield Job([case], prepared.split.sizes(), "auto", partial(_work, case, settings, prepared, limit))
+
+
+def _work(case: Case, settings: dict[str, Any], prepared: PreparedSamples, limit: float, run: Run) -> Iterator[Outcome]:
+    selector = SELECTORS.make("auto", settings)
+    selection = choose_sites(selector, prepared, case.k, until(run, limit))
+    yield finish(case, prepared, selector, selection, until(run, (1 - SELECTION_SHARE) * limit))

@@ -1,0 +1,61 @@
+"""The paper's extension: sites and a generator trained as a conditional GAN, beside squared error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from keyhole.core.run import Run
+from keyhole.metrics import sharpness
+from keyhole.placement.learned import Learned
+from keyhole_benchmarks.data import Data, load
+from keyhole_benchmarks.pictures import mask_arrays
+from keyhole_benchmarks.protocols import Protocol, paper_ks, protocol_of
+from keyhole_benchmarks.records import Case
+from keyhole_benchmarks.runner import Job, Outcome
+
+__all__ = ["KS", "METHODS", "jobs"]
+
+KS = {"mnist": (20,), "celeba": (200,)}
+METHODS = ("cgan", "vln")  # the same law, once against a discriminator, once by squared error
+_SHOWN = 8
+_RATE = 5e-4
+
+
+def jobs(
+    protocol: str, data: Sequence[str], methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]
+) -> Iterator[Job]:
+    """Give one job for each data set, objective and seed."""
+    for name in data:
+        scale = protocol_of(protocol, name)
+        loaded = load(name, scale.samples)
+        for seed in seeds:
+            for k in ks or paper_ks(name, KS):
+                for method in methods:
+                    settings = {**scale.circumstances(), "selector": _selector(scale, method, loaded)}
+                    case = Case("cgan", name, scale.name, method, "own", k, seed, settings)
+                    yield Job([case], loaded.split(), scale.precision, partial(_work, case, loaded))
+
+
+def _selector(scale: Protocol, method: str, data: Data) -> dict[str, Any]:
+    """Settings of VLN as in Table 1, but for a smaller step, the same for both objectives: games need small ones."""
+    chosen = scale.distribution("vln", data.samples)
+    objective = "gan" if method == "cgan" else "squared"
+    return chosen | {"objective": objective, "train": chosen["train"] | {"learning_rate": min(_RATE, scale.rate)}}
+
+
+def _work(case: Case, data: Data, run: Run) -> Iterator[Outcome]:
+    selection = Learned(**case.settings["selector"]).select(data.plain.development, case.k, validation=None, run=run)
+    test = data.test(data.plain)
+    if selection.reconstruct is None or selection.distribution is None:
+        return
+    reconstructed = selection.reconstruct(test)
+    metrics = data.score(data.plain, reconstructed) | {"sharpness": sharpness(test.values, reconstructed)}
+    arrays = {"truth": test.values[:_SHOWN], "reconstructed": reconstructed[:_SHOWN], "sites": selection.sites}
+    yield Outcome(
+        metrics, case.k, selection.notes | {"sites": np.sort(selection.sites).tolist()},
+        arrays=arrays | mask_arrays(selection.distribution),
+    )  # fmt: skip

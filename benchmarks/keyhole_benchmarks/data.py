@@ -1,0 +1,90 @@
+"""The data of a benchmark, cut down to a protocol's size and split once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole import metrics
+from keyhole.data import datasets
+from keyhole.data.preparation import PreparedSamples, prepare, prepare_with
+from keyhole.data.samples import Samples
+from keyhole.data.scaler import Scaler
+from keyhole.data.splits import Split, given
+
+__all__ = ["Data", "load"]
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """One data set, prepared twice: ``plain`` as the paper feeds its networks, ``scaled`` as Keyhole does.
+
+    Plain images keep their values in [0, 1]; plain fields are anomalies from the climatology, as they are scaled.
+    """
+
+    name: str
+    plain: PreparedSamples
+    scaled: PreparedSamples
+
+    @property
+    def samples(self) -> int:
+        """How many samples choose sites: all but test."""
+        return len(self.plain.development)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The grid's."""
+        return self.plain.signals.grid.shape
+
+    @property
+    def cae_decoder(self) -> str:
+        """Decoder of the concrete autoencoder: dense for digits, DCGAN for the others, as in the paper."""
+        return "dense" if self.name == "mnist" else "dcgan"
+
+    def split(self) -> dict[str, Any]:
+        """Sizes of the parts, for the record."""
+        return self.plain.split.sizes()
+
+    def score(self, prepared: PreparedSamples, reconstructed: NDArray[np.float32]) -> dict[str, float]:
+        """Errors on test of what was rebuilt from it, still scaled as ``prepared`` is."""
+        test = prepared.test
+        whole = prepared.scaling.undo(reconstructed, test.time)
+        return metrics.evaluate(test.values, whole, self.scaled.scaling.expected(test), test.grid)
+
+    def test(self, prepared: PreparedSamples) -> Samples:
+        """Give the test part, scaled as ``prepared`` is."""
+        return prepared.scaling.apply(prepared.test)
+
+
+@lru_cache(maxsize=2)
+def load(name: str, samples: int | None) -> Data:
+    """Load a data set with at most ``samples`` to train and validate on, drawn once and for all."""
+    signals = datasets.load(name).with_covariates().with_weights(None)  # nothing but the readings, all cells alike
+    split = prepare(signals, _fewer(signals, samples), seed=0).split
+    scaled = _prepare(signals, split, Scaler.fit(signals.take(split.development)))
+    return Data(name, _plain(scaled), scaled)
+
+
+def _prepare(signals: Samples, split: Split, scaling: Scaler) -> PreparedSamples:
+    """Scale all parts alike: networks are trained on one part or all but test, and judged on test as they are."""
+    return prepare_with(signals, split, scaling, scaling)
+
+
+def _fewer(signals: Samples, samples: int | None) -> Split | None:
+    if signals.split is None or samples is None or len(signals.split.development) <= samples:
+        return signals.split
+    chosen = np.random.default_rng(0).choice(signals.split.development, samples, replace=False)
+    return given(chosen, signals.split.test)
+
+
+def _plain(scaled: PreparedSamples) -> PreparedSamples:
+    """Leave images as they are; a field's anomalies already are what the paper feeds."""
+    signals = scaled.signals
+    if signals.cycle is not None:
+        return scaled
+    nothing = Scaler(np.zeros_like(scaled.scaling.baseline), np.ones(signals.channels))
+    return _prepare(signals, scaled.split, nothing)

@@ -1,0 +1,27 @@
+"""Figures of the benchmarks: those of the paper, and Table 1 as a chart, drawn from what was kept."""
+
+from __future__ import annotations
+
+from keyhole_benchmarks.drawing.charts import table1_chart
+from keyhole_benchmarks.drawing.densities import LogitNormal, densities
+from keyhole_benchmarks.drawing.distributions import averages, covariance
+from keyhole_benchmarks.drawing.gallery import PRIVATE, draw_all, draw_chart, draw_features
+from keyhole_benchmarks.drawing.kept import Kept, kept, latest
+from keyhole_benchmarks.drawing.samples import gan_against_squared, samples
+
+__all__ = [
+    "PRIVATE",
+    "Kept",
+    "LogitNormal",
+    "averages",
+    "covariance",
+    "densities",
+    "draw_all",
+    "draw_chart",
+    "draw_features",
+    "gan_against_squared",
+    "kept",
+    "latest",
+    "samples",
+    "table1_chart",
+]

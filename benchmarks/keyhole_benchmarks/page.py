@@ -1,0 +1,112 @@
+"""The results page: what was asked, what came out, what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from keyhole.core.errors import DataError
+from keyhole.core.storage import replacing
+from keyhole_benchmarks import words
+from keyhole_benchmarks.lines import Lines
+from keyhole_benchmarks.records import Store
+from keyhole_benchmarks.sections import (
+    ablation,
+    answers,
+    by_time,
+    cgan,
+    l1,
+    networks,
+    quality,
+    short_table,
+    speed,
+    steps,
+    table1,
+    table2,
+    tables,
+    weights,
+)
+
+__all__ = ["write_page"]
+
+# What a benchmark sweeps: settings of the selector.
+_SWEPT = {
+    "table1": (), "table2": (), "weights": ("penalty",), "cgan": (),
+    "steps": ("mask_learning_rate", "latent_learning_rate", "selector_learning_rate"), "quality": (), "ablation": (),
+    "networks": (), "tables": (), "speed": (),
+}  # fmt: skip
+
+
+def write_page(results: Path, out: Path, readme: Path | None) -> list[Path]:
+    """Write the page, its chart and the README's table from the lines in ``results``; gives what was written."""
+    from keyhole_benchmarks.drawing import draw_chart, draw_features
+
+    found = {bench: Lines(Store(results, bench).lines()).latest(*swept) for bench, swept in _SWEPT.items()}
+    if not any(map(len, found.values())):
+        raise DataError(f"{results}: no lines; run keyhole-bench table1 first")
+    reading = results.parent / "reading.md"
+    written = draw_chart(found["table1"].records, out.parent / "images" / "paper")
+    written += draw_features(found["tables"], out.parent / "images" / "tables")
+    text = [*_page(found, reading.read_text() if reading.exists() else ""), *_figures(out.parent)]
+    _write(out, "\n".join(text) + "\n")
+    if readme is not None:
+        _renew(readme, short_table(found["quality"]))
+    return [out, *written, *([] if readme is None else [readme])]
+
+
+def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
+    yield words.HEAD
+    yield reading
+    yield from _part("What auto reaches", words.QUALITY, quality, found["quality"])
+    if len(found["quality"].each("protocol")) > 1:
+        yield from _part("Error against time", words.BY_TIME, by_time, found["quality"])
+    yield from _section("What each stage is worth", words.ABLATION, ablation, found["ablation"])
+    yield from _section("Constraints, bands and failures", words.NETWORKS, networks, found["networks"])
+    yield from _section("Features of tables", words.TABLES, tables, found["tables"])
+    yield from _section("Speed", words.SPEED, speed, found["speed"])
+    yield from _section("Answers", words.ANSWERS, answers, found["table1"])
+    yield from _section("Table 1: reconstruction error", words.TABLE1, table1, found["table1"])
+    yield from _section("The laws' steps", words.STEPS, steps, found["steps"])
+    yield from _section("Table 2: telling digits from the chosen pixels", words.TABLE2, table2, found["table2"])
+    yield from _section("The penalty weight", words.WEIGHTS, weights, found["weights"])
+    yield from _section("Conditional GAN", words.CGAN, cgan, found["cgan"])
+    yield from ("## Why not l1", "", words.L1, "", *l1())
+
+
+def _figures(docs: Path) -> Iterator[str]:
+    """Show the figures that `keyhole-bench figures` drew, if it has."""
+    found = [path for name in words.FIGURES for path in sorted((docs / "images" / "paper").glob(f"{name}.png"))]
+    if found:
+        yield from ("## Figures", "", words.DRAWN, "")
+    for path in found:
+        caption = next(text for name, text in words.FIGURES.items() if path.match(f"{name}.png"))
+        yield from (f"![{caption}]({path.relative_to(docs)})", "", f"*{caption}*", "")
+
+
+def _section(title: str, text: str, render: Callable[[Lines], Iterable[str]], lines: Lines) -> Iterator[str]:
+    """Give one section for each protocol: their lines are never mixed."""
+    protocols = lines.each("protocol")
+    for protocol in protocols:
+        name = title if len(protocols) == 1 else f"{title} (protocol `{protocol}`)"
+        yield from _part(name, text, render, lines.where(protocol=protocol))
+
+
+def _part(title: str, text: str, render: Callable[[Lines], Iterable[str]], lines: Lines) -> Iterator[str]:
+    """Give one section; nothing where there are no lines."""
+    if len(lines):
+        yield from (f"## {title}", "", text, "", *render(lines), "", lines.provenance(), "")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def _renew(readme: Path, table: list[str]) -> None:
+    """Replace what stands between the README's markers."""
+    before, _, rest = readme.read_text().partition("<!-- results -->")
+    _, found, after = rest.partition("<!-- /results -->")
+    if not found:
+        raise DataError(f"{readme}: no place for the table between <!-- results --> and <!-- /results -->")
+    _write(readme, f"{before}<!-- results -->\n" + "\n".join(table).rstrip() + f"\n<!-- /results -->{after}")

@@ -1,0 +1,29 @@
+"""What is kept of a law to be drawn later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from keyhole.masks import MaskDistribution
+
+__all__ = ["mask_arrays"]
+
+_DRAWS, _SHOWN = 512, 8
+_MOST_SITES = 1024  # for a covariance that is kept whole
+
+
+def mask_arrays(distribution: MaskDistribution) -> dict[str, NDArray[Any]]:
+    """Give a few masks, the average of many, and the covariance of the logits where the law has one."""
+    with torch.no_grad():
+        masks = distribution.sample(_DRAWS, torch.Generator().manual_seed(0)).values
+    arrays: dict[str, NDArray[Any]] = {
+        "masks": masks[:_SHOWN].numpy().astype(np.float16),
+        "average": masks.mean(0).numpy().astype(np.float32),
+    }
+    if distribution.correlated and distribution.sites <= _MOST_SITES:
+        arrays["covariance"] = distribution.covariance().numpy()
+    return arrays

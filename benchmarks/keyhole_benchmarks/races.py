@@ -1,0 +1,241 @@
+"""What is raced: our way to do a thing, and the way that it is measured against."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from keyhole.core.run import Run
+from keyhole.data import datasets
+from keyhole.data.readers import read
+from keyhole.data.samples import Samples
+from keyhole.data.scaler import Scaler
+from keyhole.models.reconstructors.ridge import NestedRidge, Ridge
+from keyhole.placement import Selector
+from keyhole.placement.classical import QR, Greedy
+from keyhole.placement.learned import Learned
+from keyhole.placement.learned_objectives import MaskObjective
+from keyhole.training.loop import Task, train
+from keyhole.training.settings import TrainSettings
+from keyhole.workflow.selection import select
+from keyhole_benchmarks.records import Meter
+
+__all__ = [
+    "Duel", "curve", "greedy_against_pysensors", "greedy_growth", "hnet_step", "large_grid", "larger_than_memory",
+    "qr_against_pysensors",
+    "reconstruct", "vln_step", "write_store",
+]  # fmt: skip
+
+_STEPS, _BATCH = 150, 256
+_SAMPLES, _TEST, _SITES, _COMPONENTS, _K = 500, 100, 200_000, 100, 100
+
+
+@dataclass(frozen=True)
+class Duel:
+    """Both ways, what one go of ours counts for one of theirs, and figures that are there when both have run.
+
+    A figure called ``ratio`` stands in place of that of times.
+    """
+
+    ours: Callable[[], object]
+    theirs: Callable[[], object]
+    share: float = 1.0
+    figures: Callable[[], Mapping[str, float]] = field(default=dict)
+
+
+def vln_step() -> Duel:
+    """Training of VLN with the dense reconstructor, against the same reconstructor on one mask."""
+    return _steps("vln", 32)
+
+
+def hnet_step() -> Duel:
+    """Training of HNet-LN, 8 draws a batch, against the same reconstructor on one mask."""
+    return _steps("hnet", 8)
+
+
+class _OneMask(Task):
+    """The goal of a joint training, without its law: every signal is seen through the same mask."""
+
+    def __init__(self, goal: MaskObjective, signals: Samples, k: int) -> None:
+        super().__init__()
+        self.goal, self.samples = goal, len(signals)
+        self.register_buffer("signals", torch.from_numpy(signals.values), persistent=False)
+        mask = torch.zeros(signals.grid.size)
+        mask[torch.linspace(0, signals.grid.size - 1, k).long()] = 1
+        self.register_buffer("mask", mask.reshape(1, *signals.grid.shape), persistent=False)
+
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
+        x = self.get_buffer("signals")[batch]
+        return self.goal(x, x, self.get_buffer("mask"), batch, generator), None
+
+
+def _steps(distribution: str, draws: int) -> Duel:
+    signals, settings = _images(), TrainSettings(steps=_STEPS, batch_size=_BATCH, ema_decay=0.0, validation_steps=1)
+    learned = Learned(distribution=distribution, decoder="dense", n_masks=draws, warm_start="none", train=settings)
+
+    def ours() -> None:
+        learned.learn(signals, 50, Run())
+
+    def theirs() -> None:
+        goal = learned._task(signals, 50, Run())[0].goal
+        train(_OneMask(goal, signals, 50), settings, name="one mask", identity="one mask", run=Run())
+
+    return Duel(ours, theirs)
+
+
+def _images() -> Samples:
+    """Ten thousand of MNIST's pictures, scaled."""
+    signals = datasets.load("mnist")
+    part = signals.take(np.arange(10_000))
+    return Scaler.fit(part).apply(part)
+
+
+def qr_against_pysensors() -> Duel:
+    """Sites by QR, and ridge, against PySensors."""
+    return _against_pysensors(QR())
+
+
+def greedy_against_pysensors() -> Duel:
+    """Sites by greedy, and ridge, against PySensors."""
+    return _against_pysensors(Greedy(n_components=_COMPONENTS))
+
+
+def _against_pysensors(selector: Selector) -> Duel:
+    from pysensors import SSPOR
+    from pysensors.basis import SVD
+
+    values = field_of(_SAMPLES + _TEST, _SITES, 0)
+    matrix, test = values[:_SAMPLES], values[_SAMPLES:]
+    taught, judged, reconstructed = read(matrix), read(test), dict[str, NDArray[Any]]()
+
+    def ours() -> None:
+        new = replace(taught)  # so that nothing is known of it from the last round
+        sites = selector.select(new, _K, validation=None, run=Run()).sites
+        fitted = Ridge().fit(new, sites, validation=new, run=Run())
+        reconstructed["our_error"] = fitted.reconstruct(judged.readings(sites)).reshape(test.shape)
+
+    model = SSPOR(basis=SVD(n_basis_modes=_COMPONENTS), n_sensors=_K)
+
+    def theirs() -> None:
+        model.fit(matrix, quiet=True)
+        reconstructed["their_error"] = model.predict(test[:, model.get_selected_sensors()])
+
+    def errors() -> dict[str, float]:
+        """Shares of the variance that are left; PySensors' with its prior, as by default, and without."""
+        plain = model.predict(test[:, model.get_selected_sensors()], method="unregularized")
+        found = {**reconstructed, "their_error_without_prior": plain}
+        return {name: float(np.square(test - made).sum() / np.square(test).sum()) for name, made in found.items()}
+
+    return Duel(ours, theirs, figures=errors)
+
+
+def greedy_growth() -> Duel:
+    """Greedy on ten times as many sites."""
+    small, large = (read(field_of(_SAMPLES, 10**power, 0)) for power in (5, 6))
+    selector, memory = Greedy(n_components=_COMPONENTS), dict[str, float]()
+
+    def ours() -> None:
+        meter = Meter()
+        selector.select(large, _K, validation=None, run=Run())
+        memory["peak_of_data"] = meter.costs()["peak_mib"] * 2**20 / large.values.nbytes
+
+    return Duel(ours, lambda: selector.select(small, _K, validation=None, run=Run()), 0.1, lambda: memory)
+
+
+def large_grid() -> Duel:
+    """Learned selection (VLN, ResNet, batches of 4) on 64 samples of 1024 x 1024 sites: its peak memory, in GiB."""
+    signals = read(np.random.default_rng(0).standard_normal((64, 1024, 1024), np.float32))
+    settings = TrainSettings(steps=3, batch_size=4, ema_decay=0.0, validation_steps=1)
+    learned, memory = Learned(distribution="vln", decoder="resnet", n_masks=4, train=settings), dict[str, float]()
+
+    def ours() -> None:
+        meter = Meter()
+        learned.select(signals, _K, validation=None, run=Run())
+        memory["ratio"] = meter.costs()["peak_mib"] / 1024
+
+    return Duel(ours, lambda: None, figures=lambda: memory)
+
+
+def larger_than_memory() -> Duel:
+    """Greedy and ridge on a store of 8 GiB within 2 GiB: peak memory of the whole command, in GiB."""
+    memory = dict[str, float]()
+
+    def ours() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            store = write_store(Path(folder) / "field.zarr", 8 * 2**30)
+            command = [sys.executable, "-m", "keyhole", "select", str(store), "-k", "50", "--memory", "2GiB"]
+            started = time.monotonic()
+            subprocess.run([*command, "--method", "greedy", "--out", f"{folder}/plan.keyhole"], check=True)
+            memory["seconds"] = time.monotonic() - started
+        memory["ratio"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+
+    return Duel(ours, lambda: None, figures=lambda: memory)
+
+
+def write_store(path: Path, size: int) -> Path:
+    """Write a Zarr store of so many bytes: 360 x 720 cells, 150 smooth components, a little noise; 16 samples a chunk.
+
+    Components are products of waves in both directions whose variances fall with their number.
+    """
+    import zarr
+
+    rng, shape = np.random.default_rng(0), (360, 720)
+    waves = [np.cos(np.outer(np.arange(15), np.linspace(0, 3, side)) + rng.uniform(0, 6, (15, 1))) for side in shape]
+    samples = size // (4 * shape[0] * shape[1])
+    spread = np.sort(rng.exponential(1.0, (15, 15)).ravel())[::-1].reshape(15, 15)
+    made = zarr.create_array(
+        store=path, name="field", shape=(samples, *shape), chunks=(16, *shape), dtype="f4", compressors=None,
+        dimension_names=("sample", "lat", "lon"),
+    )  # fmt: skip
+    for start in range(0, samples, 16):
+        n = min(16, samples - start)
+        part = np.einsum("nab,ai,bj->nij", rng.standard_normal((n, 15, 15)) * spread, *waves, optimize=True)
+        made[start : start + n] = part.astype(np.float32) + 0.05 * rng.standard_normal((n, *shape), np.float32)
+    return path
+
+
+def reconstruct() -> Duel:
+    """Fields of a linear plan, against the product alone."""
+    field = datasets.sst()
+    plan = select(field, 50, method="greedy", reconstructor="ridge")
+    rows = np.arange(10_000) % len(field)
+    readings, when = field.readings(plan.indices)[rows, :, 0], None if field.time is None else field.time[rows]
+    left, right = readings.astype(np.float32), np.ones((50, field.grid.size), np.float32)
+    return Duel(lambda: plan.reconstruct(readings, time=when), lambda: left @ right)
+
+
+def curve() -> Duel:
+    """Ridge for ten numbers of sites, against the largest alone."""
+    train = read(field_of(_SAMPLES, 20_000, 0))
+    sites = np.random.default_rng(0).permutation(20_000)[:_K]
+
+    def ours() -> None:
+        nested = NestedRidge(train, sites)
+        for count in range(_K // 10, _K + 1, _K // 10):
+            nested.first(count)
+
+    return Duel(ours, lambda: Ridge().fit(train, sites, validation=train, run=Run()))
+
+
+def field_of(samples: int, sites: int, seed: int) -> NDArray[np.float32]:
+    """Samples of 150 random components whose variances fall a hundredfold and more, with a little noise."""
+    rng = np.random.default_rng(seed)
+    weights = rng.standard_normal((samples, 150), np.float32) * np.logspace(0, -1.5, 150, dtype=np.float32)
+    values = np.empty((samples, sites), np.float32)
+    for start in range(0, sites, 10_000):
+        part = values[:, start : start + 10_000]
+        np.matmul(weights, rng.standard_normal((150, part.shape[1]), np.float32), out=part)
+        part += 0.1 * rng.standard_normal(part.shape, np.float32)
+    return values

@@ -1,0 +1,251 @@
+"""Records: one JSON line for each case, appended as cases end, read back by whoever renders them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+import resource
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Case", "Costs", "Meter", "Store", "code_in_use", "record"]
+
+Costs = dict[str, float]
+
+_SCHEMA = 1
+# Settings and parts that lines of 2026 call by other names.
+_RENAMED = {
+    "average": "ema_decay",
+    "batch": "batch_size",
+    "candidates": "n_candidates",
+    "clip": "gradient_clip",
+    "components": "n_components",
+    "detail": "dense_conv",
+    "draws": "n_masks",
+    "fall": "k_anneal",
+    "kriging": "optimal_interpolation",
+    "latent": "rank",
+    "latent_rate": "latent_learning_rate",
+    "law": "distribution",
+    "law_rate": "mask_learning_rate",
+    "overlap": "overlap_weight",
+    "penalty": "l0_weight",
+    "rate": "learning_rate",
+    "row_rate": "selector_learning_rate",
+    "swaps": "kernel_exchange",
+    "validations": "validation_steps",
+    "waves": "n_frequencies",
+}
+_NOT_A_SETTING = {"budget"}  # whose values keep their names
+_PACKAGES = ("keyhole", "torch", "numpy", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What defines one line: two cases with the same words are the same case.
+
+    ``settings`` are those that the protocol gives to the method and the reconstructor.
+    """
+
+    bench: str
+    data: str
+    protocol: str
+    method: str
+    reconstructor: str
+    k: int
+    seed: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def words(self) -> dict[str, Any]:
+        """Plain values, in the record's order."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @property
+    def case_id(self) -> str:
+        """Hash of the words."""
+        words = json.dumps(self.words(), sort_keys=True)
+        return hashlib.sha256(words.encode()).hexdigest()[:16]
+
+
+class Store:
+    """The lines of one benchmark, ``<folder>/<bench>.jsonl``.
+
+    Lines are appended whole and flushed to the disk, so that what was measured outlives a crash; a torn last line is
+    left out when read and cut off by the next append.
+    """
+
+    def __init__(self, folder: Path, bench: str) -> None:
+        self.path = folder / f"{bench}.jsonl"
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Give the records so far; of one case the last."""
+        found: dict[str, dict[str, Any]] = {}
+        for text in self.path.read_text().splitlines() if self.path.exists() else []:
+            with suppress(json.JSONDecodeError, TypeError, KeyError):  # torn, or no record
+                record = _by_todays_names(json.loads(text))
+                found[record["case_id"]] = record
+        return list(found.values())
+
+    def done(self) -> set[str]:
+        """Ids of the cases that need not be run again."""
+        return {record["case_id"] for record in self.lines() if record["status"] == "ok"}
+
+    def append(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Add records."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        text = "".join(json.dumps(_plain(record), allow_nan=False) + "\n" for record in records)
+        with self.path.open("ab+") as file:
+            _mend(file)
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def keep_arrays(self, case: Case, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Keep what is to be drawn of a case beside the lines, written whole."""
+        if arrays:
+            folder = self.path.parent / "arrays"
+            folder.mkdir(parents=True, exist_ok=True)
+            part = folder / f"{case.case_id}.part.npz"
+            np.savez_compressed(part, **dict(arrays))  # type: ignore[arg-type]
+            part.replace(folder / f"{case.case_id}.npz")
+
+    def arrays(self, case_id: str) -> dict[str, NDArray[Any]] | None:
+        """Give what was kept of a case; None where nothing is here (it may have been run elsewhere)."""
+        path = self.path.parent / "arrays" / f"{case_id}.npz"
+        if not path.exists():
+            return None
+        with np.load(path) as found:
+            return dict(found)
+
+
+class Meter:
+    """What a case costs: wall time, processor time and peak memory, ``before`` and from when the meter is made."""
+
+    def __init__(self, before: Costs | None = None) -> None:
+        with suppress(OSError):  # Linux forgets the peak so far
+            Path("/proc/self/clear_refs").write_text("5")
+        self._before = before or {"seconds": 0.0, "cpu_seconds": 0.0, "peak_mib": 0}
+        self._wall, self._cpu = time.monotonic(), time.process_time()
+
+    def costs(self) -> Costs:
+        """Give the costs so far."""
+        return {
+            "seconds": round(self._before["seconds"] + time.monotonic() - self._wall, 2),
+            "cpu_seconds": round(self._before["cpu_seconds"] + time.process_time() - self._cpu, 2),
+            "peak_mib": max(self._before["peak_mib"], _peak_mib()),
+        }
+
+
+def record(
+    case: Case, *, metrics: Mapping[str, float], costs: Mapping[str, float], k_distinct: int,
+    split: Mapping[str, Any], notes: Mapping[str, Any], published: float | None = None, comparable: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Make the line of a case that ended well."""
+    import torch
+
+    return {
+        "schema": _SCHEMA,
+        "case_id": case.case_id,
+        **case.words(),
+        "split": dict(split),
+        "k_distinct": k_distinct,
+        "status": "ok",
+        "metrics": dict(metrics),
+        "notes": dict(notes),
+        "published": published,
+        "comparable": comparable,
+        **costs,
+        "threads": torch.get_num_threads(),
+        "processor": _processor(),
+        **code_in_use(),
+        "versions": {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()},
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _by_todays_names(record: dict[str, Any]) -> dict[str, Any]:
+    """Give a record by the names that settings and parts have today, with the id of the case by these names."""
+    words = {name: record[name] for name in Case.__dataclass_fields__}
+    renamed = {**words, "reconstructor": _renamed(words["reconstructor"]), "settings": _renamed(words["settings"])}
+    return record if renamed == words else {**record, **renamed, "case_id": Case(**renamed).case_id}
+
+
+def _renamed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            _RENAMED.get(name, name): one if name in _NOT_A_SETTING else _renamed(one) for name, one in value.items()
+        }
+    if isinstance(value, list):
+        return [_renamed(one) for one in value]
+    return _RENAMED.get(value, value) if isinstance(value, str) else value
+
+
+def _processor() -> str:
+    """Name the instructions that networks run on: within a time limit they decide what is learned."""
+    import torch
+
+    from keyhole.training.loop import supports_bf16
+
+    return torch.backends.cpu.get_cpu_capability() + (" with bf16" if supports_bf16("cpu") else "")
+
+
+def _mend(file: IO[bytes]) -> None:
+    """Cut a torn last line off a file of lines; a whole one that only lacks its end gets it."""
+    file.seek(0)
+    *whole, last = file.read().split(b"\n")
+    try:
+        json.loads(last or b"null")
+    except ValueError:
+        file.truncate(sum(len(one) + 1 for one in whole))
+    else:
+        file.write(b"\n" if last else b"")
+
+
+def _peak_mib() -> int:
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) // 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+@cache
+def code_in_use() -> dict[str, Any]:
+    """Commit of the checkout that runs, and whether it was changed; None where it is installed from a package.
+
+    Read once: a commit that is made while cases run is not what runs.
+    """
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return {"commit": None, "dirty": None}
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src", "pyproject.toml")
+    return {"commit": _git(root, "rev-parse", "HEAD"), "dirty": bool(changed)}
+
+
+def _git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that JSON does not know become null, numpy's become Python's."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,28 @@
+"""Sections of the results page, each made from the lines of one benchmark."""
+
+from __future__ import annotations
+
+from keyhole_benchmarks.sections.answers import answers
+from keyhole_benchmarks.sections.networks import networks
+from keyhole_benchmarks.sections.others import cgan, l1, steps, table2, weights
+from keyhole_benchmarks.sections.quality import ablation, by_time, quality, short_table
+from keyhole_benchmarks.sections.speed import speed
+from keyhole_benchmarks.sections.table1 import table1
+from keyhole_benchmarks.sections.tables import tables
+
+__all__ = [
+    "ablation",
+    "answers",
+    "by_time",
+    "cgan",
+    "l1",
+    "networks",
+    "quality",
+    "short_table",
+    "speed",
+    "steps",
+    "table1",
+    "table2",
+    "tables",
+    "weights",
+]

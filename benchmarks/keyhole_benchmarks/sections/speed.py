@@ -1,0 +1,29 @@
+"""How quick things are, beside what they were to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from keyhole_benchmarks.lines import Lines
+from keyhole_benchmarks.markdown import spread, table
+from keyhole_benchmarks.speed import RACES
+
+__all__ = ["speed"]
+
+_FIGURES = {
+    "our_error": "our error",
+    "their_error": "theirs",
+    "their_error_without_prior": "without its prior",
+    "peak_of_data": "peak memory, of the data",
+}
+
+
+def speed(lines: Lines) -> Iterator[str]:
+    """One row for each race."""
+    rows = []
+    for name in (name for name in RACES if len(lines.where(method=name))):
+        here, race = lines.where(method=name), RACES[name]
+        times = (f"{spread(here.metric(whose), '.2f')}" for whose in ("ours", "theirs"))
+        told = [f"{words} {here.metric(figure)[-1]:.3f}" for figure, words in _FIGURES.items() if here.metric(figure)]
+        rows.append([race.words, f"{race.goal:g}", spread(here.metric("ratio"), ".2f"), *times, ", ".join(told)])
+    yield from table(["what, against what", "goal", "ratio", "seconds", "theirs", "beside"], rows)

@@ -1,0 +1,65 @@
+"""Table 1 beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from keyhole_benchmarks.lines import Lines
+from keyhole_benchmarks.markdown import spread, table
+from keyhole_benchmarks.names import DATA, METHODS, measure
+from keyhole_benchmarks.table1 import OWN, REFIT
+
+__all__ = ["table1"]
+
+_CONCENTRATED = 0.95
+
+
+def table1(lines: Lines) -> Iterator[str]:
+    """One table for each data set and K."""
+    for data in lines.each("data"):
+        here = lines.where(data=data)
+        for k in sorted(here.each("k")):
+            yield from _one(here.where(k=k), data, k)
+
+
+def _one(lines: Lines, data: str, k: int) -> Iterator[str]:
+    _, _, words = measure(data)
+    seeds = ", ".join(map(str, sorted(lines.each("seed"))))
+    yield from ("", f"### {DATA.get(data, data)}, K = {k}", "", f"{words}; seeds {seeds}.", "")
+    header = ["method", "published", "as in the paper", "ratio", "our refit", "concentration", "distinct", "seconds"]
+    rows = [_row(lines.where(method=method), data) for method in METHODS if len(lines.where(method=method))]
+    yield from table(header, rows)
+
+
+def _row(lines: Lines, data: str) -> list[str]:
+    metric, factor, _ = measure(data)
+    first, refit = _but_refit(lines), lines.where(reconstructor=REFIT)
+    ours = first.metric(metric, factor)
+    concentration = first.note("concentration")
+    apart = bool(concentration) and min(concentration) < _CONCENTRATED
+    return [
+        METHODS[first.records[0]["method"]] + (" †" if apart else ""),
+        _published(first),
+        spread(ours) + (" (ResNet on fixed sites)" if first.records[0]["reconstructor"] != OWN else ""),
+        _ratio(first, ours),
+        spread(refit.metric(metric, factor)),
+        spread(concentration, ".2f"),
+        spread([float(one["k_distinct"]) for one in first], ".0f"),
+        f"{max(one['seconds'] for one in first):.0f}",
+    ]
+
+
+def _but_refit(lines: Lines) -> Lines:
+    return Lines([one for one in lines if one["reconstructor"] != REFIT])
+
+
+def _published(lines: Lines) -> str:
+    value = lines.records[0]["published"]
+    if value is None:
+        return ""
+    return f"{100 * value:.2f}" + ("" if lines.records[0]["comparable"] else " (not comparable)")
+
+
+def _ratio(lines: Lines, ours: Sequence[float]) -> str:
+    first = lines.records[0]
+    return f"{sum(ours) / len(ours) / (100 * first['published']):.2f}" if first["comparable"] else ""

@@ -1,0 +1,145 @@
+"""Table 1 of the paper: reconstruction error of its five systems, beside classical sites with the same networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.core.run import Run
+from keyhole.masks import MASK_DISTRIBUTIONS
+from keyhole.models.reconstructors import Reconstructor, Residual
+from keyhole.models.reconstructors.networks import width_for
+from keyhole.models.reconstructors.neural import ResNetReconstructor, train_settings_for
+from keyhole.models.settings import DenseSettings
+from keyhole.placement import SELECTORS, Selection
+from keyhole.workflow.checks import check_k
+from keyhole_benchmarks.data import Data, load
+from keyhole_benchmarks.pictures import mask_arrays
+from keyhole_benchmarks.protocols import Protocol, paper_ks, protocol_of
+from keyhole_benchmarks.published import METHODS as PAPER
+from keyhole_benchmarks.published import published_mse
+from keyhole_benchmarks.records import Case
+from keyhole_benchmarks.runner import Job, Outcome
+
+__all__ = ["CLASSICAL", "KS", "METHODS", "jobs", "refit_settings"]
+
+KS = {"mnist": (20, 30, 50), "ipsl": (20, 50, 100), "ncep": (100, 200, 300), "celeba": (100, 200, 300)}
+CLASSICAL = ("qr", "greedy")
+METHODS = (*PAPER, *CLASSICAL)
+_SHOWN = 8
+OWN = "own"  # the network that was trained with the sites, not refitted
+RESNET = "resnet"  # the same network, trained on classical sites
+REFIT = "residual"
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One method at one K with one seed."""
+
+    data: str
+    protocol: Protocol
+    method: str
+    k: int
+    seed: int
+
+    @property
+    def reconstructors(self) -> tuple[str, ...]:
+        """The paper's systems are judged by their own network, then by our refit; classical sites by both networks."""
+        return (RESNET, REFIT) if self.method in CLASSICAL else (OWN, REFIT)
+
+    def cases(self, data: Data) -> list[Case]:
+        shared = {**self.protocol.circumstances(), "selector": self.selector(data)}
+        return [
+            Case(
+                "table1", self.data, self.protocol.name, self.method, name, self.k, self.seed,
+                {**shared, "reconstructor": self.reconstructor(name, data)},
+            )
+            for name in self.reconstructors
+        ]  # fmt: skip
+
+    def reconstructor(self, name: str, data: Data) -> dict[str, Any]:
+        """Settings of a network on fixed sites: the paper's, or those that our refit has for so many samples."""
+        if name == RESNET:
+            return self.protocol.resnet(data.samples)
+        return refit_settings(len(data.scaled.train)) if name == REFIT else {}
+
+    def selector(self, data: Data) -> dict[str, Any]:
+        """Settings of the method under the protocol."""
+        if self.method in MASK_DISTRIBUTIONS:
+            return self.protocol.distribution(self.method, data.samples)
+        if self.method == "cae":
+            return self.protocol.cae(data.cae_decoder, data.samples)
+        return {}
+
+
+def jobs(
+    protocol: str, data: Sequence[str], methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]
+) -> Iterator[Job]:
+    """Give the work, one K after the other, so that a bench that is stopped has all seeds of some K; no K: the paper's.
+
+    Classical sites are found once: no chance is in them.
+    """
+    for name in data:
+        scale = protocol_of(protocol, name)
+        loaded = load(name, scale.samples)
+        for k, seed, method in product(ks or paper_ks(name, KS), seeds, methods):
+            row = _Row(name, scale, method, k, seed)
+            if method not in CLASSICAL or seed == seeds[0]:
+                yield Job(row.cases(loaded), loaded.split(), scale.precision, partial(_work, row, loaded))
+
+
+def refit_settings(samples: int) -> dict[str, Any]:
+    """Settings of ridge + dense network for so many samples, all named, so that other defaults are other cases."""
+    train = train_settings_for(samples)
+    return {"inner": "dense", **DenseSettings(width=width_for(samples), train=train).model_dump()}
+
+
+def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
+    prepared = data.scaled if row.method in CLASSICAL else data.plain
+    check_k(row.k, prepared.signals)
+    selector = SELECTORS.make(row.method, row.selector(data))
+    selection = selector.select(prepared.development, row.k, validation=None, run=run)
+    published = published_mse(row.data, row.k, row.method)
+    for name in row.reconstructors:
+        metrics = _judge(name, row, data, selection, run)
+        first = name != REFIT
+        yield Outcome(
+            metrics,
+            int(selection.notes.get("distinct", row.k)) if first else len(set(selection.sites.tolist())),
+            selection.notes | {"sites": selection.sites.tolist()},
+            published if first else None,
+            comparable=first and published is not None and row.data == "mnist",
+            arrays=_arrays(data, selection) if first else {},
+        )
+
+
+def _judge(name: str, row: _Row, data: Data, selection: Selection, run: Run) -> dict[str, float]:
+    """Errors of one network: the ResNet on fixed sites learns as a law's does, from all but test, to the last step."""
+    if name == OWN and selection.reconstruct is not None:
+        return data.score(data.plain, selection.reconstruct(data.test(data.plain)))
+    sites, settings = selection.sites, row.reconstructor(name, data)
+    if name == RESNET:
+        prepared = data.plain
+        network = ResNetReconstructor(**settings)
+        fitted: Reconstructor = network.fit(prepared.development, sites, validation=None, run=run)
+    else:
+        prepared = data.scaled
+        fitted = Residual(**settings).fit(prepared.train, sites, validation=prepared.validation, run=run)
+    return data.score(prepared, fitted.reconstruct(data.test(prepared).readings(sites)))
+
+
+def _arrays(data: Data, selection: Selection) -> dict[str, NDArray[Any]]:
+    """What the figures show: some test samples, what was rebuilt of them, masks and the law's covariance."""
+    some = data.test(data.plain).take(np.arange(_SHOWN))
+    arrays: dict[str, NDArray[Any]] = {"truth": some.values, "sites": selection.sites}
+    if selection.reconstruct is not None:
+        arrays["reconstructed"] = selection.reconstruct(some)
+    if selection.distribution is not None:
+        arrays |= mask_arrays(selection.distribution)
+    return arrays

@@ -1,0 +1,1 @@
+"""What every package builds on: errors, settings, registries, storage, the circumstances of a run; nothing heavy."""

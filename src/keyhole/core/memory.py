@@ -1,0 +1,89 @@
+"""Memory: sizes as people write them, what is free, and errors that say what was needed and what to lower."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+
+from keyhole.core.errors import DataError, OutOfMemoryError, SettingsError
+
+__all__ = ["check_fits", "explain_out_of_memory", "format_size", "free_memory", "parse_size"]
+
+_UNITS = {"": 1, "b": 1, "bytes": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+
+
+def parse_size(text: str | int) -> int:
+    """Give bytes of a size.
+
+    Examples
+    --------
+    >>> parse_size("2GiB"), parse_size("500 MB"), parse_size(1024)
+    (2147483648, 500000000, 1024)
+    """
+    found = _SIZE.fullmatch(str(text).lower().strip())
+    unit = None if found is None else _UNITS.get(found[2])
+    if found is None or unit is None or float(found[1]) * unit < 1:
+        raise SettingsError(f"memory={text!r}: a size is needed, such as 2GiB or 500MB")
+    return int(float(found[1]) * unit)
+
+
+def format_size(count: float) -> str:
+    """Write a number of bytes.
+
+    Examples
+    --------
+    >>> format_size(3 * 2**29), format_size(5 * 2**20), format_size(5 * 2**10)
+    ('1.5 GiB', '5 MiB', '5 KiB')
+    """
+    if count >= 2**30:
+        return f"{count / 2**30:.1f} GiB"
+    return f"{count / 2**20:.0f} MiB" if count >= 2**20 else f"{count / 2**10:.0f} KiB"
+
+
+def check_fits(declared: int, what: str) -> None:
+    """Raise a DataError if ``declared`` bytes are more than the memory that is free."""
+    free = free_memory()
+    if declared > free:
+        raise DataError(
+            f"{what} declares {format_size(declared)}, and {format_size(free)} of memory are free; go through a NetCDF "
+            "or Zarr field some samples at a time (--memory), take a part of it, or coarsen it first"
+        )
+
+
+def free_memory() -> int:
+    """Give the bytes of memory that are free."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123 (a pseudo file)
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@contextlib.contextmanager
+def explain_out_of_memory(what: str, remedy: str) -> Iterator[None]:
+    """Turn a lack of memory, numpy's or torch's, into an error that says what was needed, what is free, what helps."""
+    try:
+        yield
+    except OutOfMemoryError:
+        raise
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not _is_of_memory(error):
+            raise
+        found = re.search(r"allocate (\d+(?:\.\d*)?)\s*([KMGT]iB|bytes)", str(error))
+        needed = "more" if found is None else f"{format_size(float(found[1]) * _UNITS[found[2].lower()])} more"
+        free = format_size(free_memory())
+        raise OutOfMemoryError(
+            f"{what}: not enough memory; {needed} was needed and {free} are free: {remedy}"
+        ) from error
+
+
+def _is_of_memory(error: RuntimeError) -> bool:
+    """Whether torch, which has no error of its own for it on every device, says that memory is short."""
+    return "out of memory" in str(error) or "can't allocate memory" in str(error)

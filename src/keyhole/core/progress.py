@@ -1,0 +1,50 @@
+"""A progress bar on the terminal for everything that takes more than a moment."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from keyhole.core.processes import is_first
+from keyhole.core.run import Event
+from keyhole.core.terminal import visible
+
+__all__ = ["progress"]
+
+# What is shown of an event's figures, and how it is called.
+_SHOWN = {"loss": "loss", "expected_l0": "L0", "concentration": "concentrated", "validation": "validation"}
+
+
+@contextlib.contextmanager
+def progress(callback: Callable[[Event], None] | None = None) -> Iterator[Callable[[Event], None]]:
+    """Show a bar for each stage on standard error while the block runs; nothing where that is no terminal.
+
+    Where a ``callback`` is given, it is told instead.
+    """
+    if callback is not None:
+        yield callback
+        return
+    console = Console(stderr=True)
+    bars = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[figures]}"),
+        console=console,
+        transient=True,
+        disable=not (console.is_terminal and is_first()),
+    )
+    stages: dict[str, TaskID] = {}
+
+    def tell(event: Event) -> None:
+        if event.stage not in stages or event.step < bars.tasks[stages[event.stage]].completed:
+            stages[event.stage] = bars.add_task(visible(event.stage), total=event.total, figures="")
+        shown = "  ".join(f"{name} {event.figures[key]:.3g}" for key, name in _SHOWN.items() if key in event.figures)
+        bars.update(stages[event.stage], completed=event.step, total=event.total, figures=shown)
+
+    with bars:
+        yield tell

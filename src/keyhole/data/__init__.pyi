@@ -1,0 +1,8 @@
+from . import datasets as datasets
+from .constraints import Constraints as Constraints
+from .grid import Grid as Grid
+from .readers import read as read
+from .samples import Samples as Samples
+from .scaler import Scaler as Scaler
+from .splits import Split as Split
+from .target import Target as Target

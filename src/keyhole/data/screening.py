@@ -1,0 +1,186 @@
+"""Columns of a table that should not be chosen unasked: copies of another one, and those that number the rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.core.errors import DataError, KeyholeWarning
+from keyhole.data.samples import Samples
+
+__all__ = ["Finding", "leave_out", "notes_of", "screen", "warn_of"]
+
+_FEWEST_ROWS = 10  # fewer whole numbers may well be in order by design
+_LEAST_DENSITY = 0.5  # share of the numbers between the first and the last that occur: parts of a table have gaps
+_SHOWN = 5
+_BLOCK = 2**21  # values at a time
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about a column that speaks against choosing it.
+
+    Parameters
+    ----------
+    column
+        Its name.
+    finding
+        What was found, as the end of a sentence that begins with the column.
+    sites
+        Flat grid index of the sites that it has.
+    candidate
+        Whether it may be chosen all the same.
+    reconstructed
+        Whether it is reconstructed, and counts in the error.
+    """
+
+    column: str
+    finding: str
+    sites: tuple[int, ...] = ()
+    candidate: bool = False
+    reconstructed: bool = True
+
+
+def screen(signals: Samples, name: Callable[[int], str] | None = None) -> list[Finding]:
+    """Find columns that number the rows and columns that are copies of others; existing sites were asked for.
+
+    Whole numbers that grow, or shrink, from each row to the next number the rows if at least half of the numbers in
+    between occur; otherwise they are pointed out alone, for they may be a measurement that the table is sorted by. Of
+    columns with the same values an existing one is kept, else the cheapest, else the first; flags and their opposite
+    are the same, and so are groups of columns with the same members.
+
+    Parameters
+    ----------
+    signals
+        A table: one site for each column.
+    name
+        Name of a site by its flat index, where the grid's own will not do.
+    """
+    named, in_order = name or signals.grid.name, _in_order(signals)
+    numbered = [_numbered(unit, signals, named) for unit in _units(signals) if len(unit) == 1 and in_order[unit[0]]]
+    found = [one for one in numbered if one is not None]
+    return [*found, *_copies(signals, named, {site for one in found for site in one.sites})]
+
+
+def leave_out(signals: Samples, findings: Sequence[Finding]) -> Samples:
+    """Give signals in which columns that were found odd are no candidates, and outside if they number the rows."""
+    out = [site for one in findings if not one.candidate for site in one.sites]
+    if not out:
+        return signals
+    inside, constraints = signals.grid.inside.copy(), signals.constraints
+    inside.ravel()[[site for one in findings if not one.reconstructed for site in one.sites]] = False
+    if not inside.any():
+        raise DataError("all columns number the rows; there is nothing to choose or reconstruct")
+    may = (signals.observable if constraints is None else constraints.before) & inside
+    may.ravel()[out] = False
+    gaps = None if signals.gaps is None else signals.gaps & inside
+    left = replace(signals, grid=replace(signals.grid, inside=inside), observable=may, constraints=None, gaps=gaps)
+    return left if constraints is None else left.with_constraints(constraints.asked)
+
+
+def warn_of(findings: Sequence[Finding]) -> None:
+    """Point out all that was found, in one warning."""
+    if not findings:
+        return
+    left, kept = ([one for one in findings if one.candidate is candidate] for candidate in (False, True))
+    told = (
+        [_sentence(left, "no candidate unless named as existing (existing=, --existing, must_select=)")] if left else []
+    )
+    told += [_sentence(kept, "still a candidate; leave it out of the table if it only names the rows")] if kept else []
+    warnings.warn("; ".join(told), KeyholeWarning, stacklevel=3)
+
+
+def notes_of(findings: Sequence[Finding]) -> dict[str, Any]:
+    """What a plan's notes say of them; nothing where there are none."""
+    rows = [{"column": one.column, "finding": one.finding, "candidate": one.candidate} for one in findings]
+    return {"columns": rows} if rows else {}
+
+
+def _sentence(findings: Sequence[Finding], consequence: str) -> str:
+    shown = ", ".join(f"column {one.column!r} {one.finding}" for one in findings[:_SHOWN])
+    more = f" and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
+    return f"{shown}{more}: {consequence}"
+
+
+def _units(signals: Samples) -> list[NDArray[np.int64]]:
+    """Sites of everything that may be chosen at once, a column or a group of them; the cheapest first."""
+    grouping = None if signals.constraints is None else signals.constraints.grouping
+    if grouping is None:
+        units = [np.array([site]) for site in np.flatnonzero(signals.observable.ravel())]
+    else:
+        units = [grouping.members(int(unit)) for unit in np.flatnonzero(grouping.observable)]
+    costs = None if signals.constraints is None else signals.constraints.rules.costs
+    return units if costs is None else sorted(units, key=lambda unit: float(costs[unit].sum()))
+
+
+def _in_order(signals: Samples) -> NDArray[np.bool_]:
+    """Which sites hold whole numbers in order in the first rows: of many columns few are left to look at."""
+    if signals.channels > 1 or len(signals) < _FEWEST_ROWS:
+        return np.zeros(signals.grid.size, bool)
+    first = signals.values[:_FEWEST_ROWS].reshape(_FEWEST_ROWS, -1)
+    steps = np.diff(first, axis=0)
+    return np.asarray((first == np.round(first)).all(axis=0) & ((steps > 0).all(axis=0) | (steps < 0).all(axis=0)))
+
+
+def _numbered(unit: NDArray[np.int64], signals: Samples, name: Callable[[int], str]) -> Finding | None:
+    """Say that a column numbers the rows, or may do so."""
+    column = signals.values.reshape(len(signals), -1)[:, unit[0]].astype(np.float64)
+    steps = np.diff(column)
+    if not ((steps > 0).all() or (steps < 0).all()) or (column != np.round(column)).any():
+        return None
+    site, length = int(unit[0]), abs(column[-1] - column[0]) + 1
+    if len(column) < _LEAST_DENSITY * length:
+        says = f"holds whole numbers that only {'grow' if steps[0] > 0 else 'shrink'}, and may number the rows"
+        return Finding(name(site), says, (site,), candidate=True)
+    return Finding(name(site), "numbers the rows", (site,), reconstructed=False)
+
+
+def _copies(signals: Samples, name: Callable[[int], str], passed: set[int]) -> Iterator[Finding]:
+    """Find what has the same values as an existing site, or as what comes before it."""
+    there = dict[str, list[int]]()
+    for site in signals.existing.tolist():
+        there.setdefault(name(site), []).append(site)  # a column of words has several
+    digests = _digests(signals)
+    kept = {_members(digests, sites): sites[0] for sites in there.values()}
+    for unit in _units(signals):
+        sites = tuple(int(site) for site in unit)
+        members = _members(digests, sites)
+        if not members or passed & set(sites):
+            continue
+        of = kept.setdefault(members, sites[0])
+        if of != sites[0]:
+            yield Finding(name(sites[0]), f"has the same values as {name(of)!r}", sites)
+
+
+def _members(digests: Mapping[int, bytes], sites: Sequence[int]) -> frozenset[bytes]:
+    """Digests of columns that belong together, but for those that never vary."""
+    return frozenset(digests[site] for site in sites if site in digests)
+
+
+def _digests(signals: Samples) -> dict[int, bytes]:
+    """Digest of the values of each site, the same for a flag and its opposite; none of one that never varies."""
+    flat = signals.values.reshape(len(signals), signals.channels, -1)
+    rng, found, rows = np.random.default_rng(0), dict[int, bytes](), len(signals) * signals.channels
+    factors = rng.integers(2**64, size=(2, rows, 1), dtype=np.uint64) | np.uint64(1)
+    columns = max(1, _BLOCK // rows)
+    for start in range(0, flat.shape[2], columns):
+        block = _canonical(flat[:, :, start : start + columns].reshape(rows, -1).astype(np.float64))
+        bits = block.view(np.uint64)
+        sums = np.stack([(bits * factor).sum(axis=0, dtype=np.uint64) for factor in factors])  # modulo 2**64
+        varies = (bits != bits[0]).any(axis=0)
+        found |= {start + int(place): sums[:, place].tobytes() for place in np.flatnonzero(varies)}
+    return found
+
+
+def _canonical(block: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give columns with one kind of zero and of NaN, and flags such that the first that is known is 0."""
+    known = ~np.isnan(block)
+    flags = ((block == 0) | (block == 1) | ~known).all(axis=0)
+    first = block[known.argmax(axis=0), np.arange(block.shape[1])]
+    turned = np.where(flags & (first == 1), 1 - block, block) + 0.0
+    return np.where(known, turned, np.nan)

@@ -1,0 +1,157 @@
+"""Whether samples without a time follow each other in time all the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations, permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.data.samples import Samples
+
+__all__ = ["Evidence", "features", "find_series"]
+
+_WINDOW = 7  # samples whose 2520 orders (up to reversal) are all compared
+_LAGS = (1, 2, 3, 4)  # at which samples of a window may be alike: waves may be faster than four samples
+_COARSER = 2  # times that neighbours are averaged in pairs, against noise
+_LEVEL = 1e-5  # of each of the six tests
+_MOST_MEAN = 0.3  # mean rank; a set sorted by class has a higher one if classes have about 100 samples or more
+_FEWEST, _FEWEST_COARSE = 4, 28  # windows
+_MOST_WINDOWS = 512
+_MOST_VALUES, _CELLS = 2_000_000, (8, 512)  # held in all; cells that stand for a sample, at least and at most
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Why samples look like a series.
+
+    Parameters
+    ----------
+    correlation
+        Of neighbouring samples, over all cells that were looked at.
+    p_value
+        Upper bound of the probability that samples in random order look as much like a series.
+    """
+
+    correlation: float
+    p_value: float
+
+    @property
+    def words(self) -> str:
+        """The evidence as one phrase."""
+        return f"samples look like a series: neighbours correlate at {self.correlation:.2f}"
+
+
+def features(blocks: Iterable[Samples], n: int) -> NDArray[np.float32]:
+    """Give ``(n, features)``: evenly spaced cells of all samples, centred, each channel of unit variance.
+
+    ``blocks`` are the samples in their order, some at a time. A missing value is taken as the mean of its cell.
+    """
+    rows = np.concatenate([_cells_of(block, n) for block in blocks])
+    known = ~np.isnan(rows)
+    mean = np.where(known, rows, 0).sum(axis=0, dtype=np.float64) / np.maximum(known.sum(axis=0), 1)
+    off = np.where(known, rows - mean, 0)
+    spread = np.sqrt(np.square(off).mean(axis=(0, 2)))
+    return np.asarray((off / np.where(spread > 0, spread, 1)[:, np.newaxis]).reshape(n, -1), np.float32)
+
+
+def find_series(rows: NDArray[np.floating]) -> Evidence | None:
+    """Test whether neighbouring samples are more alike than samples farther apart; None where they are not.
+
+    Samples are cut in windows of seven neighbours. If their order means nothing, every order within a window is as
+    likely as any other, so the rank of the true order, by the summed squared distance between samples that stand a lag
+    apart, is uniform, and independent from window to window: an exact permutation test. With the mean rank `u` of `n`
+    windows, ``p <= min(exp(-6 n (1/2 - u)^2), (n u)^n / n!)``. The test is made for lags 1 to 4 (waves), and for the
+    means of 2 and of 4 neighbours (slow changes under noise).
+
+    Sets that are sorted by class are no series: within a class the order means nothing, and few windows lie across two
+    classes, so that the mean rank stays high. Small groups of samples that are alike (several views of one thing) count
+    as a series: a random split would put parts of one group in train and in test.
+
+    Parameters
+    ----------
+    rows
+        ``(N, features)``, samples in their order.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> steps = rng.normal(size=(100, 5))
+    >>> find_series(steps) is None, find_series(steps.cumsum(axis=0)) is None
+    (True, False)
+    """
+    clear = (ranks for ranks in _all_ranks(rows) if ranks.mean() <= _MOST_MEAN)
+    least = min((_p_value(ranks) for ranks in clear), default=1.0)
+    return Evidence(_correlation(rows), least) if least <= _LEVEL else None
+
+
+def _cells_of(block: Samples, n: int) -> NDArray[np.floating]:
+    """Some cells of each sample, ``(samples, channels, cells)``, as many as may be held of all ``n`` samples."""
+    low, high = _CELLS
+    cells = block.grid.cells
+    most = min(len(cells), max(low, min(high, _MOST_VALUES // (n * block.channels))))
+    chosen = cells[np.linspace(0, len(cells) - 1, most).astype(np.int64)]
+    return block.values.reshape(len(block), block.channels, -1)[:, :, chosen]
+
+
+def _all_ranks(rows: NDArray[np.floating]) -> Iterator[NDArray[np.float64]]:
+    """Ranks of the windows in each test."""
+    if len(rows) < _FEWEST * _WINDOW:
+        return
+    distances = _distances(rows)
+    for lag in _LAGS:
+        yield _ranks(distances, lag)
+    for _ in range(_COARSER):
+        if len(rows) < 2 * _FEWEST_COARSE * _WINDOW:
+            return
+        rows = (rows[: len(rows) // 2 * 2 : 2] + rows[1::2]) / 2
+        yield _ranks(_distances(rows), 1)
+
+
+def _distances(rows: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Squared distances between the samples of each window, ``(windows, pairs)``."""
+    starts = np.arange(0, len(rows) - _WINDOW + 1, _WINDOW)
+    if len(starts) > _MOST_WINDOWS:
+        starts = starts[np.linspace(0, len(starts) - 1, _MOST_WINDOWS).astype(np.int64)]
+    windows = rows[starts[:, np.newaxis] + np.arange(_WINDOW)].astype(np.float64)
+    return np.stack([np.square(windows[:, i] - windows[:, j]).sum(axis=1) for i, j in _PAIRS], axis=1)
+
+
+def _ranks(distances: NDArray[np.float64], lag: int) -> NDArray[np.float64]:
+    """Share of the orders of each window in which samples ``lag`` apart are as near as in the true one, or nearer."""
+    sums = distances @ _adjacent(lag).T
+    own = sums[:, :1] + _ROUNDING * distances.sum(axis=1, keepdims=True)
+    return np.asarray((sums <= own).mean(axis=1))
+
+
+@cache
+def _adjacent(lag: int) -> NDArray[np.float64]:
+    """Which pairs stand ``lag`` apart in each order, ``(orders, pairs)``; the true order is the first."""
+    orders = [order for order in permutations(range(_WINDOW)) if order[0] < order[-1]]
+    place = {pair: i for i, pair in enumerate(_PAIRS)}
+    found = np.zeros((len(orders), len(_PAIRS)))
+    for row, order in zip(found, orders, strict=True):
+        for one, other in zip(order, order[lag:], strict=False):
+            row[place[min(one, other), max(one, other)]] = 1
+    return found
+
+
+def _p_value(ranks: NDArray[np.float64]) -> float:
+    """Bound the probability that as many uniform numbers have a sum as small: sub-Gaussian, or a simplex's volume."""
+    n, total = len(ranks), float(ranks.sum())
+    gaussian = -6 * n * max(0.0, 0.5 - total / n) ** 2
+    simplex = n * math.log(total) - math.lgamma(n + 1)
+    return math.exp(min(0.0, gaussian, simplex))
+
+
+def _correlation(rows: NDArray[np.floating]) -> float:
+    wide = rows.astype(np.float64)
+    return float((wide[:-1] * wide[1:]).sum() / np.square(wide).sum() * len(rows) / (len(rows) - 1))
+
+
+_PAIRS = tuple(combinations(range(_WINDOW), 2))

@@ -1,0 +1,70 @@
+"""Probability that a small normal vector has no positive entry, by the GHK simulator."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from keyhole.masks.normal import cdf, quantile
+
+__all__ = ["all_below_zero", "sobol"]
+
+
+def all_below_zero(location: Tensor, covariance: Tensor, noise: Tensor) -> Tensor:
+    r"""Estimate `P(u_1 <= 0, ..., u_c <= 0)` for `u ~ N(location, covariance)`.
+
+    Unbiased, differentiable, between 0 and 1. With `covariance = L L'` the entries are drawn one after
+    another, each below its bound given those before (Geweke, Hajivassiliou, Keane), and the probabilities
+    of doing so are multiplied:
+
+    .. math:: P = \mathrm{E} \prod_j \Phi(a_j), \qquad
+              a_j = -\frac{b_j + \sum_{l<j} L_{jl} e_l}{L_{jj}}, \qquad e_j = \Phi^{-1}(v_j \Phi(a_j))
+
+    Parameters
+    ----------
+    location
+        `(sites, c)`.
+    covariance
+        `(sites, c, c)`.
+    noise
+        `(rows, sites or 1, c - 1)`: the uniforms `v`, one row per estimate; `c = 1` needs none, being exact.
+
+    Returns
+    -------
+    Tensor
+        `(rows, sites)`, to be averaged over rows.
+    """
+    factor = torch.linalg.cholesky(_away_from_singular(covariance))
+    product = noise.new_ones(len(noise), len(location))
+    drawn = location.expand(len(noise), -1, -1)
+    for j in range(location.shape[1]):
+        chance = cdf(-drawn[..., j] / factor[:, j, j])
+        product = product * chance
+        if j < noise.shape[-1]:
+            drawn = drawn + factor[:, :, j] * _below(noise[..., j] * chance)[..., None]
+    return product
+
+
+def _below(probability: Tensor) -> Tensor:
+    limits = torch.finfo(probability.dtype)
+    return quantile(probability.clamp(limits.tiny, 1 - limits.eps))
+
+
+def _away_from_singular(covariance: Tensor) -> Tensor:
+    """Collinear rows of W are legal; a few roundings on the diagonal keep the factor real."""
+    diagonal = covariance.diagonal(dim1=-2, dim2=-1)
+    noise_draw = 16 * torch.finfo(covariance.dtype).eps * diagonal.mean(-1, keepdim=True).clamp_min(1e-6)
+    return covariance + torch.diag_embed(noise_draw.expand_as(diagonal))
+
+
+def sobol(points: int, dimension: int, like: Tensor) -> Tensor:
+    """Return `(points, dimension)` evenly spread numbers in (0, 1): no generator, always the same.
+
+    >>> sobol(2, 1, like=torch.zeros(())).flatten().tolist()
+    [0.25, 0.75]
+    """
+    if dimension == 0:
+        return like.new_zeros(points, 0)
+    engine = SobolEngine(dimension)  # type: ignore[no-untyped-call]
+    return engine.draw(points, dtype=torch.float64).to(like) + 0.5 / points

@@ -1,0 +1,1 @@
+"""Models fitted to chosen sites: reconstructors, predictors, prediction intervals."""

@@ -1,0 +1,5 @@
+"""Reconstructors: from readings to the whole field. A new one is one class in one file, and one registry line."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

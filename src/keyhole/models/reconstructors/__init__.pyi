@@ -1,0 +1,9 @@
+from .base import Reconstructor as Reconstructor
+from .bounds import ValueBounds as ValueBounds
+from .model_selection import fit_best as fit_best
+from .optimal_interpolation import OptimalInterpolation as OptimalInterpolation
+from .registry import RECONSTRUCTORS as RECONSTRUCTORS
+from .residual import Residual as Residual
+from .ridge import NestedRidge as NestedRidge
+from .ridge import Ridge as Ridge
+from .ridge import nested_errors as nested_errors

@@ -1,0 +1,1 @@
+"""Selectors of other papers and packages that Keyhole is compared with."""

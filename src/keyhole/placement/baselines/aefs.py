@@ -1,0 +1,151 @@
+"""AEFS: a non-linear auto-encoder whose first layer loses its rows, one site after the other."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from keyhole.core.run import Run
+from keyhole.core.settings import parse
+from keyhole.data.samples import Samples
+from keyhole.models.objectives import reconstruction
+from keyhole.placement.base import Selection, Selector, complete
+from keyhole.placement.settings import AEFSSettings
+from keyhole.training import loop as training
+from keyhole.training.loop import After, Task, seeded
+from keyhole.training.settings import TrainSettings
+
+__all__ = ["AEFS", "SparseRows"]
+
+_FIRST_CUT, _LAST_CUT = 0.2, 0.8  # share of the run after which rows may be lost, and at which K should be left
+_FIRST_WEIGHT = 1e-2  # of the penalty, as a share of a row's first norm
+_CHANGE = 1.05  # of the weight in a step
+_MEMORY = 0.01  # share of a new gradient in the mean of their squares, as in the optimiser
+_SMALL = 1e-6  # below which a gradient counts as none
+_CONSTANT = 1e-10
+
+
+class SparseRows(Task):
+    r"""One hidden layer from the sites to all cells, with a penalty on the rows of the first layer.
+
+    .. math:: \min \|X - (b_2 + \tanh(b_1 + X_o W_1) W_2)\|_F^2 + \alpha \sum_s \|W_{1,s}\|_F
+
+    After each step of the optimiser the norm of every row loses :math:`\alpha / g_s`, the proximal step of the penalty;
+    :math:`g_s` is the root mean square of the row's gradients, by which the optimiser divides its own steps. Without it
+    sites of small and of large gradients would hold out alike. A row that reaches zero stays there, and so do those of
+    sites that are constant. The number of rows allowed falls geometrically from all to K: while there are more,
+    :math:`\alpha` rises; else it falls and nothing is lost. A step never takes more rows than are too many. Weight
+    decay is the optimiser's.
+    """
+
+    alive: Tensor
+    weight: Tensor
+    squares: Tensor
+
+    def __init__(self, signals: Samples, k: int, hidden: int) -> None:
+        super().__init__()
+        cells = torch.from_numpy(signals.valid_values().astype(np.float32))
+        readings = cells[:, :, torch.from_numpy(signals.observable.ravel()[signals.grid.cells])]
+        self.samples, self.channels, self.sites = readings.shape
+        self.k, self.allowed = k, self.sites
+        self.encode = nn.Linear(self.channels * self.sites, hidden)
+        self.decode = nn.Linear(hidden, cells[0].numel())
+        self.register_buffer("readings", readings.flatten(1), persistent=False)
+        self.register_buffer("cells", cells.flatten(1), persistent=False)
+        spread = readings.double().var(dim=0).sum(dim=0)
+        self.register_buffer("alive", spread > _CONSTANT * spread.max())
+        self.register_buffer("weight", _FIRST_WEIGHT * self.norms().mean())
+        self.register_buffer("squares", torch.zeros(self.sites))
+
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
+        """Rebuild a batch through the hidden layer."""
+        readings, cells = self.get_buffer("readings")[batch], self.get_buffer("cells")[batch]
+        reconstructed = self.decode(torch.tanh(self.encode(readings)))
+        return {"reconstruction": reconstruction(reconstructed, cells)}, self.after
+
+    def begin(self, progress: float) -> None:
+        """Lower the number of rows allowed."""
+        share = min(max((progress - _FIRST_CUT) / (_LAST_CUT - _FIRST_CUT), 0.0), 1.0)
+        self.allowed = math.ceil(self.sites * (self.k / self.sites) ** share)
+
+    @torch.no_grad()
+    def after(self) -> None:
+        """Take note of the gradients, and shorten the rows."""
+        if self.encode.weight.grad is not None:
+            self.squares.lerp_(self._of_sites(self.encode.weight.grad), _MEMORY)
+        self.shrink()
+
+    @torch.no_grad()
+    def shrink(self) -> None:
+        """Shorten the rows while there are too many, and adapt by how much."""
+        kept = self.alive.float()
+        if int(self.alive.sum()) > self.allowed:
+            kept = torch.relu(1 - self._lost())
+            self.weight *= _CHANGE
+        elif self.allowed < self.sites:
+            self.weight /= _CHANGE
+        self.encode.weight *= kept.repeat(self.channels)
+        self.alive &= kept > 0
+
+    def norms(self) -> Tensor:
+        """Norm of each site's rows, all its channels together."""
+        return self._of_sites(self.encode.weight.detach()).sqrt()
+
+    def figures(self) -> dict[str, float]:
+        """Rows that are left, and the weight of the penalty."""
+        return {"rows": float(self.alive.sum()), "penalty": float(self.weight)}
+
+    def _lost(self) -> Tensor:
+        """Share of its norm that each row is to lose, one or more where it is to be zero."""
+        gradients = self.squares.sqrt()
+        usual = gradients[self.alive].mean().clamp_min(_SMALL)
+        lost = self.weight * usual / gradients.clamp_min(_SMALL * usual) / self.norms()
+        lost = torch.where(self.alive, lost, torch.inf)
+        first_too_many = lost.sort().values[self.allowed]
+        return lost / first_too_many.clamp_min(1.0)
+
+    def _of_sites(self, weights: Tensor) -> Tensor:
+        """Sum of squares over the hidden units and channels of each site."""
+        return weights.reshape(-1, self.sites).square().sum(dim=0)
+
+
+class AEFS(Selector):
+    """Auto-encoder feature selection (Han et al., 2017): sites ranked by their rows of a sparse first layer.
+
+    The weight of the penalty is found while it learns, see `SparseRows`.
+
+    Parameters
+    ----------
+    settings
+        Those of `AEFSSettings`, by name.
+    """
+
+    name: ClassVar[str] = "aefs"
+
+    def __init__(self, **settings: Any) -> None:
+        self._settings = parse(AEFSSettings, settings)
+
+    def settings(self) -> dict[str, Any]:
+        """Give all settings."""
+        return self._settings.model_dump()
+
+    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+        """Train until ``k`` rows are left."""
+        chosen = self._settings.train or _train_settings(len(train))
+        with seeded(run.seed_of("aefs weights")):
+            task = SparseRows(train, k, self._settings.n_hidden)
+        identity = f"{train.fingerprint()} {k} {self._settings} {chosen} {run.seed}"
+        history = training.train(task, chosen, name=f"learn {self.name}", identity=identity, run=run)
+        norms = task.norms().cpu().numpy()
+        order = np.argsort(-norms, kind="stable")[: np.count_nonzero(norms)]
+        sites = np.flatnonzero(train.observable.ravel())[order]
+        return Selection(complete(sites, k, train), history, {"rows": len(order)})
+
+
+def _train_settings(samples: int) -> TrainSettings:
+    """Long enough to lose rows a few at a time; no averaging, since a row that is lost must be zero."""
+    return TrainSettings(steps=2000, batch_size=int(min(256, max(16, samples // 8))), ema_decay=0.0)

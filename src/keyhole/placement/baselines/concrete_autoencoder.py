@@ -1,0 +1,254 @@
+"""The concrete autoencoder: K rows that each settle on one site, and a decoder, trained together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor, nn
+
+from keyhole.core.errors import SettingsError
+from keyhole.core.run import Run
+from keyhole.core.settings import parse
+from keyhole.data.samples import Samples
+from keyhole.models.objectives import reconstruction
+from keyhole.models.reconstructors.base import unpack
+from keyhole.models.reconstructors.dcgan import DCGANDecoder
+from keyhole.models.reconstructors.networks import check_two_dimensional
+from keyhole.placement.base import Selection, Selector, complete
+from keyhole.placement.settings import CAESettings
+from keyhole.training import loop as training
+from keyhole.training.loop import Task, seeded
+from keyhole.training.settings import TrainSettings
+
+__all__ = ["Autoencoder", "ConcreteAutoencoder", "ConcreteRows", "collapsed", "decoder_of"]
+
+_SETTLED = 0.998
+_CHUNK = 4096
+
+
+class ConcreteRows(nn.Module):
+    r"""K rows of logits `log a` over the sites, each a relaxed choice of one site.
+
+    A sample of row `k` is a point of the simplex, with `G` standard Gumbel noise and `T` the temperature:
+
+    .. math:: M_k = \mathrm{softmax}\!\left(\frac{\log a_k + G_k}{T}\right)
+
+    As `T` falls it tends to one-hot, and which entry is hot follows `p_k = softmax(log a_k)`. Nothing keeps two rows
+    from the same site; what they share is told by ``overlap``.
+
+    Examples
+    --------
+    >>> rows = ConcreteRows(2, 5)
+    >>> rows.sample(torch.Generator().manual_seed(0)).shape
+    torch.Size([2, 5])
+    """
+
+    def __init__(self, rows: int, sites: int, *, temperature: float = 1.0) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.logits = nn.Parameter(nn.init.xavier_normal_(torch.empty(rows, sites)))
+
+    def sample(self, generator: torch.Generator) -> Tensor:
+        """Draw all rows once, ``(rows, sites)``."""
+        exponential = torch.empty(self.logits.shape).exponential_(generator=generator)
+        gumbel = -exponential.clamp_min(torch.finfo(torch.float32).tiny).log()
+        return torch.softmax((self.logits + gumbel.to(self.logits.device)) / self.temperature, dim=1)
+
+    def probabilities(self) -> Tensor:
+        """Probability of each site in each row, ``(rows, sites)``."""
+        return torch.softmax(self.logits, dim=1)
+
+    def certainty(self) -> float:
+        """Mean over the rows of the largest probability."""
+        return float(self.probabilities().detach().amax(dim=1).mean())
+
+    def log_probability_of(self, sites: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Log probability of one site in each row, to double precision: settled rows differ in the last digits."""
+        return np.asarray(self._log_probabilities()[np.arange(len(sites)), sites])
+
+    def overlap(self) -> Tensor:
+        r"""What the rows want twice, as a share of them: `sum_j max(0, sum_k p_kj - 1) / K`.
+
+        A site's total probability above one is more than one row can have of it. Zero when all rows are settled on
+        distinct sites, `(K - 1) / K` when all are on the same one.
+        """
+        return torch.relu(self.probabilities().sum(dim=0) - 1).sum() / len(self.logits)
+
+    def favourites(self) -> NDArray[np.int64]:
+        """Most probable site of each row; several rows may have the same."""
+        return self.logits.detach().argmax(dim=1).cpu().numpy()
+
+    def assignment(self) -> NDArray[np.int64]:
+        """One site for each row, all distinct, of the largest joint probability."""
+        return np.asarray(linear_sum_assignment(self._log_probabilities(), maximize=True)[1], np.int64)
+
+    def _log_probabilities(self) -> NDArray[np.float64]:
+        return torch.log_softmax(self.logits.detach().double(), dim=1).cpu().numpy()
+
+
+class DenseDecoder(nn.Sequential):
+    """Two hidden layers (leaky ReLU, dropout) and a linear head: the decoder of the concrete autoencoder."""
+
+    def __init__(self, inputs: int, outputs: int, *, width: int = 320, dropout: float = 0.1) -> None:
+        hidden = [*_hidden(inputs, width, dropout), *_hidden(width, width, dropout)]
+        super().__init__(*hidden, nn.Linear(width, outputs))
+
+
+class ConvolutionalDecoder(DCGANDecoder):
+    """The decoder of DCGAN, of whose grid the inside cells are kept, packed."""
+
+    def __init__(self, inputs: int, signals: Samples) -> None:
+        super().__init__(inputs, signals.channels, check_two_dimensional(signals.grid.shape, "dcgan"))
+        self.register_buffer("cells", torch.from_numpy(signals.grid.cells), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(N, inputs)`` to ``(N, channels * cells)``."""
+        return super().forward(x).flatten(2)[:, :, self.get_buffer("cells")].flatten(1)
+
+
+def decoder_of(k: int, signals: Samples, settings: CAESettings) -> nn.Module:
+    """Give the decoder that the settings name, from ``k`` readings to packed cells."""
+    inputs, outputs = k * signals.channels, signals.channels * len(signals.grid.cells)
+    if settings.decoder == "dcgan":
+        return ConvolutionalDecoder(inputs, signals)
+    return DenseDecoder(inputs, outputs, width=settings.width, dropout=settings.dropout)
+
+
+def _hidden(inputs: int, outputs: int, dropout: float) -> list[nn.Module]:
+    return [nn.Linear(inputs, outputs), nn.LeakyReLU(0.2), nn.Dropout(dropout)]
+
+
+class Autoencoder(Task):
+    """Rows and decoder on one loss: the error of what the decoder makes of the rows' sites.
+
+    All signals of a batch are seen through one sample of the rows, `M x`; a site with several channels gives them all.
+    """
+
+    def __init__(self, rows: ConcreteRows, decoder: nn.Module, signals: Samples, settings: CAESettings) -> None:
+        super().__init__()
+        self.rows, self.decoder, self.settings, self.samples = rows, decoder, settings, len(signals)
+        self.register_buffer("cells", torch.from_numpy(signals.valid_values()), persistent=False)
+        seen = np.flatnonzero(signals.observable.ravel()[signals.grid.cells])
+        self.register_buffer("seen", torch.from_numpy(seen), persistent=False)
+
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
+        """Rebuild a batch from one draw of the rows."""
+        x = self.get_buffer("cells")[batch]
+        features = torch.einsum("km,ncm->nkc", self.rows.sample(generator), x[:, :, self.get_buffer("seen")])
+        parts = {"reconstruction": reconstruction(self.decoder(features.flatten(1)), x.flatten(1))}
+        if self.settings.distinct:
+            parts["overlap"] = self.settings.overlap_weight * self.rows.overlap()
+        return parts, None
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Let the rows move faster than the decoder."""
+        rows = {"params": list(self.rows.parameters()), "lr": self.settings.selector_learning_rate, "weight_decay": 0.0}
+        return [{"params": list(self.decoder.parameters())}, rows]
+
+    def begin(self, progress: float) -> None:
+        """Lower the temperature geometrically."""
+        first, last = self.settings.temperature
+        self.rows.temperature = first * (last / first) ** progress
+
+    def done(self) -> bool:
+        """Whether the rows have made up their mind; above temperature 1 a sample is a blend, however sure they are."""
+        return self.rows.temperature <= 1 and self.rows.certainty() > _SETTLED
+
+    def figures(self) -> dict[str, float]:
+        """Certainty, distinct favourites and temperature of the rows."""
+        return {
+            "mean_max_probability": self.rows.certainty(),
+            "distinct": float(len(np.unique(self.rows.favourites()))),
+            "temperature": self.rows.temperature,
+        }
+
+
+class ConcreteAutoencoder(Selector):
+    """Concrete autoencoder (Abid, Balin & Zou, 2019): as many relaxed one-hot rows as sites, and a decoder behind them.
+
+    Rows may settle on the same site. Then fewer than K sites are found, the ranking is filled up with the most
+    variable sites left, and the notes say how many there were; ``reconstruct`` is the decoder on its own K rows,
+    whatever they hold. With ``distinct`` the loss grows by ``overlap`` times what the rows want twice, and at the end
+    each row gets a site of its own, by the assignment of the largest joint probability.
+
+    Parameters
+    ----------
+    settings
+        Those of `CAESettings`, by name.
+    """
+
+    name: ClassVar[str] = "cae"
+
+    def __init__(self, **settings: Any) -> None:
+        self._settings = parse(CAESettings, settings)
+
+    def settings(self) -> dict[str, Any]:
+        """Give all settings."""
+        return self._settings.model_dump()
+
+    def incompatibility(self, signals: Samples) -> str | None:
+        """Tell that convolutions need two axes."""
+        shape = signals.choices
+        if self._settings.decoder == "dense" or len(shape) == 2:
+            return None
+        return f"convolutions need a grid of two axes, not of shape {shape}"
+
+    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+        """Train rows and decoder, then read the sites off the rows."""
+        task, history = self.learn(train, k, run)
+        return collapsed(task, train, history)
+
+    def learn(self, train: Samples, k: int, run: Run) -> tuple[Autoencoder, list[dict[str, float]]]:
+        """Train rows and decoder; gives both, on the CPU, and the history."""
+        settings, chosen = self._settings, self._settings.train or _train_settings(len(train))
+        with seeded(run.seed_of("concrete autoencoder")):
+            rows = ConcreteRows(k, int(train.observable.sum()), temperature=settings.temperature[0])
+            task = Autoencoder(rows, decoder_of(k, train, settings), train, settings)
+        name = "learn cae distinct" if settings.distinct else "learn cae"
+        identity = f"{train.fingerprint()} {k} {settings} {chosen} {run.seed}"
+        history = training.train(task, chosen, name=name, identity=identity, run=run)
+        return task.cpu().eval(), history
+
+
+def collapsed(task: Autoencoder, train: Samples, history: Sequence[dict[str, float]] = ()) -> Selection:
+    """Read the sites off trained rows, the surest row's first, and fill up what duplicates leave open."""
+    rows, candidates = task.rows, np.flatnonzero(train.observable.ravel())
+    picked = rows.assignment() if task.settings.distinct else rows.favourites()
+    ranked = picked[np.argsort(-rows.log_probability_of(picked), kind="stable")]
+    found = list(dict.fromkeys(ranked.tolist()))
+    notes = {
+        "distinct": len(found),
+        "duplicates": len(picked) - len(found),
+        "mean_max_probability": rows.certainty(),
+    }
+    notes |= {"reassigned": int((picked != rows.favourites()).sum())} if task.settings.distinct else {}
+    reconstruct = partial(_rebuilt, task.decoder, candidates[picked])
+    return Selection(complete(candidates[found], len(picked), train), history, notes, reconstruct)
+
+
+def _rebuilt(decoder: nn.Module, sites: NDArray[np.int64], signals: Samples) -> NDArray[np.float32]:
+    """What the decoder makes of the readings at the rows' sites, in the rows' order."""
+    readings = np.ascontiguousarray(signals.readings(sites), np.float32)
+    with torch.inference_mode():
+        parts = [decoder(part.flatten(1)).numpy() for part in torch.split(torch.from_numpy(readings), _CHUNK)]
+    return unpack(np.concatenate(parts), signals.channels, signals.grid)
+
+
+def _train_settings(samples: int) -> TrainSettings:
+    """Adam's step of the paper, and time for rows to be nearly sure; no averaging: they are to be where they end."""
+    batch = int(min(256, max(16, samples // 2)))
+    steps = int(min(4000, max(2000, 20 * samples // batch)))
+    return TrainSettings(steps=steps, batch_size=batch, learning_rate=1e-3, weight_decay=0.0, ema_decay=0.0)
+
+
+def distinct_concrete_autoencoder(**settings: Any) -> ConcreteAutoencoder:
+    """Give the concrete autoencoder whose rows hold distinct sites."""
+    if "distinct" in settings:
+        raise SettingsError("method 'cae_distinct' has its distinct; take method 'cae' to choose")
+    return ConcreteAutoencoder(distinct=True, **settings)

@@ -1,0 +1,51 @@
+"""Signals regressed on their own sites, in the space of their principal components."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.data.samples import Samples
+from keyhole.models.principal_components import components_at_sites
+
+__all__ = ["Regression", "regress_on_sites", "site_norms"]
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    r"""Design and targets of a regression of signals on the sites that may be chosen.
+
+    With the covariance of the signals as :math:`V \Lambda V'` and the rows :math:`V_o` of the sites that may be chosen,
+
+    .. math:: \tfrac1n \|X - X_o W\|_F^2 = \|\Lambda^{1/2} - \Lambda^{1/2} V_o' A\|_F^2 \quad\text{where}\quad W = A V'.
+
+    Rows of `W` and `A` have the same norm, and a `W` outside the span of `V` is only longer: whatever penalises norms
+    of rows has its minimum here, with r equations and r targets instead of samples and cells.
+
+    ``sites`` (S,) are flat grid indices; ``design`` (r, channels * S) holds all sites of a channel, then the next
+    channel; ``targets`` is (r, r).
+    """
+
+    sites: NDArray[np.int64]
+    design: NDArray[np.float64]
+    targets: NDArray[np.float64]
+
+    @property
+    def channels(self) -> int:
+        """Columns of the design that one site has."""
+        return int(self.design.shape[1]) // len(self.sites)
+
+
+def regress_on_sites(train: Samples, most: int) -> Regression:
+    """Set up the regression with at most ``most`` components."""
+    sites, rows, variances = components_at_sites(train, most)
+    roots = np.sqrt(variances)
+    design = (rows.reshape(-1, len(roots)) * roots).T
+    return Regression(sites, np.ascontiguousarray(design), np.diag(roots))
+
+
+def site_norms(rows: NDArray[np.float64], channels: int) -> NDArray[np.float64]:
+    """Norm of each site's rows (S,), all its channels together, from rows (channels * S, anything)."""
+    return np.asarray(np.linalg.norm(rows.reshape(channels, -1, rows.shape[1]), axis=(0, 2)))

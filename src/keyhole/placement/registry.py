@@ -1,0 +1,46 @@
+"""Selectors by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from keyhole.core.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keyhole.placement.base import Selector
+
+__all__ = ["SELECTORS"]
+
+_HERE = "keyhole.placement"
+_BASELINES = f"{_HERE}.baselines"
+SELECTORS: Registry[Callable[..., Selector]] = Registry(
+    "method",
+    "keyhole.selectors",
+    {
+        "auto": f"{_HERE}.auto:Auto",
+        "learned": f"{_HERE}.learned:Learned",
+        "iln": f"{_HERE}.learned:learned_iln",
+        "vln": f"{_HERE}.learned:learned_vln",
+        "hnet": f"{_HERE}.learned:learned_hnet",
+        "sct": f"{_HERE}.learned:learned_sct",
+        "simplex": f"{_HERE}.learned:learned_simplex",
+        "cgan": f"{_HERE}.learned:learned_gan",
+        "cae": f"{_BASELINES}.concrete_autoencoder:ConcreteAutoencoder",
+        "cae_distinct": f"{_BASELINES}.concrete_autoencoder:distinct_concrete_autoencoder",
+        "exchange": f"{_HERE}.exchange:Exchange",
+        "kernel_exchange": f"{_HERE}.swaps:KernelExchange",
+        "greedy": f"{_HERE}.classical:Greedy",
+        "qr": f"{_HERE}.classical:QR",
+        "variance": f"{_HERE}.classical:Variance",
+        "random": f"{_HERE}.classical:Random",
+        "laplacian": f"{_BASELINES}.laplacian_score:Laplacian",
+        "lasso": f"{_BASELINES}.lasso:Lasso",
+        "group_lasso": f"{_BASELINES}.lasso:GroupLasso",
+        "linear_autoencoder": f"{_BASELINES}.linear_autoencoder:LinearAutoencoder",
+        "aefs": f"{_BASELINES}.aefs:AEFS",
+        "relevance": f"{_BASELINES}.supervised:Relevance",
+        "forest": f"{_BASELINES}.supervised:Forest",
+    },
+)

@@ -1,0 +1,110 @@
+"""Rebuilt signals as the kind of object that was read: array, DataArray or frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.data.grid import Grid
+from keyhole.data.origin import SourceInfo
+from keyhole.data.readers.calendars import to_calendar
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+__all__ = ["as_array", "as_field", "as_frame", "bounds_of", "global_attributes", "to_source_type"]
+
+Time = NDArray[Any] | None
+_OF_THE_FIELD = {"standard_name", "valid_min", "valid_max", "valid_range", "actual_range", "ancillary_variables"}
+
+
+def to_source_type(values: NDArray[Any], grid: Grid, origin: SourceInfo, time: Time) -> Any:
+    """Give ``(N, channels, *grid)`` as what it was read from."""
+    if origin.kind == "field":
+        return as_field(values, grid, origin, time)
+    if origin.kind == "table":
+        return as_frame(values, grid, time)
+    return as_array(values, origin)
+
+
+def as_array(values: NDArray[Any], origin: SourceInfo) -> NDArray[Any]:
+    """Give an array with channels where they were, or without an axis for them."""
+    return values[:, 0] if origin.channel_axis is None else np.moveaxis(values, 1, origin.channel_axis)
+
+
+def as_field(values: NDArray[Any], grid: Grid, origin: SourceInfo, time: Time) -> xr.DataArray | xr.Dataset:
+    """Give a DataArray with the coordinates and attributes of the field that was read; a Dataset of several fields."""
+    import xarray as xr
+
+    if origin.variables:
+        said = origin.variables.items()
+        each = {name: replace(origin, name=name, attributes=about, variables={}) for name, about in said}
+        fields = {name: as_field(values[:, [i]], grid, one, time) for i, (name, one) in enumerate(each.items())}
+        return xr.Dataset(fields, attrs=global_attributes(origin))
+    sample = origin.sample_dim
+    many = values.shape[1] > 1
+    dims = (sample, *(("channel",) if many else ()), *grid.dims)
+    coordinates: dict[str, Any] = {
+        dim: (dim, np.asarray(grid.coordinates[dim]), dict(origin.axis_attributes.get(dim, {}))) for dim in grid.dims
+    }
+    if time is not None:
+        about = dict(origin.axis_attributes.get(sample, {}))
+        coordinates[sample] = (sample, to_calendar(time, origin.calendar), about)
+    elif origin.clock == "dates":  # numbers that were made up would pass for times
+        coordinates[sample] = np.arange(len(values))
+    return xr.DataArray(
+        values if many else values[:, 0], coordinates, dims, name=origin.name, attrs=dict(origin.attributes)
+    )
+
+
+def bounds_of(origin: SourceInfo, interval: float) -> tuple[SourceInfo, SourceInfo]:
+    """Give what the lower and the upper bound of a prediction interval say about themselves.
+
+    Units and the like are those of the field. Its ``standard_name`` is not theirs, for which CF has none, and neither
+    are the ranges of its values: a bound may lie beyond what is valid, and readers would take it as missing.
+    """
+    lower, upper = (
+        replace(
+            origin,
+            attributes=_bound(origin.attributes, origin.name, end, interval),
+            variables={name: _bound(said, name, end, interval) for name, said in origin.variables.items()},
+        )
+        for end in ("lower", "upper")
+    )
+    return lower, upper
+
+
+def _bound(said: Mapping[str, Any], name: str, end: str, interval: float) -> dict[str, Any]:
+    of = said.get("long_name") or said.get("standard_name") or name
+    kept = {key: value for key, value in said.items() if key not in _OF_THE_FIELD}
+    return {**kept, "long_name": f"{end} bound of the {100 * interval:g} % prediction interval of {of}"}
+
+
+def global_attributes(origin: SourceInfo) -> dict[str, Any]:
+    """Give the attributes of the Dataset that was read, with a line added to its ``history``, as CF recommends."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    before = str(origin.dataset_attributes.get("history", "")).rstrip("\n")
+    line = f"{now}: reconstructed from readings at a few sites by keyhole {_version()}"
+    return {**origin.dataset_attributes, "history": f"{before}\n{line}".lstrip("\n")}
+
+
+@cache
+def _version() -> str:
+    return version("keyhole")
+
+
+def as_frame(values: NDArray[Any], grid: Grid, time: Time) -> pd.DataFrame:
+    """Give a frame with a column for each site."""
+    import pandas as pd
+
+    columns = [grid.name(index) for index in range(grid.size)]
+    index = None if time is None else pd.Index(time, name="time")
+    return pd.DataFrame(values.reshape(len(values), -1), columns=columns, index=index)

@@ -1,0 +1,149 @@
+"""Readings in, rebuilt signals and predictions out: the files of the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keyhole.core.errors import DataError, StorageError
+from keyhole.core.paths import check_regular, real_path
+from keyhole.core.storage import replacing
+from keyhole.data.origin import SourceInfo
+from keyhole.data.readers.arrays import load_npy
+from keyhole.data.readers.tables import TIME, load_csv
+from keyhole.plan.export import as_array, as_field, as_frame, bounds_of, global_attributes
+from keyhole.plan.plan import Plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+__all__ = ["check_writable", "make_folder", "predictions", "read_readings", "write_predictions", "write_reconstruction"]
+
+
+def read_readings(path: Path) -> Any:
+    """Read a CSV of labelled readings (an optional time column, then site names) or a .npy in rank order."""
+    check_regular(path)
+    if not path.is_file():
+        raise StorageError(f"{path}: no such file")
+    if path.suffix == ".npy":
+        return load_npy(path)
+    if path.suffix == ".csv":
+        frame = load_csv(path, whole=True)
+        if frame.empty:
+            raise DataError(f"{path}: holds no readings, only a header")
+        return frame
+    raise DataError(f"{path}: readings are .csv or .npy, not {path.suffix or 'without a suffix'}")
+
+
+def write_reconstruction(
+    plan: Plan, readings: Any, path: Path, when: Sequence[str] | None = None, interval: float | None = None
+) -> tuple[int, ...]:
+    """Rebuild and write NetCDF, .npy or CSV, by the path's suffix; gives the shape. ``when`` is for bare readings.
+
+    With an interval, the ends of the band are written as well, as further variables of a NetCDF file.
+    """
+    if path.suffix not in (".nc", ".npy", ".csv"):
+        raise DataError(f"{path}: rebuilt signals go to .nc, .npy or .csv, not {path.suffix or 'without a suffix'}")
+    if interval is not None and path.suffix != ".nc":
+        raise DataError(f"{path}: a band is written beside what is rebuilt, as .nc alone can hold it")
+    values, time = plan.take_readings(readings, when, interval)
+    parts = plan.estimate(values, time, interval=interval)
+    reconstructed = parts[0]
+    if path.suffix == ".csv" and reconstructed.shape[1] > 1:
+        raise DataError(f"{path}: several channels do not fit a table; write .nc or .npy")
+    array = as_array(reconstructed, plan.origin)
+    if path.suffix == ".nc":
+        content = _netcdf(plan, parts, time, interval, path)
+    with replacing(path) as file:
+        if path.suffix == ".nc":
+            file.write(content)
+        elif path.suffix == ".npy":
+            np.save(file, array)
+        else:
+            file.write(as_frame(reconstructed, plan.grid, time).to_csv(index=time is not None).encode())
+    return reconstructed.shape if path.suffix == ".nc" and reconstructed.shape[1] > 1 else array.shape
+
+
+def _netcdf(plan: Plan, parts: Sequence[Any], time: Any, interval: float | None, path: Path) -> bytes:
+    """What is rebuilt, with the bounds of the interval beside it if there is one."""
+    whole = _dataset(plan, parts[0], plan.origin, time)
+    if interval is not None:
+        for end, values, origin in zip(("low", "high"), parts[1:], bounds_of(plan.origin, interval), strict=True):
+            bound = _dataset(plan, values, origin, time)
+            for name, array in bound.data_vars.items():
+                whole[f"{name}_{end}"] = array
+    whole.attrs = global_attributes(plan.origin)
+    if np.issubdtype(whole[plan.origin.sample_dim].dtype, np.datetime64) or plan.origin.calendar != "standard":
+        for said in ("units", "calendar"):  # xarray writes its own
+            whole[plan.origin.sample_dim].attrs.pop(said, None)
+    for part in (whole, *whole.coords.values(), *whole.data_vars.values()):
+        part.attrs = {name: _attribute(value) for name, value in part.attrs.items()}
+    try:
+        return bytes(whole.to_netcdf(engine="h5netcdf"))
+    except (ValueError, TypeError, OverflowError, LookupError, RuntimeError, AttributeError) as error:
+        raise DataError(f"{path}: cannot be written as NetCDF ({error}); write .npy") from error
+
+
+def _dataset(plan: Plan, values: Any, origin: SourceInfo, time: Any) -> xr.Dataset:
+    import xarray as xr
+
+    field = as_field(values, plan.grid, origin, time)
+    return field if isinstance(field, xr.Dataset) else field.to_dataset(name=field.name)
+
+
+def predictions(plan: Plan, readings: Any, when: Sequence[str] | None = None) -> pd.DataFrame:
+    """Tell a plan's target as a table: the time if known, the target, and the probability of a class."""
+    import pandas as pd
+
+    predictor = plan.need_predictor()
+    values, time = plan.take_readings(readings, when)
+    scores = plan.tell(values, time)
+    columns: dict[str, Any] = {} if time is None else {TIME: time}
+    columns[predictor.target] = predictor.answer(scores)
+    if predictor.is_class:
+        columns[f"{predictor.target} probability"] = scores.max(axis=1)
+    return pd.DataFrame(columns)
+
+
+def write_predictions(told: pd.DataFrame, path: Path) -> None:
+    """Write predictions as CSV."""
+    if path.suffix != ".csv":
+        raise DataError(f"{path}: predictions go to .csv, not {path.suffix or 'without a suffix'}")
+    with replacing(path) as file:
+        file.write(told.to_csv(index=False).encode())
+
+
+def check_writable(path: Path) -> None:
+    """Raise a StorageError unless a file can be made at ``path``."""
+    folder = real_path(path).parent if path.is_symlink() else path.parent
+    if not folder.is_dir():
+        raise StorageError(f"{folder}: no such folder")
+    if path.is_dir():
+        raise StorageError(f"{path}: is a folder; name a file")
+    if path.exists() and not path.is_file():
+        raise StorageError(f"{path}: is not a file; name one")
+    if not os.access(folder, os.W_OK):
+        raise StorageError(f"{folder}: cannot be written to")
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, unless it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be made: {error.strerror or error}") from error
+
+
+def _attribute(value: Any) -> Any:
+    """Give an attribute as NetCDF can hold it: text, numbers, or a list of one of these."""
+    if isinstance(value, list):
+        of_text = any(isinstance(_attribute(one), str | list) for one in value)
+        return [str(one) if of_text else _attribute(one) for one in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return str(value)
+    return int(value) if isinstance(value, bool) else value

@@ -1,0 +1,208 @@
+"""Plans, comparisons and curves as tables for a terminal, and as plain values for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from keyhole.plan.plan import Plan
+from keyhole.workflow.comparison import Comparison
+from keyhole.workflow.curves import Curve
+
+__all__ = ["comparison_table", "curve_summary", "curve_table", "plan_summary", "plan_table"]
+
+_MOST_SITES = 30
+_MOST_COLUMNS = 10
+
+
+def comparison_table(comparison: Comparison) -> RenderableType:
+    """One row for each method, the best first."""
+    first = comparison.entries[0].plan
+    title = f"{_sites(first)}; judged on {len(comparison.prepared.split.test)} samples that no method saw"
+    table = Table(title=Text(title), title_justify="left")
+    figures = _figures(first)
+    table.add_column("method")
+    for heading in (*(figure.heading for figure in figures), "against best", "choice, s"):
+        table.add_column(Text(heading), justify="right")
+    best = first.metrics["test"][figures[0].name]
+    for entry in comparison.entries:
+        scores = entry.plan.metrics["test"]
+        ratio = f"{scores[figures[0].name] / best:.3f}" if best > 0 else "-"
+        shown = [f"{scores[figure.name]:{figure.form}}" for figure in figures]
+        table.add_row(entry.method, *shown, ratio, f"{entry.seconds:.1f}")
+    return table
+
+
+def curve_table(curve: Curve) -> RenderableType:
+    """One row for each K asked for, one column for each method; then the fewest sites for the error to reach."""
+    table = Table()
+    for heading in ("sites", *curve.methods):
+        table.add_column(heading, justify="right")
+    errors = {(row.method, row.k): f"{row.test[curve.metric]:.4g}" for row in curve.rows}
+    for k in curve.ks:
+        table.add_row(str(k), *(errors.get((method, k), "-") for method in curve.methods))
+    told = [] if curve.target_error is None else [Text(_fewest(curve))]
+    return Group(Text(curve.title), table, *told)
+
+
+def curve_summary(curve: Curve) -> dict[str, Any]:
+    """Every row of a curve, and the fewest sites by method where an error was to be reached, as JSON can hold it."""
+    asked = {"metric": curve.metric, "reconstructor": curve.reconstructor, "rows": curve.records()}
+    if curve.target_error is None:
+        return asked
+    smallest = {method: curve.smallest_k(method) for method in curve.methods}
+    return asked | {"target_error": curve.target_error, "smallest_k": smallest}
+
+
+def plan_table(plan: Plan) -> RenderableType:
+    """The sites in rank order, then the errors and how the plan was made."""
+    table = Table(title=Text(_sites(plan)), title_justify="left")
+    table.add_column("rank", justify="right")
+    table.add_column("site")
+    table.add_column("gain", justify="right")
+    for rank, (name, gain) in enumerate(zip(plan.names[:_MOST_SITES], plan.gain, strict=False), start=1):
+        table.add_row(str(rank), Text(name), f"{gain:.2%}")
+    if plan.k > _MOST_SITES:
+        table.add_row("...", f"and {plan.k - _MOST_SITES} more", "")
+    return Group(table, Text(_account(plan)))
+
+
+def plan_summary(plan: Plan) -> dict[str, Any]:
+    """Everything about a plan but its weights, as JSON can hold it."""
+    sites = plan.sites.to_dict(orient="records")
+    told = {} if plan.predictor is None else {"target": {"name": plan.target, "classes": plan.predictor.classes}}
+    return {
+        "k": plan.k, "sites": sites, "space": _space(plan), **told, "metrics": plan.metrics, "metadata": plan.metadata,
+    }  # fmt: skip
+
+
+def _fewest(curve: Curve) -> str:
+    """Say for each method how many sites reach the error asked for, or how near they come."""
+    lines = [f"at most {curve.target_error:g} on validation:"]
+    for method in curve.methods:
+        row, best = curve.smallest(method), curve.best(method)
+        if row is None:
+            least = f"{best.validation[curve.metric]:.4g}"
+            lines.append(f"  {method}: not reached; the least is {least}, with {best.k} sites")
+        else:
+            validation, test = row.validation[curve.metric], row.test[curve.metric]
+            lines.append(f"  {method}: {row.k} sites, with {validation:.4g} there and {test:.4g} on test")
+    return "\n".join(lines)
+
+
+class _Figure(NamedTuple):
+    """A score in a column of its own: its heading, its name among the metrics, and how it is written."""
+
+    heading: str
+    name: str
+    form: str
+
+
+def _figures(plan: Plan) -> list[_Figure]:
+    """Give what is shown of a plan's errors, what it is judged by first."""
+    if plan.predictor is None:
+        each = [
+            _Figure(f"test RMSE of {name}{_spaced(units)}", f"rmse[{name}]", ".4g")
+            for name, units in _units_by_variable(plan, plan.metrics["test"]).items()
+        ]
+        pooled = _Figure(f"test RMSE{_spaced(_error_units(plan))}", "rmse", ".4g")
+        return [pooled, *each, _Figure("variance left", "fvu", ".1%")]
+    left = _Figure("signals: variance left", "fvu", ".1%")
+    if plan.predictor.is_class:
+        return [
+            _Figure(f"{plan.target} wrong", "target_error", ".1%"),
+            _Figure("log loss", "target_log_loss", ".3f"),
+            left,
+        ]
+    own = _Figure(f"{plan.target}: variance left", "target_fvu", ".1%")
+    return [_Figure(f"test RMSE of {plan.target}", "target_rmse", ".4g"), own, left]
+
+
+def _sites(plan: Plan) -> str:
+    told = "" if plan.target is None else f" that tell {plan.target}"
+    return f"{plan.k} sites of {plan.origin.name}{told}"
+
+
+def _account(plan: Plan) -> str:
+    lines = [f"{part}: {_told(plan, scores)}{_rebuilt(plan, scores)}" for part, scores in plan.metrics.items()]
+    made = plan.metadata
+    if plan.predictor is not None:
+        kind = f"one of {len(plan.predictor.classes)} classes" if plan.predictor.is_class else "a number"
+        lines.append(f"target {plan.target}, {kind}, told by {plan.predictor.name}")
+    if plan.origin.kind == "field":
+        lines.append(f"space: {' x '.join(f'{dim} {n}' for dim, n in _space(plan).items())}")
+    lines += _kept_to(made.get("constraints", {})) + _split(made.get("split", {}))
+    lines += _odd_columns(made.get("notes", {}).get("columns", []))
+    lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
+    return "\n".join(lines)
+
+
+def _space(plan: Plan) -> dict[str, int]:
+    """Axes of the grid, and how many cells lie along each."""
+    return dict(zip(plan.grid.dims, plan.grid.shape, strict=True))
+
+
+def _split(told: Mapping[str, Any]) -> list[str]:
+    """Say how the samples were split, and why."""
+    if not told:
+        return []
+    why = f" ({told['reason']})" if told.get("reason") else ""
+    sizes = [f"{size} {part}" for part, size in told.items() if part not in ("kind", "reason")]
+    return [f"split: {told['kind']}{why}: {', '.join(sizes)}"]
+
+
+def _kept_to(told: Mapping[str, Any]) -> list[str]:
+    """Say which constraints the sites keep."""
+    if not told:
+        return []
+    paid = f", at a cost of {told['cost']:g}" if "cost" in told else ""
+    there = f"; the first {told['existing']} were there already" if told["existing"] else ""
+    return [f"kept to {', '.join(told['asked'])}{paid}{there}"]
+
+
+def _odd_columns(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say which columns were no candidates and why, and which are doubtful ones."""
+    lines = [
+        f"column {row['column']!r} {row['finding']}" + ("" if row["candidate"] else "; not a candidate")
+        for row in found[:_MOST_COLUMNS]
+    ]
+    return lines + ([f"and {len(found) - _MOST_COLUMNS} more such columns"] if len(found) > _MOST_COLUMNS else [])
+
+
+def _told(plan: Plan, scores: Mapping[str, float]) -> str:
+    """What is told of the target, ahead of what is rebuilt."""
+    if plan.predictor is None:
+        return ""
+    if plan.predictor.is_class:
+        return (
+            f"{scores['target_error']:.1%} of {plan.target} wrong, log loss {scores['target_log_loss']:.3f}; signals: "
+        )
+    left = f"{scores['target_fvu']:.1%} of its variance left"
+    return f"RMSE of {plan.target} {scores['target_rmse']:.4g}, {left}; signals: "
+
+
+def _rebuilt(plan: Plan, scores: Mapping[str, float]) -> str:
+    units = _units_by_variable(plan, scores)
+    each = ", ".join(f"{name} {scores[f'rmse[{name}]']:.4g}{_spaced(one)}" for name, one in units.items())
+    held = f", {scores['coverage_90']:.1%} within the 90 % band" if "coverage_90" in scores else ""
+    whole = f"RMSE {scores['rmse']:.4g}{_spaced(_error_units(plan))}{f' ({each})' if each else ''}"
+    return f"{whole}, {scores['fvu']:.1%} of the variance left{held}"
+
+
+def _error_units(plan: Plan) -> str:
+    """Units of the plan's errors; plans that were made before these were told apart have none."""
+    return str(plan.metadata.get("error_units", plan.origin.units))
+
+
+def _units_by_variable(plan: Plan, scores: Mapping[str, float]) -> dict[str, str]:
+    """Units of each variable whose error is told."""
+    variables = plan.origin.variables.items()
+    return {name: str(said.get("units", "")) for name, said in variables if f"rmse[{name}]" in scores}
+
+
+def _spaced(units: str) -> str:
+    return f" {units}" if units else ""
