@@ -97,7 +97,7 @@ def test_what_was_trained_stays_until_its_line_is_there(tmp_path, monkeypatch):
         return [Outcome({"mse": 0.5}, 3)]
 
     store, jobs = Store(tmp_path, "quality"), [Job([case], {}, "auto", work)]
-    with monkeypatch.covariates() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(Store, "append", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run_jobs(jobs, store, device="cpu", say=print)
