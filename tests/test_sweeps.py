@@ -269,7 +269,7 @@ def test_a_password_is_not_shown():
 
 def test_a_killed_workers_trial_is_tried_again(tmp_path):
     """It was under way when its worker was killed; the next run ends it, with the same settings, once."""
-    slow = "\n[settings.learned]\nlaw_rate = { choices = [0.05] }\n"
+    slow = "\n[settings.learned]\nmask_learning_rate = { choices = [0.05] }\n"
     text = STUDY.format(trials=2).replace('["greedy", "qr"]', '["learned"]') + slow
     path = write(tmp_path, text)
     worker = start(path)
@@ -309,8 +309,8 @@ def test_nothing_beats_a_front(points):
     [
         ("source = 'sst'", "k"),
         ("source = 'sst'\nk = [3]\nkay = 2", "kay"),
-        ("source = 'sst'\nk = [3]\n[settings.vln]\nlaw_rate = { low = 1.0 }", "low and high"),
-        ("source = 'sst'\nk = [3]\n[settings.vln]\nlaw_rate = { low = 2.0, high = 1.0 }", "below"),
+        ("source = 'sst'\nk = [3]\n[settings.vln]\nmask_learning_rate = { low = 1.0 }", "low and high"),
+        ("source = 'sst'\nk = [3]\n[settings.vln]\nmask_learning_rate = { low = 2.0, high = 1.0 }", "below"),
         ("k = [", "not TOML"),
         ("k = " + 5000 * "1", "not TOML"),
         ("k = " + 3000 * "[", "not TOML"),
