@@ -201,7 +201,7 @@ def test_a_kind_that_means_nothing_is_refused(tmp_path, options, says):
 
 def test_a_kind_needs_a_table():
     """The error names the other way."""
-    with pytest.raises(DataError, match=r"target_kind has no meaning for an array.*Signals.with_target"):
+    with pytest.raises(DataError, match=r"target_kind does not apply to an array.*Samples.with_target"):
         kh.read(smooth(5, 3), target_kind="class")
 
 

@@ -208,7 +208,7 @@ def test_a_csv_that_cannot_be_used_is_refused_by_name(tmp_path, text, target, sa
 )  # fmt: skip
 def test_a_target_by_name_needs_a_table(source):
     """The error names the other way."""
-    with pytest.raises(DataError, match=r"target has no meaning for .*Signals.with_target"):
+    with pytest.raises(DataError, match=r"target does not apply to .*Samples.with_target"):
         kh.read(source, target="y")
 
 

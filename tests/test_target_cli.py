@@ -153,7 +153,7 @@ WRONG = {
     "no such column": (("select", "words.csv", "--target", "mood", "-k", 2), 1, "no column 'mood'; there are a, b, c"),
     "constant target": (("select", "same.csv", "--target", "word", "-k", 2), 1, "target 'word': it never varies"),
     "text that is no target": (("select", "words.csv", "-k", 2), 1, "columns that are not numbers: word"),
-    "target of an array": (("select", "plain.npy", "--target", "a", "-k", 2), 1, "target has no meaning for .npy"),
+    "target of an array": (("select", "plain.npy", "--target", "a", "-k", 2), 1, "target does not apply to .npy"),
     "labels of none": (("select", "sst", "--target", "labels", "-k", 2), 1, "data set 'sst' has no labels"),
     "another target of a data set": (("select", "digits", "--target", "digit", "-k", 2), 2, "'labels'"),
     "unknown predictor": (

@@ -157,7 +157,7 @@ def test_numbers_have_no_month_and_no_rhythm():
         kh.read(numbered()).anomalies("month")
     with pytest.raises(DataError, match=r"anomalies by month need dates"):
         quick(numbered(), anomalies="month")
-    with pytest.raises(DataError, match=r"context 'year' needs dates"):
+    with pytest.raises(DataError, match=r"covariate 'year' needs dates"):
         kh.read(numbered()).with_covariates("year")
 
 
