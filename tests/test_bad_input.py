@@ -26,14 +26,14 @@ REFUSED = {
     "no cells": (np.zeros((5, 0)), "the data are empty: shape"),
     "one axis": (np.zeros(5), r"shape \(5,\); \(samples, \*grid\) is needed"),
     "a number": (np.float64(5), "cannot read a float64"),
-    "one sample": (smooth(1, 4, 5), "one sample; several are needed"),
+    "one sample": (smooth(1, 4, 5), "one sample; at least two are needed"),
     "two samples": (smooth(2, 4, 5), "2 samples: at least 4 are needed"),
     "constant": (np.full((20, 4, 5), 3.5), "the data are constant"),
     "constant in time": (np.repeat(smooth(1, 4, 5), 20, axis=0), "the data are constant"),
     "one NaN": (spoilt(np.nan), "1 of 20 cells are missing .NaN. in some samples.*fill the gaps"),
     "one infinity": (spoilt(np.inf), "hold 1 infinite values; replace them first"),
     "minus infinity": (spoilt(-np.inf), "hold 1 infinite values; replace them first"),
-    "all NaN": (np.full((20, 4, 5), np.nan), "every cell is missing .NaN. in all samples, as if it were all land"),
+    "all NaN": (np.full((20, 4, 5), np.nan), "every site is missing .NaN. in all samples"),
     "a sample of NaN": (spoilt(np.nan, (3,)), "20 of 20 cells are missing"),
 }
 
