@@ -172,7 +172,7 @@ class Scaler:
         given = np.zeros((n, 0)) if columns is None else np.asarray(columns, np.float64).reshape(n, -1)
         if given.shape[1] != self.columns.shape[1]:
             raise PlanError(
-                f"covariates: {given.shape[1]} columns, the plan was fitted with {self.columns.shape[1]} (covariates=...)"
+                f"covariates: {given.shape[1]} columns, the plan has {self.columns.shape[1]} (covariates=...)"
             )
         known = harmonics(time, self.periods) if time is not None else np.zeros((n, 0), np.float32)
         return np.concatenate([known, ((given - self.columns[0]) / self.columns[1]).astype(np.float32)], axis=1)
