@@ -99,7 +99,7 @@ def test_blank_lines_and_other_line_ends_are_no_rows(tmp_path, text):
 
 def test_a_value_that_is_left_empty_is_missing(tmp_path):
     """Its row has all the commas, so nothing is shifted."""
-    with pytest.raises(DataError, match=r"people.csv: 1 of 3 cells are missing"):
+    with pytest.raises(DataError, match=r"people.csv: 1 of 3 sites have missing values"):
         kh.read(written(tmp_path, "a,b,c\n1,,3\n4,5,6\n"))
 
 
