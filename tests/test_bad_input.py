@@ -26,15 +26,15 @@ REFUSED = {
     "no cells": (np.zeros((5, 0)), "the data are empty: shape"),
     "one axis": (np.zeros(5), r"shape \(5,\); \(samples, \*grid\) is needed"),
     "a number": (np.float64(5), "cannot read a float64"),
-    "one sample": (smooth(1, 4, 5), "one sample; several are needed"),
+    "one sample": (smooth(1, 4, 5), "one sample; at least two are needed"),
     "two samples": (smooth(2, 4, 5), "2 samples: at least 4 are needed"),
     "constant": (np.full((20, 4, 5), 3.5), "the data are constant"),
     "constant in time": (np.repeat(smooth(1, 4, 5), 20, axis=0), "the data are constant"),
-    "one NaN": (spoilt(np.nan), "1 of 20 cells are missing .NaN. in some samples.*fill the gaps"),
+    "one NaN": (spoilt(np.nan), "1 of 20 sites have missing values .NaN. in some samples.*fill the gaps"),
     "one infinity": (spoilt(np.inf), "hold 1 infinite values; replace them first"),
     "minus infinity": (spoilt(-np.inf), "hold 1 infinite values; replace them first"),
-    "all NaN": (np.full((20, 4, 5), np.nan), "every cell is missing .NaN. in all samples, as if it were all land"),
-    "a sample of NaN": (spoilt(np.nan, (3,)), "20 of 20 cells are missing"),
+    "all NaN": (np.full((20, 4, 5), np.nan), "every site is missing .NaN. in all samples"),
+    "a sample of NaN": (spoilt(np.nan, (3,)), "20 of 20 sites have missing values"),
 }
 
 
@@ -45,7 +45,7 @@ def test_data_that_cannot_be_used_are_refused(values, says):
 
 
 def test_a_field_that_is_all_land_is_refused():
-    with pytest.raises(DataError, match="all land"):
+    with pytest.raises(DataError, match="no site is valid"):
         kh.read(monthly_field() * np.nan)
 
 
@@ -91,7 +91,7 @@ def test_land_and_forbidden_sites_do_not_count_for_k():
 
 def test_land_cannot_be_observable():
     signals = kh.read(monthly_field())
-    with pytest.raises(DataError, match=r"observable: 2 sites are outside \(land\)"):
+    with pytest.raises(DataError, match=r"observable: 2 sites are not valid \(land\)"):
         quick(replace(signals, observable=np.ones((4, 5), bool)))
 
 

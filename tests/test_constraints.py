@@ -221,7 +221,7 @@ def test_k_and_a_limit_of_cost_exclude_each_other():
         ({"existing": [12]}, "0 to 11"),
         ({"existing": ["row=0 colum=1"]}, "there is row=0 column=1"),
         ({"existing": [{"row": 0}]}, "row, column are needed"),
-        ({"existing": [{"row": 0, "column": 9}]}, "no cell inside"),
+        ({"existing": [{"row": 0, "column": 9}]}, "no valid site"),
         ({"groups": "depth"}, "name of an axis"),
         ({"groups": np.zeros((2, 2))}, "labels of shape"),
     ],

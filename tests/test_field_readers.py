@@ -611,7 +611,7 @@ def test_what_cannot_be_joined_is_refused(years):
         kh.read([folder / "a.nc", folder / "none.nc"])
     with pytest.raises(StorageError, match=r"no file matches"):
         kh.read(str(folder / "none*.nc"))
-    with pytest.raises(DataError, match=r"channels has no meaning for several files"):
+    with pytest.raises(DataError, match=r"channels does not apply to several files"):
         kh.read([folder / "a.nc", folder / "b.nc"], channels=1)
     (folder / "c.nc").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"c\.nc: cannot be read as NetCDF"):

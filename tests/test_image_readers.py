@@ -117,7 +117,7 @@ def test_what_is_no_set_of_images(tmp_path, monkeypatch):
         kh.read(tmp_path / "set", colour="blue")
     with pytest.raises(SettingsError, match="size="):
         kh.read(tmp_path / "set", size=(0, 4))
-    with pytest.raises(DataError, match="size has no meaning for an array"):
+    with pytest.raises(DataError, match="size does not apply to an array"):
         kh.read(np.ones((3, 3)), size=4)
 
 

@@ -309,5 +309,5 @@ def test_anomalies_that_there_are_not_are_refused(wrong):
     for call in (quick, lambda data, **given: data.keyhole.select(3, method="qr", **given)):
         with pytest.raises(SettingsError, match="anomalies="):
             call(field, anomalies=wrong)
-    with pytest.raises(DataError, match="anomalies by month need a time"):
+    with pytest.raises(DataError, match="monthly anomalies need a time"):
         quick(smooth(40, 6), anomalies="month")

@@ -143,7 +143,7 @@ def test_anomalies_are_added_to_the_climatology_of_the_month(field_plan):
 
 
 def test_a_plan_on_anomalies_says_that_it_needs_time(field_plan):
-    with pytest.raises(PlanError, match=r"made on anomalies by month: give the time of each reading \(time="):
+    with pytest.raises(PlanError, match=r"fitted to monthly anomalies: give the time of each reading \(time="):
         field_plan.reconstruct(readings_for(field_plan))
 
 

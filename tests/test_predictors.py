@@ -259,7 +259,7 @@ def test_scores_of_a_number():
 @pytest.mark.parametrize(("classes", "shape"), [((), (2, 1)), (("a", "b"), (2,)), (("a", "b"), (2, 3))])
 def test_scores_of_another_shape_are_refused(classes, shape):
     """They are of another target."""
-    with pytest.raises(DataError, match="what was told has shape"):
+    with pytest.raises(DataError, match="predictions have shape"):
         target_scores(Target("y", np.array([0, 1]), classes), np.ones(shape))
 
 

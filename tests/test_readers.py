@@ -102,7 +102,7 @@ def test_any_array_gives_finite_signals_or_a_data_error(data, shape, kind, layou
 def test_what_is_not_finite_is_named(data, shape, kind, trouble):
     array = np.arange(np.prod(shape)).reshape(shape).astype(kind)
     array.flat[data.draw(st.integers(0, array.size - 1))] = trouble
-    with pytest.raises(DataError, match="1 infinite values" if np.isinf(trouble) else r"1 of \d+ cells are missing"):
+    with pytest.raises(DataError, match="1 infinite values" if np.isinf(trouble) else r"1 of \d+ sites have missing"):
         kh.read(array)
 
 
@@ -163,7 +163,7 @@ def test_channels_cannot_be_the_samples_or_beyond(axis):
     ids=["array", "frame", "field", "field of one variable"],
 )
 def test_an_option_without_meaning_is_refused(source, option):
-    with pytest.raises(DataError, match=f"{next(iter(option))} has no meaning"):
+    with pytest.raises(DataError, match=f"{next(iter(option))} does not apply"):
         kh.read(source, **option)
 
 
@@ -405,7 +405,7 @@ def test_a_type_that_is_not_read_is_named_with_those_that_are(tmp_path, name, ki
 
 def test_an_option_without_meaning_for_the_file_is_refused(tmp_path):
     np.save(tmp_path / "a.npy", smooth(5, 3))
-    with pytest.raises(DataError, match=r"variable has no meaning for .npy files"):
+    with pytest.raises(DataError, match=r"variable does not apply to .npy files"):
         kh.read(tmp_path / "a.npy", variable="a")
 
 

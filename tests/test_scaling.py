@@ -113,7 +113,7 @@ def test_a_climatology_without_some_month_is_refused(rng):
 
 def test_anomalies_cannot_be_undone_without_time():
     scaling = Scaler(np.zeros((12, 1, 1)), np.ones(1), "month")
-    with pytest.raises(PlanError, match=r"anomalies by month: give the time of each reading \(time="):
+    with pytest.raises(PlanError, match=r"monthly anomalies: give the time of each reading \(time="):
         scaling.undo(np.zeros((1, 1, 1)), None)
     with pytest.raises(PlanError, match="time has 2 entries for 1 readings"):
         scaling.undo(np.zeros((1, 1, 1)), MONTHS[:2])

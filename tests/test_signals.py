@@ -100,9 +100,9 @@ def test_anomalies_switch_on_and_off(signals):
 
 def test_anomalies_need_time(rng):
     values = rng.normal(size=(4, 1, 3))
-    with pytest.raises(DataError, match="anomalies by month need a time"):
+    with pytest.raises(DataError, match="monthly anomalies need a time"):
         build(values).anomalies("month")
-    with pytest.raises(DataError, match="anomalies by month need a time"):
+    with pytest.raises(DataError, match="monthly anomalies need a time"):
         build(values, cycle="month")
 
 

@@ -99,7 +99,7 @@ def test_blank_lines_and_other_line_ends_are_no_rows(tmp_path, text):
 
 def test_a_value_that_is_left_empty_is_missing(tmp_path):
     """Its row has all the commas, so nothing is shifted."""
-    with pytest.raises(DataError, match=r"people.csv: 1 of 3 cells are missing"):
+    with pytest.raises(DataError, match=r"people.csv: 1 of 3 sites have missing values"):
         kh.read(written(tmp_path, "a,b,c\n1,,3\n4,5,6\n"))
 
 
@@ -201,7 +201,7 @@ def test_a_kind_that_means_nothing_is_refused(tmp_path, options, says):
 
 def test_a_kind_needs_a_table():
     """The error names the other way."""
-    with pytest.raises(DataError, match=r"target_kind has no meaning for an array.*Signals.with_target"):
+    with pytest.raises(DataError, match=r"target_kind does not apply to an array.*Samples.with_target"):
         kh.read(smooth(5, 3), target_kind="class")
 
 

@@ -92,9 +92,9 @@ REFUSED = {
     "a missing text": (["a", np.nan, "b", "a"], "missing in 1 of 4"),
     "a masked value": (np.ma.masked_array([1, 2, 3], [0, 0, 1]), "missing in 1 of 3"),
     "infinite": ([1.5, np.inf, -np.inf], "infinite in 2 of 3"),
-    "constant number": ([2.5, 2.5], "never varies, every sample is 2.5"),
-    "constant text": (["x", "x"], "never varies, every sample is 'x'"),
-    "a class for each sample": (["ann", "bob", "cem"], "3 classes in 3 samples, none is there twice"),
+    "constant number": ([2.5, 2.5], "constant, every sample is 2.5"),
+    "constant text": (["x", "x"], "constant, every sample is 'x'"),
+    "a class for each sample": (["ann", "bob", "cem"], "3 classes in 3 samples, each occurs once"),
     "dates": (pd.to_datetime(["2000-01-01", "2000-01-02"]), "classes or real numbers are needed"),
     "complex": (np.array([1j, 2]), "classes or real numbers are needed"),
     "a table": (np.zeros((3, 2)), r"not shape \(3, 2\)"),
@@ -111,7 +111,7 @@ def test_a_target_that_cannot_be_told_is_refused(values, says):
 
 def test_text_is_no_number():
     """Even if it is asked for."""
-    with pytest.raises(DataError, match=r"not numbers .*; it can be told as classes"):
+    with pytest.raises(DataError, match=r"not numbers .*; predict it as classes"):
         Target.of(["a", "b", "a"], kind="number")
 
 
@@ -182,7 +182,7 @@ def test_a_column_called_time_gives_the_times(tmp_path):
 BAD_CSV = {
     "no such column": ("a,b,c,d,e,f\n" + "1,2,3,4,5,6\n" * 2, "z", "no column 'z'; there are a, b, c, d, e and 1 more"),
     "text beside the target": ("a,who,y\n1,x,2\n2,y,3\n", "y", "columns that are not numbers: who"),
-    "constant target": ("a,y\n1,2.5\n2,2.5\n", "y", "target 'y': it never varies"),
+    "constant target": ("a,y\n1,2.5\n2,2.5\n", "y", "target 'y': it is constant"),
     "missing target": ("a,y\n1,2.5\n2,\n3,1.5\n", "y", "target 'y': missing in 1 of 3"),
     "repeated name": ("a,y,a\n1,2,3\n", "y", "column 'a' stands more than once"),
     "row numbers": (",a,y\n0,1,2\n1,2,3\n", "y", "a column has no name"),
@@ -208,7 +208,7 @@ def test_a_csv_that_cannot_be_used_is_refused_by_name(tmp_path, text, target, sa
 )  # fmt: skip
 def test_a_target_by_name_needs_a_table(source):
     """The error names the other way."""
-    with pytest.raises(DataError, match=r"target has no meaning for .*Signals.with_target"):
+    with pytest.raises(DataError, match=r"target does not apply to .*Samples.with_target"):
         kh.read(source, target="y")
 
 

@@ -151,9 +151,9 @@ WRONG = {
         ("select", "digits", "--target", "labels", "--target-kind", "number", "-k", 2), 2, "of digits are classes"),
     "row too long": (("select", "long.csv", "--target", "word", "-k", 2), 1, "long.csv: cannot be read as CSV (line 3"),
     "no such column": (("select", "words.csv", "--target", "mood", "-k", 2), 1, "no column 'mood'; there are a, b, c"),
-    "constant target": (("select", "same.csv", "--target", "word", "-k", 2), 1, "target 'word': it never varies"),
+    "constant target": (("select", "same.csv", "--target", "word", "-k", 2), 1, "target 'word': it is constant"),
     "text that is no target": (("select", "words.csv", "-k", 2), 1, "columns that are not numbers: word"),
-    "target of an array": (("select", "plain.npy", "--target", "a", "-k", 2), 1, "target has no meaning for .npy"),
+    "target of an array": (("select", "plain.npy", "--target", "a", "-k", 2), 1, "target does not apply to .npy"),
     "labels of none": (("select", "sst", "--target", "labels", "-k", 2), 1, "data set 'sst' has no labels"),
     "another target of a data set": (("select", "digits", "--target", "digit", "-k", 2), 2, "'labels'"),
     "unknown predictor": (

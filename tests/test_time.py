@@ -153,11 +153,11 @@ def test_what_is_no_number_is_refused_where_time_is_numbers(time):
 
 
 def test_numbers_have_no_month_and_no_rhythm():
-    with pytest.raises(DataError, match=r"anomalies by month need dates.*numbers \(0\.0"):
+    with pytest.raises(DataError, match=r"monthly anomalies need dates.*numbers \(0\.0"):
         kh.read(numbered()).anomalies("month")
-    with pytest.raises(DataError, match=r"anomalies by month need dates"):
+    with pytest.raises(DataError, match=r"monthly anomalies need dates"):
         quick(numbered(), anomalies="month")
-    with pytest.raises(DataError, match=r"context 'year' needs dates"):
+    with pytest.raises(DataError, match=r"covariate 'year' needs dates"):
         kh.read(numbered()).with_covariates("year")
 
 

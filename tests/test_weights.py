@@ -65,8 +65,8 @@ def test_errors_by_weight_are_told():
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [("areas", "geojson"), (np.ones((2, 2)), "shape"), (-np.ones((2, 8)), "from 0 on"), (np.zeros((2, 8)), "no cell"),
-     ({"row": (5, 6)}, "no cell"), ("area", "no latitude")],
+    [("areas", "geojson"), (np.ones((2, 2)), "shape"), (-np.ones((2, 8)), "non-negative"),
+     (np.zeros((2, 8)), "no valid site"), ({"row": (5, 6)}, "no valid site"), ("area", "no latitude")],
 )  # fmt: skip
 def test_weights_that_make_no_sense_are_refused(given, said):
     """An error that names the argument."""

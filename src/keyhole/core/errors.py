@@ -1,4 +1,4 @@
-"""The errors a user can meet. Each message says what is wrong, where, and what to do."""
+"""Exceptions and warnings. Each message states what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ __all__ = [
 
 
 class KeyholeError(Exception):
-    """Base of every error that Keyhole raises on purpose."""
+    """Base class of all errors that Keyhole raises deliberately."""
 
 
 class KeyholeWarning(UserWarning):
-    """Something that a user should know and that does not stop the work; the message says what to do about it."""
+    """Something that a user should know and that does not stop the run; the message says what to do."""
 
 
 class DataError(KeyholeError, ValueError):
-    """The signals cannot be used: empty, constant, not finite, of the wrong shape, unreadable."""
+    """The data cannot be used: empty, constant, not finite, of the wrong shape, or unreadable."""
 
 
 class InfeasibleError(KeyholeError, ValueError):
-    """The number of sites asked for cannot be had."""
+    """The requested number of sites is infeasible under the constraints."""
 
 
 class SettingsError(KeyholeError, ValueError):
-    """A setting has an unknown name or a value that it does not take."""
+    """A setting has an unknown name or an invalid value."""
 
 
 class PlanError(KeyholeError, ValueError):
-    """A plan cannot be used as asked: wrong readings, missing time, a file that is not a plan."""
+    """A plan cannot be used as requested: wrong readings, missing time, or a file that is not a plan."""
 
 
 class StorageError(KeyholeError, OSError):
@@ -45,12 +45,12 @@ class StorageError(KeyholeError, OSError):
 
 
 class TrainingError(KeyholeError, RuntimeError):
-    """Training cannot go on: the loss is not finite, or a checkpoint belongs to another run."""
+    """Training cannot continue: the loss is not finite, or a checkpoint belongs to another run."""
 
 
 class ReadingsWarning(KeyholeWarning):
-    """A reading is far from all that its site showed in training: a broken sensor, a fill value, or another unit."""
+    """A reading is far outside the range of its site in training: a broken sensor, a fill value, another unit."""
 
 
 class OutOfMemoryError(KeyholeError, MemoryError):
-    """There is not enough memory; the message says what was needed, what is free, and which setting to lower."""
+    """Not enough memory; the message states what was needed, what is free, and which setting to lower."""

@@ -1,4 +1,4 @@
-"""Memory: sizes as people write them, what is free, and errors that say what was needed and what to lower."""
+"""Memory: parse and format sizes, query free memory, and explain out-of-memory errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,21 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 
 
 def parse_size(text: str | int) -> int:
-    """Give bytes of a size.
+    """Parse a size in bytes.
+
+    Parameters
+    ----------
+    text : str or int
+        A number with an optional unit, decimal (kB, MB, GB, TB) or binary (KiB, MiB, GiB, TiB).
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    SettingsError
+        If it is not a size of at least one byte.
 
     Examples
     --------
@@ -32,7 +46,7 @@ def parse_size(text: str | int) -> int:
 
 
 def format_size(count: float) -> str:
-    """Write a number of bytes.
+    """Format a number of bytes with a binary unit.
 
     Examples
     --------
@@ -45,7 +59,7 @@ def format_size(count: float) -> str:
 
 
 def check_fits(declared: int, what: str) -> None:
-    """Raise a DataError if ``declared`` bytes are more than the memory that is free."""
+    """Raise a DataError, which names ``what``, if ``declared`` bytes exceed the free memory."""
     free = free_memory()
     if declared > free:
         raise DataError(
@@ -55,7 +69,7 @@ def check_fits(declared: int, what: str) -> None:
 
 
 def free_memory() -> int:
-    """Give the bytes of memory that are free."""
+    """Return the free memory in bytes: what Linux reports as available, else all physical memory."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123 (a pseudo file)
             for line in lines:
@@ -68,7 +82,15 @@ def free_memory() -> int:
 
 @contextlib.contextmanager
 def explain_out_of_memory(what: str, remedy: str) -> Iterator[None]:
-    """Turn a lack of memory, numpy's or torch's, into an error that says what was needed, what is free, what helps."""
+    """Convert out-of-memory errors of NumPy and torch to an `OutOfMemoryError` with a remedy.
+
+    Parameters
+    ----------
+    what : str
+        What was attempted, at the start of the message.
+    remedy : str
+        Which setting to lower, at its end.
+    """
     try:
         yield
     except OutOfMemoryError:
@@ -85,5 +107,5 @@ def explain_out_of_memory(what: str, remedy: str) -> Iterator[None]:
 
 
 def _is_of_memory(error: RuntimeError) -> bool:
-    """Whether torch, which has no error of its own for it on every device, says that memory is short."""
+    """Whether a RuntimeError of torch reports a lack of memory; not every device has an exception for it."""
     return "out of memory" in str(error) or "can't allocate memory" in str(error)

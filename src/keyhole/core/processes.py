@@ -1,4 +1,4 @@
-"""Several processes that train together, as `torchrun` starts them: which one this is, and what its part is."""
+"""Distributed training with `torchrun`: rank of this process, and its part of a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ Sliced = TypeVar("Sliced")
 
 @dataclass(frozen=True)
 class Processes:
-    """How many processes train together, and the number of this one.
+    """Rank of this process and number of processes that train together.
+
+    Parameters
+    ----------
+    rank : int
+        Number of this process, from 0.
+    count : int
+        Number of processes (world size).
+    nodes : int
+        Number of machines.
 
     Examples
     --------
@@ -26,17 +35,17 @@ class Processes:
     nodes: int = 1
 
     def mine(self, batch: Sliced) -> Sliced:
-        """Give this process's part of something that all have, in equal parts one after the other."""
+        """Return this process's contiguous part of a batch that all processes have; parts are of equal size."""
         size = len(batch) // self.count  # type: ignore[arg-type]
         return batch[self.rank * size : (self.rank + 1) * size]  # type: ignore[index, no-any-return]
 
     def whole(self, count: int) -> int:
-        """Give a number of which every process can have an equal part: the next above."""
+        """Round ``count`` up to a multiple of the number of processes."""
         return -(-count // self.count) * self.count
 
 
 def processes() -> Processes:
-    """Give what `torchrun` says in the environment; one process where it says nothing."""
+    """Return the rank and world size that `torchrun` sets in the environment; a single process without it."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count < 2 or "RANK" not in os.environ:
         return Processes()
@@ -45,5 +54,5 @@ def processes() -> Processes:
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes and prints."""
+    """Whether this process has rank 0, the one that writes files and prints."""
     return processes().rank == 0

@@ -1,4 +1,4 @@
-"""A progress bar on the terminal for everything that takes more than a moment."""
+"""Progress bars on the terminal."""
 
 from __future__ import annotations
 
@@ -14,15 +14,23 @@ from keyhole.core.terminal import visible
 
 __all__ = ["progress"]
 
-# What is shown of an event's figures, and how it is called.
+# The figures of an event that are shown, with their labels.
 _SHOWN = {"loss": "loss", "expected_l0": "L0", "concentration": "concentrated", "validation": "validation"}
 
 
 @contextlib.contextmanager
 def progress(callback: Callable[[Event], None] | None = None) -> Iterator[Callable[[Event], None]]:
-    """Show a bar for each stage on standard error while the block runs; nothing where that is no terminal.
+    """Show a progress bar for each stage on standard error while the block runs; nothing if that is not a terminal.
 
-    Where a ``callback`` is given, it is told instead.
+    Parameters
+    ----------
+    callback : callable, optional
+        Receives the events in place of the bars.
+
+    Yields
+    ------
+    callable
+        To be called with each `Event`; pass it as the run's ``callback``.
     """
     if callback is not None:
         yield callback

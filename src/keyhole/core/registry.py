@@ -1,4 +1,4 @@
-"""Registries: parts by name, imported when first used, extended by other packages through entry points."""
+"""Registries: classes by name, imported on first use, extensible by other packages through entry points."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ Entry = TypeVar("Entry")
 
 
 class Registry(Mapping[str, Entry], Generic[Entry]):
-    """Parts of one kind by name.
+    """A mapping from names to classes that are imported on first use.
 
-    Each entry is a reference ``"module:Class"``, imported when it is first asked for, so that a registry costs nothing
-    to import. Other packages add parts by an entry point in the registry's group; a name that is built in cannot be
-    replaced that way.
+    Each entry is a reference ``"module:Class"``, so that a registry costs nothing to import. Other packages add entries
+    by an entry point in the registry's group; built-in names cannot be replaced that way.
 
     Parameters
     ----------
-    kind
-        What the parts are, for messages: ``"method"``.
-    group
-        Group of entry points that other packages add parts to: ``"keyhole.selectors"``.
-    references
-        ``"module:attribute"`` of each built-in part, by name.
+    kind : str
+        What the entries are, for messages: ``"method"``.
+    group : str
+        Entry point group of other packages: ``"keyhole.selectors"``.
+    references : mapping of str to str
+        ``"module:attribute"`` of each built-in entry, by name.
 
     Examples
     --------
@@ -59,12 +58,25 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         return len(self._all)
 
     def check(self, name: str, *others: str) -> None:
-        """Raise a SettingsError that lists what there is, unless the name is registered or one of ``others``."""
+        """Raise a SettingsError that lists all names, unless ``name`` is registered or one of ``others``."""
         if name not in self and name not in others:
             raise SettingsError(f"{self.kind} {name!r} is not known; there are {', '.join([*others, *self])}")
 
     def make(self, name: str, settings: Mapping[str, Any]) -> Any:
-        """Make the part called ``name`` with settings that it takes."""
+        """Construct an entry.
+
+        Parameters
+        ----------
+        name : str
+            Registered name.
+        settings : mapping
+            Keyword arguments of its constructor.
+
+        Raises
+        ------
+        SettingsError
+            If the name is unknown or a setting is not accepted.
+        """
         self.check(name)
         entry: Any = self[name]
         try:

@@ -1,4 +1,4 @@
-"""What every stage of one run shares: seed, device, deadline, where state is kept, whom to tell."""
+"""Context of one run, shared by all of its stages: seed, device, deadline, checkpoints and progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Event", "Run", "digest"]
 
 
 def digest(*arrays: NDArray[Any]) -> str:
-    """SHA-256 of arrays: their shapes, types and values."""
+    """Return the SHA-256 of arrays: their shapes, types and values."""
     hashed = hashlib.sha256()
     for array in arrays:
         hashed.update(f"{array.shape} {array.dtype} ".encode())
@@ -26,7 +26,17 @@ def digest(*arrays: NDArray[Any]) -> str:
 
 @dataclass(frozen=True)
 class Event:
-    """One sign of life of a run: step ``step`` of ``total`` of a stage, with figures to show."""
+    """Progress of one stage of a run.
+
+    Parameters
+    ----------
+    stage : str
+        Name of the stage, shown beside the progress bar.
+    step, total : int
+        Steps done, and all steps.
+    figures : mapping of str to float
+        Current values to show, such as ``{"loss": 0.1}``.
+    """
 
     stage: str
     step: int
@@ -36,30 +46,37 @@ class Event:
 
 @dataclass(frozen=True)
 class Run:
-    """The circumstances of one run.
+    """Context of one run: randomness, device, time limit, checkpoints and progress.
 
     Parameters
     ----------
-    seed
-        Every random number derives from it and from the name of what draws it, so that stages do not disturb
-        each other.
-    device, precision
+    seed : int
+        Every random number derives from it and from the name of its purpose, so that stages are independent of each
+        other.
+    device, precision : str
         As lightning-fabric takes them: ``"auto"``, ``"cpu"``, ``"cuda"``; ``"32-true"``, ``"bf16-mixed"``, or
-        ``"auto"``: the latter for networks that rebuild, on a device made for it, else the former.
-    compiled
-        Whether networks are compiled (``torch.compile``) before they are trained.
-    deadline
-        Clock time (``time.monotonic()``) after which learning stops; None for no limit.
-    folder
-        Where unfinished training is kept, so that it can go on; None to keep nothing.
-    resume
-        Go on from what ``folder`` holds.
-    save_seconds
-        How often unfinished training is saved.
-    repeat
-        How often the same was done before in this run, on other samples: its state is kept apart.
-    callback
-        Called with each Event.
+        ``"auto"``, which is mixed precision for reconstruction networks on devices that support it, else single
+        precision.
+    compiled : bool
+        Whether networks are compiled (``torch.compile``) before training.
+    deadline : float, optional
+        Time on the clock of ``time.monotonic()`` after which training stops; None: no limit.
+    folder : Path, optional
+        Where checkpoints are stored; None: nowhere.
+    resume : bool
+        Whether to resume from the checkpoints in ``folder``.
+    save_seconds : float
+        Time between checkpoints.
+    repeat : int
+        Number of earlier repetitions on other samples in this run; their checkpoints are stored separately.
+    callback : callable, optional
+        Called with each `Event`.
+
+    Examples
+    --------
+    >>> run = Run(seed=1)
+    >>> run.seed_of("weights") == Run(seed=1).seed_of("weights"), run.seed_of("weights") == run.seed_of("batches")
+    (True, False)
     """
 
     seed: int = 0
@@ -74,24 +91,24 @@ class Run:
     callback: Callable[[Event], None] | None = None
 
     def seed_of(self, purpose: str) -> int:
-        """Seed of one purpose, from the run's seed and the purpose's name."""
+        """Return the seed of one purpose, derived from the run's seed and the purpose's name."""
         return int.from_bytes(hashlib.sha256(f"{self.seed}/{purpose}".encode()).digest()[:7], "little")
 
     def generator(self, purpose: str) -> np.random.Generator:
-        """Numpy generator of one purpose."""
+        """Return a NumPy generator for one purpose."""
         return np.random.default_rng(self.seed_of(purpose))
 
     def tell(self, event: Event) -> None:
-        """Pass an event on."""
+        """Report progress to the callback, if there is one."""
         if self.callback is not None:
             self.callback(event)
 
     def share(self, part: float) -> Run:
-        """Give the run with a deadline after a part of the time left; as it is where there is no deadline."""
+        """Return a run whose deadline is after a part (0 to 1) of the remaining time; unchanged without a deadline."""
         if self.deadline is None:
             return self
         return replace(self, deadline=time.monotonic() + part * self.seconds_left())
 
     def seconds_left(self) -> float:
-        """Time until the deadline; infinite without one."""
+        """Return the seconds until the deadline; infinite without one."""
         return float("inf") if self.deadline is None else self.deadline - time.monotonic()

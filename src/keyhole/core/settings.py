@@ -1,4 +1,4 @@
-"""Typed settings: what every stage's settings share, and how plain values become them."""
+"""Typed settings: the base class, and conversion from plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Settings", "parse"]
 
 
 class Settings(BaseModel):
-    """Base of all settings: unknown names are refused, values do not change."""
+    """Base class of all settings: immutable, and unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -21,7 +21,7 @@ Kind = TypeVar("Kind", bound=Settings)
 
 
 def parse(kind: type[Kind], given: dict[str, Any]) -> Kind:
-    """Make settings from plain values; a name or value that does not fit is a SettingsError that names it."""
+    """Make settings from plain values; raise a SettingsError that names an unknown or invalid one."""
     try:
         return kind(**given)
     except ValidationError as error:

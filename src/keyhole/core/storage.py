@@ -37,7 +37,22 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def write_container(path: Path, header: Mapping[str, Any], arrays: Arrays) -> None:
-    """Write header and arrays to ``path``, atomically: the old file stays until the new one is whole."""
+    """Write header and arrays to a file, atomically: an existing file is replaced only when the new one is complete.
+
+    Parameters
+    ----------
+    path : Path
+        File to write.
+    header : mapping
+        JSON-serialisable; its ``"kind"`` is checked on reading.
+    arrays : mapping of str to ndarray
+        Stored as safetensors.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be written.
+    """
     text = json.dumps(header, sort_keys=True, allow_nan=True).encode()
     body = save_arrays({name: np.asarray(array, order="C") for name, array in arrays.items()})
     head = _PREFIX.pack(MAGIC, VERSION, len(text)) + text
@@ -49,9 +64,27 @@ def write_container(path: Path, header: Mapping[str, Any], arrays: Arrays) -> No
 
 
 def read_container(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read header and arrays; anything damaged, cut short, foreign or from the future is a PlanError.
+    """Read header and arrays.
 
-    ``kind`` is what the header's ``"kind"`` must be. The header's ``"format"`` tells the version of the file.
+    Parameters
+    ----------
+    path : Path
+        File to read.
+    kind : str
+        Required value of the header's ``"kind"``.
+
+    Returns
+    -------
+    header : dict
+        Its ``"format"`` is the format version of the file.
+    arrays : dict of str to ndarray
+
+    Raises
+    ------
+    PlanError
+        If the file is damaged, truncated, of another kind, or of a newer format.
+    StorageError
+        If the file cannot be read.
     """
     blob = _checked_bytes(path)
     _, version, length = _PREFIX.unpack_from(blob)
@@ -69,14 +102,23 @@ def read_container(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDA
 
 
 def array_of(arrays: Arrays, name: str, shape: tuple[int | None, ...], kinds: str = "f") -> NDArray[Any]:
-    """Give an array that a file must hold; a PlanError says what is wrong with it.
+    """Return an array that a file must hold, after checking type and shape.
 
     Parameters
     ----------
-    shape
-        The length of each axis; None where it may have any.
-    kinds
-        Kinds of numpy's data types that it may have: ``"f"`` for floating, ``"iu"`` for integers.
+    arrays : mapping of str to ndarray
+        Arrays of the file.
+    name : str
+        Name of the array.
+    shape : tuple of int or None
+        Required length of each axis; None: any.
+    kinds : str
+        Accepted kinds of NumPy data types: ``"f"`` for floating, ``"iu"`` for integers.
+
+    Raises
+    ------
+    PlanError
+        If the array is missing or does not match.
     """
     if name not in arrays:
         raise PlanError(f"the array {name!r} is missing")
@@ -90,7 +132,7 @@ def array_of(arrays: Arrays, name: str, shape: tuple[int | None, ...], kinds: st
 
 
 def check_numbers(name: str, array: NDArray[Any], *, nan: bool = False, infinite: bool = False) -> None:
-    """Raise a PlanError unless an array holds real numbers, all finite but for what is allowed."""
+    """Raise a PlanError unless an array holds finite real numbers; ``nan`` and ``infinite`` allow exceptions."""
     if array.dtype.kind not in "biuf":
         raise PlanError(f"the array {name!r} is of type {array.dtype}")
     if array.dtype.kind != "f":
@@ -100,7 +142,7 @@ def check_numbers(name: str, array: NDArray[Any], *, nan: bool = False, infinite
 
 
 def number_of(settings: Mapping[str, Any], name: str) -> float:
-    """Give a number that a file's settings must hold, as it stands there; it may be infinite."""
+    """Return a number that a file's settings must hold; it may be infinite, but not NaN."""
     value = settings.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise PlanError(f"the setting {name!r}: a number is needed, not {value!r}")
@@ -108,7 +150,7 @@ def number_of(settings: Mapping[str, Any], name: str) -> float:
 
 
 def count_of(settings: Mapping[str, Any], name: str) -> int:
-    """Give a whole number from zero on that a file's settings must hold."""
+    """Return a non-negative integer that a file's settings must hold."""
     value = settings.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise PlanError(f"the setting {name!r}: a whole number from zero on is needed, not {value!r}")
@@ -117,10 +159,14 @@ def count_of(settings: Mapping[str, Any], name: str) -> int:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file beside ``path`` that takes its place when the block ends well.
+    """Open a temporary file in the same folder that replaces ``path`` when the block succeeds.
 
-    A symbolic link stays, and the file that it leads to is replaced; a file that exists keeps its permissions. A
-    failure (no folder, no permission, no space) leaves the old file as it was and raises a StorageError.
+    Symbolic links are followed, and an existing file keeps its permissions.
+
+    Raises
+    ------
+    StorageError
+        If writing fails (no folder, no permission, no space); the existing file is then unchanged.
     """
     path = Path(path)
     target = real_path(path)
@@ -145,6 +191,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _checked_bytes(path: Path) -> memoryview:
+    """Content of a file whose prefix and SHA-256 are correct."""
     check_regular(Path(path))
     try:
         with Path(path).open("rb") as file:
@@ -159,7 +206,7 @@ def _checked_bytes(path: Path) -> memoryview:
 
 
 def _check_prefix(path: Path, prefix: bytes, size: int) -> None:
-    """Refuse a file of ``size`` bytes that is none of ours by its first ones, before the others are read."""
+    """Refuse a file that is not a Keyhole file by its first bytes, before reading the rest."""
     if size == 0:
         raise PlanError(f"{path}: the file is empty")
     if size < _PREFIX.size + _DIGEST or prefix[:8] != MAGIC:

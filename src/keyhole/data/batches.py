@@ -1,4 +1,4 @@
-"""What a network learns from where samples are not held in memory."""
+"""Access to training samples that do not fit in memory."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["Source"]
 
 
 class Source(Protocol):
-    """Scaled samples that are fetched when they are needed."""
+    """Scaled samples that are read from storage when they are needed."""
 
     def __len__(self) -> int: ...
 
     @property
     def spread(self) -> NDArray[np.float64]:
-        """Variance of each value inside over all samples, ``(channels * cells,)``."""
+        """Variance of each value of the valid sites over all samples, ``(channels * valid sites,)``."""
 
     def order(self, generator: torch.Generator) -> torch.Tensor:
-        """Draw an order to go through the samples in, such that neighbours are fetched together."""
+        """Return a random order of the samples in which samples that are stored together stay close."""
 
     def fetch(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Give samples by their places, ``(n, channels, *grid)``."""
+        """Return samples by index, ``(n, channels, *grid)``."""

@@ -1,4 +1,4 @@
-"""Context: what is known of a sample without any sensor, such as the time of year."""
+"""Covariates: what is known of a sample without any sensor, such as the time of year."""
 
 from __future__ import annotations
 
@@ -18,16 +18,45 @@ _UNIT: dict[str, Literal["Y", "D"]] = {"year": "Y", "day": "D"}
 
 
 def check_periods(names: Iterable[str]) -> tuple[Period, ...]:
-    """Give the rhythms as a tuple, or raise a SettingsError that names those there are."""
+    """Return the periods as a tuple in standard order, without duplicates.
+
+    Parameters
+    ----------
+    names : iterable of str
+        ``"year"`` and ``"day"``.
+
+    Returns
+    -------
+    tuple of {"year", "day"}
+
+    Raises
+    ------
+    SettingsError
+        If a name is unknown; the message lists the known ones.
+    """
     found = tuple(names)
     for name in found:
         if name not in PERIODS:
-            raise SettingsError(f"context {name!r}: there are {', '.join(PERIODS)}, or columns of your own")
+            raise SettingsError(
+                f"covariate {name!r} is unknown; there are {', '.join(PERIODS)}, or columns of your own"
+            )
     return tuple(period for period in PERIODS if period in found)
 
 
 def harmonics(time: NDArray[np.datetime64], periods: Iterable[Period]) -> NDArray[np.float32]:
-    """Cosine and sine of each sample's place in each rhythm, ``(N, 2 * periods)``.
+    """Return the first harmonic of each period: cosine and sine of the phase of each sample's time.
+
+    Parameters
+    ----------
+    time : ndarray of datetime64, shape (N,)
+        Time of each sample.
+    periods : iterable of {"year", "day"}
+        Leap years are 366 days long.
+
+    Returns
+    -------
+    ndarray of shape (N, 2 * periods)
+        float32; a cosine and a sine column for each period.
 
     Examples
     --------
@@ -37,8 +66,8 @@ def harmonics(time: NDArray[np.datetime64], periods: Iterable[Period]) -> NDArra
     """
     columns: list[NDArray[Any]] = [np.zeros((len(time), 0))]
     for period in periods:
-        begin = time.astype(f"datetime64[{_UNIT[period]}]")
-        whole = (begin + 1).astype("datetime64[s]") - begin.astype("datetime64[s]")
-        turn = 2 * np.pi * ((time.astype("datetime64[s]") - begin.astype("datetime64[s]")) / whole)
-        columns.append(np.stack([np.cos(turn), np.sin(turn)], axis=1))
+        start = time.astype(f"datetime64[{_UNIT[period]}]")
+        length = (start + 1).astype("datetime64[s]") - start.astype("datetime64[s]")
+        phase = 2 * np.pi * ((time.astype("datetime64[s]") - start.astype("datetime64[s]")) / length)
+        columns.append(np.stack([np.cos(phase), np.sin(phase)], axis=1))
     return np.concatenate(columns, axis=1).astype(np.float32)

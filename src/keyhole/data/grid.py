@@ -1,4 +1,4 @@
-"""The grid: the shape that holds the sites, with their coordinates and names."""
+"""The grid: shape, coordinates, names and valid sites."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ FULL_TURN = 360.0  # degrees
 _LATITUDES = ("lat", "latitude", "nav_lat")
 _LONGITUDES = ("lon", "longitude", "nav_lon")
 _TURN_ROUNDING = 1e-9  # radians
-_DIGITS = (6, 9, 17)  # short, all of single precision, all of double
+_DIGITS = (6, 9, 17)  # significant digits of labels: short, single precision, double precision
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """A shape whose cells are sites.
+    """A shape whose elements are sites, with coordinates.
 
     Parameters
     ----------
-    shape
-        Lengths of the grid's axes, ``(36, 72)`` or ``(617,)``.
-    dims
+    shape : tuple of int
+        Lengths of the axes: ``(36, 72)`` for a map, ``(617,)`` for the columns of a table.
+    dims : tuple of str
         A name for each axis.
-    coordinates
-        One 1-D array for each axis, by the axis' name.
-    inside
-        Boolean array of ``shape``: the cells that exist (sea, not land). Only these are rebuilt and scored.
-    names
-        A name for each cell in C order (columns of a table); made from the coordinates where missing.
-    spots
-        ``(size, d)``, where each cell is, where coordinates do not tell.
+    coordinates : mapping of str to ndarray
+        A 1-D coordinate array for each axis, by name.
+    inside : ndarray of bool, of ``shape``
+        The valid sites: those that exist (sea, not land). Only these are reconstructed and scored.
+    names : tuple of str, optional
+        A name for each site in C order (columns of a table); None: made from the coordinates.
+    spots : ndarray of shape (size, d), optional
+        Position of each site, where it does not follow from the coordinates of the axes.
 
     Examples
     --------
     >>> grid = Grid.plain((2, 3))
-    >>> grid.name(4)
-    'row=1 column=1'
+    >>> grid.name(4), grid.position(4)
+    ('row=1 column=1', {'row': np.int64(1), 'column': np.int64(1)})
     """
 
     shape: tuple[int, ...]
@@ -54,28 +54,41 @@ class Grid:
 
     @classmethod
     def plain(cls, shape: tuple[int, ...], inside: NDArray[np.bool_] | None = None) -> Grid:
-        """Give the grid of a bare array: axes by position, every cell inside unless said otherwise."""
+        """Make the grid of an array without coordinates: axes are numbered from 0.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Lengths of the axes.
+        inside : ndarray of bool, of ``shape``, optional
+            Valid sites; None: all.
+
+        Returns
+        -------
+        Grid
+            With axes ``column``; ``row`` and ``column``; or ``axis0``, ``axis1``, ... .
+        """
         dims = {1: ("column",), 2: ("row", "column")}.get(len(shape), tuple(f"axis{i}" for i in range(len(shape))))
         coordinates = {dim: np.arange(n) for dim, n in zip(dims, shape, strict=True)}
         return cls(shape, dims, coordinates, np.ones(shape, bool) if inside is None else inside)
 
     @property
     def size(self) -> int:
-        """Number of cells, inside or not."""
+        """Number of sites, valid or not."""
         return int(np.prod(self.shape))
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
-        """Flat index, in C order, of the cells that are inside."""
+        """Flat indices, in C order, of the valid sites."""
         return np.flatnonzero(self.inside.ravel()).astype(np.int64)
 
     def position(self, index: int) -> dict[str, np.generic]:
-        """Coordinates of one cell, by axis name."""
+        """Return the coordinates of a site, given its flat index, by axis name."""
         place = np.unravel_index(index, self.shape)
         return {dim: self.coordinates[dim][i] for dim, i in zip(self.dims, place, strict=True)}
 
     def name(self, index: int) -> str:
-        """Name of one cell: its own, or its coordinates."""
+        """Return the name of a site, given its flat index: its own, or one made from its coordinates."""
         if self.names is not None:
             return self.names[index]
         place = np.unravel_index(index, self.shape)
@@ -83,14 +96,15 @@ class Grid:
 
     @cached_property
     def _labels(self) -> tuple[list[str], ...]:
+        """Labels of the positions along each axis."""
         return tuple(_label(dim, self.coordinates[dim]) for dim in self.dims)
 
     def axis_of_latitude(self) -> int | None:
-        """Position of the axis that holds latitude in degrees, if there is one."""
+        """Return the position of the axis that holds latitude in degrees, or None."""
         return self._axis_named(_LATITUDES)
 
     def axis_of_longitude(self) -> int | None:
-        """Position of the axis that holds longitude in degrees, if there is one."""
+        """Return the position of the axis that holds longitude in degrees, or None."""
         return self._axis_named(_LONGITUDES)
 
     def axis_named(self, name: str) -> int | None:
@@ -112,10 +126,10 @@ class Grid:
 
     @cached_property
     def places(self) -> NDArray[np.float64]:
-        """Where each cell is, ``(size, d)``, such that nearness is Euclidean.
+        """Position of each site, ``(size, d)``, such that distance is Euclidean.
 
-        Latitude and longitude are a point on the unit sphere; the other axes are counted in cells, the longest of them
-        from 0 to 1.
+        Latitude and longitude become a point on the unit sphere, so that distance is the chord of the great circle.
+        Other axes are counted in grid steps, the longest of them scaled to run from 0 to 1.
         """
         if self.spots is not None:
             return self.spots
@@ -130,22 +144,26 @@ class Grid:
         return np.concatenate([sphere, index[others].T / max(longest, 1)], axis=1)
 
     def labels(self, axis: int) -> NDArray[np.generic]:
-        """Labels of one axis: the sites' own names where they have some and lie along one axis, else coordinates."""
+        """Return the labels of an axis: the sites' own names on a grid of one axis that has them, else coordinates."""
         if self.names is not None and len(self.shape) == 1:
             return np.asarray(self.names)
         return np.asarray(self.coordinates[self.dims[axis]])
 
     def along(self, axis: int) -> NDArray[np.float64]:
-        """Coordinate of one axis at each cell."""
+        """Return the coordinate of one axis at each site, ``(size,)``."""
         line = np.asarray(self.coordinates[self.dims[axis]], float)
         shape = [-1 if i == axis else 1 for i in range(len(self.shape))]
         return np.broadcast_to(line.reshape(shape), self.shape).ravel()
 
     def area(self) -> NDArray[np.float64] | None:
-        """Relative area of each cell, or None where the grid knows no latitude.
+        """Return the relative area of each site, or None if the grid has no latitude.
 
-        The cosine of latitude; of a row that would reach beyond a pole, the mean of it over the part that does not: a
-        row at the pole itself is a cap, not a point.
+        The area is the cosine of latitude. A row of cells that would extend beyond a pole gets the mean of the cosine
+        over the part that does not, so that a row at the pole has a positive area.
+
+        Returns
+        -------
+        ndarray of ``shape`` or None
         """
         axis = self.axis_of_latitude()
         if axis is None:
@@ -153,8 +171,8 @@ class Grid:
         line = np.deg2rad(np.asarray(self.coordinates[self.dims[axis]], np.float64))
         area = np.cos(line)
         if len(line) > 1:
-            gaps = np.abs(np.diff(line))
-            step = np.minimum(np.append(gaps, np.inf), np.append(np.inf, gaps))
+            steps = np.abs(np.diff(line))
+            step = np.minimum(np.append(steps, np.inf), np.append(np.inf, steps))
             inner = np.clip(np.abs(line) - step / 2, 0.0, np.pi / 2)
             beyond = np.abs(line) + step / 2 > np.pi / 2 + _TURN_ROUNDING
             area = np.where(beyond, (1 - np.sin(inner)) / np.where(step > 0, step, 1.0), area)
@@ -179,7 +197,7 @@ def _on_sphere(latitude: NDArray[np.float64], longitude: NDArray[np.float64]) ->
 
 
 def _label(dim: str, values: NDArray[np.generic]) -> list[str]:
-    """Label an axis' places: by coordinate, in as few digits as tell them apart, else by number."""
+    """Label the positions of an axis by coordinate, with as few digits as make them distinct, else by number."""
     for digits in _DIGITS:
         texts = [_text(value, digits) for value in values]
         if len(set(texts)) == len(texts):
@@ -188,4 +206,5 @@ def _label(dim: str, values: NDArray[np.generic]) -> list[str]:
 
 
 def _text(value: object, digits: int) -> str:
+    """A coordinate as text."""
     return f"{value:.{digits}g}" if isinstance(value, float | np.floating) else str(value)

@@ -1,4 +1,4 @@
-"""What is missing in some samples, and what the rest tells of it."""
+"""Imputation of missing values by their conditional mean under a Gaussian model."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 __all__ = ["GaussianImputer", "impute_by_covariance"]
 
-_ROUNDS = 6
-_MOST_COMPONENTS, _SAMPLES_FOR_A_COMPONENT = 40, 5
+_ITERATIONS = 6
+_MOST_COMPONENTS, _SAMPLES_PER_COMPONENT = 40, 5
 _LEAST_NOISE = 1e-3  # share of the mean variance
 
 Bools = NDArray[np.bool_]
@@ -19,20 +19,40 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class GaussianImputer:
-    """A low-rank Gaussian of all numbers of a sample, `x = V a + e` with `a ~ N(0, L)` and noise `e` of variance `d`.
+    r"""Impute missing values with a low-rank Gaussian model (probabilistic principal components).
 
-    What is missing of a sample is filled with its mean given the rest: `V_m a`, with
-    `a = (L^-1 + V_k' D^-1 V_k)^-1 V_k' D^-1 x_k`. It is fitted to samples with gaps by turns: fill, then take the
-    principal components anew.
+    A sample is modelled as :math:`x = V a + e` with scores :math:`a \sim N(0, \Lambda)` and noise :math:`e \sim N(0,
+    D)`, :math:`D` diagonal. Missing values :math:`m` are imputed by their mean given the known values :math:`k`,
+
+    .. math:: \hat x_m = V_m \hat a, \qquad \hat a = (\Lambda^{-1} + V_k^T D_k^{-1} V_k)^{-1} V_k^T D_k^{-1} x_k .
+
+    The model is fitted by alternating imputation and principal component analysis (six iterations from zeros).
 
     Parameters
     ----------
-    basis
-        ``(p, r)``, V.
-    variances
-        ``(r,)``, L.
-    noise
-        ``(p,)``, d.
+    basis : ndarray of shape (p, r)
+        Principal directions, :math:`V`.
+    variances : ndarray of shape (r,)
+        Variances of the scores, the diagonal of :math:`\Lambda`.
+    noise : ndarray of shape (p,)
+        Noise variances, the diagonal of :math:`D`.
+
+    References
+    ----------
+    Tipping, M. E. and Bishop, C. M. (1999). Probabilistic principal component analysis. Journal of the Royal
+    Statistical Society B 61(3), 611-622.
+
+    Beckers, J.-M. and Rixen, M. (2003). EOF calculations and data filling from incomplete oceanographic datasets.
+    Journal of Atmospheric and Oceanic Technology 20(12), 1839-1856. (The same alternation, without noise.)
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = rng.normal(size=(200, 1)) * np.array([1.0, 2.0, -1.0, 0.5])
+    >>> missing = rng.random(rows.shape) < 0.1
+    >>> imputer = GaussianImputer.fit(np.where(missing, np.nan, rows), missing)
+    >>> bool(np.abs(imputer.fill(rows, missing) - rows).max() < 0.3)
+    True
     """
 
     basis: NDArray[np.float32]
@@ -41,52 +61,100 @@ class GaussianImputer:
 
     @classmethod
     def fit(cls, rows: NDArray[Any], gaps: Bools) -> Self:
-        """Fit to rows ``(n, p)`` of mean zero; what ``gaps`` marks is not known."""
+        """Fit the model to incomplete rows.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, p)
+            Samples with mean zero; values at missing positions are ignored.
+        gaps : ndarray of bool, shape (n, p)
+            Which values are missing.
+
+        Returns
+        -------
+        GaussianImputer
+            With at most 40 components, one for each five samples.
+        """
         filled = np.where(gaps, 0, rows).astype(np.float32)
-        count = int(max(1, min(_MOST_COMPONENTS, len(rows) // _SAMPLES_FOR_A_COMPONENT, rows.shape[1] // 2)))
-        made = cls._of(filled, gaps, count)
-        for _ in range(_ROUNDS):
-            filled = made.fill(filled, gaps)
-            made = cls._of(filled, gaps, count)
-        return made
+        n_components = int(max(1, min(_MOST_COMPONENTS, len(rows) // _SAMPLES_PER_COMPONENT, rows.shape[1] // 2)))
+        imputer = cls._fit_imputed(filled, gaps, n_components)
+        for _ in range(_ITERATIONS):
+            filled = imputer.fill(filled, gaps)
+            imputer = cls._fit_imputed(filled, gaps, n_components)
+        return imputer
 
     @classmethod
-    def _of(cls, filled: NDArray[np.float32], gaps: Bools, count: int) -> Self:
+    def _fit_imputed(cls, filled: NDArray[np.float32], missing: Bools, n_components: int) -> Self:
+        """Fit the model to imputed rows by a randomised singular value decomposition."""
         from sklearn.utils.extmath import randomized_svd
 
-        left, sizes, right = randomized_svd(filled, count, n_iter=2, random_state=0)
-        rest = np.where(gaps, 0, filled - (left * sizes) @ right)
-        known = np.maximum((~gaps).sum(axis=0), 1)
+        left, singular_values, right = randomized_svd(filled, n_components, n_iter=2, random_state=0)
+        residual = np.where(missing, 0, filled - (left * singular_values) @ right)
+        known = np.maximum((~missing).sum(axis=0), 1)
         level = max(float(np.square(filled).mean(dtype=np.float64)), np.finfo(float).tiny)
-        noise = np.square(rest, dtype=np.float64).sum(axis=0) / known + _LEAST_NOISE * level
-        return cls(np.asarray(right.T, np.float32), np.square(sizes).astype(np.float64) / len(filled), noise)
+        noise = np.square(residual, dtype=np.float64).sum(axis=0) / known + _LEAST_NOISE * level
+        variances = np.square(singular_values).astype(np.float64) / len(filled)
+        return cls(np.asarray(right.T, np.float32), variances, noise)
 
     def fill(self, rows: NDArray[Any], gaps: Bools) -> NDArray[np.float32]:
-        """Fill what is missing with what the rest of the same row tells."""
+        """Impute missing values by their conditional mean given the known values of the same row.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, p)
+            Samples with mean zero.
+        gaps : ndarray of bool, shape (n, p)
+            Which values are missing. A row without known values is filled with zeros, the mean.
+
+        Returns
+        -------
+        ndarray of shape (n, p)
+            float32; known values are unchanged.
+        """
         filled = np.where(gaps, 0, rows).astype(np.float32)
         scaled = self.basis / self.noise[:, np.newaxis]
-        whole = (scaled.T @ self.basis).astype(np.float64)
+        precision = (scaled.T @ self.basis).astype(np.float64)
         prior = np.diag(1 / np.maximum(self.variances, np.finfo(float).tiny))
         for row in np.flatnonzero(gaps.any(axis=1)):
             absent = gaps[row]
-            inner = whole - scaled[absent].T @ self.basis[absent]
-            scores = np.linalg.solve(prior + inner, scaled.T @ filled[row].astype(np.float64))
+            known_precision = precision - scaled[absent].T @ self.basis[absent]
+            scores = np.linalg.solve(prior + known_precision, scaled.T @ filled[row].astype(np.float64))
             filled[row, absent] = self.basis[absent] @ scores
         return filled
 
     def covariance(self, columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Covariance of some of the numbers."""
+        """Return the model's covariance of some variables, ``(len(columns), len(columns))``, noise included."""
         rows = self.basis[columns].astype(np.float64)
         return np.asarray((rows * self.variances) @ rows.T + np.diag(self.noise[columns]))
 
 
 def impute_by_covariance(rows: NDArray[Any], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Fill NaN in rows ``(n, k)`` of mean zero with `C_mk C_kk^-1 x_k`, their mean given the rest of the row."""
-    filled, gaps = np.array(rows, np.float64), np.isnan(rows)
+    """Impute NaN in rows with mean zero by the conditional mean, :math:`C_{mk} C_{kk}^{-1} x_k`.
+
+    Prefer it to `GaussianImputer` where the covariance is known and the rows are short, such as readings of K sensors.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, k)
+        NaN marks missing values.
+    covariance : ndarray of shape (k, k)
+        Covariance of a row.
+
+    Returns
+    -------
+    ndarray of shape (n, k)
+        float64, without NaN.
+
+    Examples
+    --------
+    >>> impute_by_covariance(np.array([[2.0, np.nan]]), np.array([[1.0, 0.5], [0.5, 1.0]])).round(3)
+    array([[2., 1.]])
+    """
+    filled, missing = np.array(rows, np.float64), np.isnan(rows)
     ridge = _LEAST_NOISE * 1e-3 * max(float(np.trace(covariance)) / max(len(covariance), 1), np.finfo(float).tiny)
-    for pattern in np.unique(gaps[gaps.any(axis=1)], axis=0):
-        those = (gaps == pattern).all(axis=1)
-        inner = covariance[np.ix_(~pattern, ~pattern)] + ridge * np.eye(int((~pattern).sum()))
-        weights = np.linalg.solve(inner, covariance[np.ix_(~pattern, pattern)])
-        filled[np.ix_(those, pattern)] = filled[np.ix_(those, ~pattern)] @ weights
+    for pattern in np.unique(missing[missing.any(axis=1)], axis=0):
+        affected = (missing == pattern).all(axis=1)
+        known = covariance[np.ix_(~pattern, ~pattern)] + ridge * np.eye(int((~pattern).sum()))
+        weights = np.linalg.solve(known, covariance[np.ix_(~pattern, pattern)])
+        filled[np.ix_(affected, pattern)] = filled[np.ix_(affected, ~pattern)] @ weights
     return filled

@@ -1,4 +1,4 @@
-"""What signals were read from."""
+"""Where samples were read from, so that reconstructions are returned as the same kind of object."""
 
 from __future__ import annotations
 
@@ -15,20 +15,35 @@ Clock = Literal["dates", "numbers", "durations"]
 
 
 def clock_of(time: NDArray[Any] | None) -> Clock:
-    """Say what times are; dates where there are none, for these are what a plan takes then."""
+    """Return the kind of times: dates, durations or numbers; dates where there are none."""
     kind = "M" if time is None else time.dtype.kind
     return "dates" if kind == "M" else "durations" if kind == "m" else "numbers"
 
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """What the signals were read from, so that what is rebuilt comes back as the same kind of object.
+    """Where samples were read from, so that reconstructions are returned as the same kind of object.
 
-    ``kind`` is ``"array"``, ``"field"`` (an xarray DataArray) or ``"table"`` (a pandas frame);
-    ``channel_axis`` is where an array's channels were, ``sample_dim`` the name of a field's sample dimension,
-    ``axis_attributes`` what a field says about its coordinates. ``variables`` are the names of a Dataset's variables,
-    each a channel, with what they say about themselves, ``calendar`` is that of a field's times, ``clock`` what times
-    are (dates, numbers, or durations), and ``dataset_attributes`` are the global attributes of the Dataset or file.
+    Parameters
+    ----------
+    kind : {"array", "field", "table"}
+        NumPy array, xarray object or pandas DataFrame.
+    channel_axis : int, optional
+        Axis of an array that held the channels.
+    sample_dim : str
+        Name of a field's sample dimension.
+    name : str
+        Name of the variable.
+    attributes, axis_attributes : mapping
+        Attributes of the variable, and of each coordinate.
+    variables : mapping of str to mapping
+        Attributes of each variable of a Dataset; each is a channel.
+    calendar : str
+        Calendar of a field's times.
+    dataset_attributes : mapping
+        Global attributes of the Dataset or file.
+    clock : {"dates", "numbers", "durations"}
+        Kind of times.
     """
 
     kind: Literal["array", "field", "table"] = "array"
@@ -44,23 +59,23 @@ class SourceInfo:
 
     @property
     def units(self) -> str:
-        """Units of the values, those of all variables where there are several; empty where unknown or different."""
+        """Units of the values, common to all variables; empty where unknown or different."""
         if not self.variables:
             return str(self.attributes.get("units", ""))
         return self.channel_units(1)[0] if not self.units_differ else ""
 
     @property
     def units_differ(self) -> bool:
-        """Whether variables have different units, so that their errors cannot be added up."""
+        """Whether variables have different units, so that their errors cannot be averaged."""
         return len(set(self.channel_units(1))) > 1
 
     @property
     def error_units(self) -> str:
-        """Units of errors over all channels: those of the values, or standard deviations where they differ."""
+        """Units of errors over all channels: those of the values, or standard deviations where these differ."""
         return STANDARDISED if self.units_differ else self.units
 
     def channel_units(self, channels: int) -> list[str]:
-        """Units of each channel, or empty strings."""
+        """Return the units of each channel; empty strings where unknown."""
         if self.variables:
             return [str(said.get("units", "")) for said in self.variables.values()]
         return [self.units] * channels

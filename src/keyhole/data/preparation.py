@@ -1,4 +1,4 @@
-"""Signals split and scaled, as everything that follows needs them."""
+"""Split and scale samples for selection and fitting."""
 
 from __future__ import annotations
 
@@ -24,11 +24,24 @@ _FEWEST_KNOWN = 5  # training samples that must know a cell
 
 @dataclass(frozen=True, eq=False)
 class PreparedSamples:
-    """Signals split and scaled. ``train``, ``validation`` and ``development`` (both) are scaled, the others are raw.
+    """Samples that are split and scaled.
 
-    ``choosing`` is the scaling that choices are made with: train and validation are scaled by it, and it knows train
-    alone, as a plan knows nothing of the days it will be used on. ``scaling``, the plan's and that of ``development``,
-    knows all but test. ``notes`` are what a plan's record is to say of the columns of a table.
+    Parameters
+    ----------
+    signals : Samples
+        All samples, unscaled.
+    split : Split
+        The parts.
+    choosing : Scaler
+        Fitted to the training part; scales ``train`` and ``validation``, on which choices are made.
+    scaling : Scaler
+        Fitted to training and validation parts; scales ``development``, and is the plan's scaler.
+    train, validation, development : Samples
+        Scaled; missing values are imputed. ``development`` is train and validation together.
+    test, calibration : Samples
+        Unscaled.
+    notes : mapping
+        Findings about the columns of a table, for the plan's record.
     """
 
     signals: Samples
@@ -44,15 +57,36 @@ class PreparedSamples:
 
     @property
     def existing(self) -> NDArray[np.int64]:
-        """Flat grid index of the sites that are there already."""
+        """Flat grid indices of the existing sites."""
         return self.signals.existing
 
 
 def prepare(signals: Samples, split: SplitLike, seed: int, *, calibrate_intervals: bool = False) -> PreparedSamples:
-    """Split and scale; choices are made with a scaling from the training part, the plan's is from all but test.
+    """Split and scale samples.
 
-    To calibrate bands, some samples are held back from both. Of a table, columns that are copies of others or number
-    the rows are pointed out, and are no candidates (`screen`).
+    Choices are made with a scaler fitted to the training part; the plan's scaler is fitted to all but the test part.
+    Columns of a table that duplicate others or number the rows are reported and excluded from the candidates
+    (`screen`).
+
+    Parameters
+    ----------
+    signals : Samples
+        In the user's units.
+    split : Split, str, mapping, tuple or None
+        See `as_split`; None: the data set's own split, else `default_split`.
+    seed : int
+        Seed of a random split.
+    calibrate_intervals : bool
+        Whether to set samples aside to calibrate prediction intervals.
+
+    Returns
+    -------
+    PreparedSamples
+
+    Raises
+    ------
+    DataError
+        If the split is invalid, or the training part or its target is constant.
     """
     findings = screen(signals) if signals.origin.kind == "table" else []
     warn_of(findings)
@@ -73,7 +107,7 @@ def prepare(signals: Samples, split: SplitLike, seed: int, *, calibrate_interval
 
 
 def prepare_with(signals: Samples, split: Split, choosing: Scaler, scaling: Scaler) -> PreparedSamples:
-    """Split, and scale as told."""
+    """Split, scale with given scalers, and impute missing values."""
     train, validation = (choosing.apply(signals.take(rows)) for rows in (split.train, split.validation))
     train = train.filled()
     validation = validation.filled(train.imputer)
@@ -85,18 +119,27 @@ def prepare_with(signals: Samples, split: Split, choosing: Scaler, scaling: Scal
 def default_split(
     about: Samples, n: int, time: NDArray[Any] | None, seed: int, blocks: Callable[[], Iterable[Samples]]
 ) -> Split:
-    """Blocks where samples have a time or look like a series, at random where they have none.
+    """Choose a split: blocks for samples with a time or that look like a time series, else at random.
 
-    Rows of a table, and samples with a target, are a series if they have a time, and not otherwise.
+    Rows of a table, and samples with a target, are a time series only if they have a time.
 
     Parameters
     ----------
-    about
-        Signals of the same kind.
-    n, time
-        How many samples there are, and their time.
-    blocks
-        Gives all samples in their order, some at a time.
+    about : Samples
+        Samples of the same kind.
+    n : int
+        Number of samples.
+    time : ndarray of shape (n,), optional
+        Time of each sample.
+    seed : int
+        Seed of a random split.
+    blocks : callable
+        Returns an iterator over all samples in order, in blocks.
+
+    Returns
+    -------
+    Split
+        With its ``reason``.
     """
     if time is not None:
         return replace(splits.blocks(n, time=time), reason="samples have a time")
@@ -110,7 +153,7 @@ def default_split(
 
 
 def _known_enough(signals: Samples, parts: Split) -> Samples:
-    """Leave out cells that training samples hardly know."""
+    """Make sites invalid that have fewer than 5 known values in the training part."""
     if signals.gaps is None:
         return signals
     inside = signals.grid.inside & ((~signals.gaps[parts.train]).sum(axis=0).min(axis=0) >= _FEWEST_KNOWN)
@@ -121,12 +164,14 @@ def _known_enough(signals: Samples, parts: Split) -> Samples:
 
 
 def _check_varies(train: Samples) -> None:
+    """Raise a DataError if the training part is constant."""
     cells = train.valid_values()
     if not (np.nanmax(cells, axis=0) > np.nanmin(cells, axis=0)).any():
         raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
 
 
 def _check_target_varies(train: Samples) -> None:
+    """Raise a DataError if the target is constant in the training part."""
     target = train.target
     if target is not None and not (target.values != target.values[0]).any():
         raise DataError(f"target {target.name!r}: it never varies in the training part, so nothing can be learned")

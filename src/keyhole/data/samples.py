@@ -1,4 +1,4 @@
-"""Signals: N samples on one grid, as everything in Keyhole takes them."""
+"""The data model: N samples of a field on one grid, with time, target, covariates, constraints and missing values."""
 
 from __future__ import annotations
 
@@ -35,53 +35,70 @@ from keyhole.data.weights import resolve_noise, resolve_weights
 
 __all__ = ["Samples"]
 
-_LEAST_AVAILABLE = 0.02
+_LEAST_AVAILABLE = 0.02  # lower bound of the availability, so that the noise variance stays finite
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Samples on a grid.
+    """N samples of a field on one grid, with everything that is known about them.
+
+    All of Keyhole takes and returns this class. It is immutable: methods named ``with_...`` return a changed copy that
+    shares the arrays. Use `keyhole.read` to make samples from arrays, files, DataArrays or data frames; use
+    `Samples.build` where values and grid are at hand.
 
     Parameters
     ----------
-    values
-        ``(N, channels, *grid)``, floating; NaN in the cells that are not inside.
-    grid
-        Shape, coordinates and the cells inside.
-    observable
-        Boolean array of the grid's shape: the sites that may be chosen; a subset of ``grid.inside``.
-    time
-        One ``datetime64``, ``timedelta64`` or number for each sample, in any order, if they have a time.
-    cycle
-        ``"month"`` to work on anomalies from the monthly climatology of the training block, which needs ``time``;
-        None to work on deviations from the mean.
-    split
-        The parts fixed by the data set, if any.
-    target
-        What is to be told from the sites instead of the signals themselves, if anything.
-    rhythms
-        Which rhythms of ``time`` a reconstructor may take as known; None: the year, where there is a cycle by month.
-    context
-        ``(N, columns)``, what else is known of each sample without any sensor.
-    zero
-        ``(channels, *grid)``, what was taken off all samples alike when they were scaled, in the new scale.
-    constraints
-        What sites must keep to beside being observable, if anything.
-    weights
-        Of the grid's shape, how much an error in each cell counts; None: all alike.
-    noise
-        ``(channels, *grid)``, standard deviation of what a sensor adds to the truth; None: nothing.
-    gaps
-        ``(N, channels, *grid)``, which values of the cells inside are missing; None: none.
-    filler
-        Of scaled signals with gaps: what filled them, so that ``values`` has none.
-    source
-        Where all samples are, if ``values`` are but a few that stand for them.
-    ordered
-        Whether samples without a time follow each other in time as they stand.
-    root, jitter
-        Of scaled signals: the root of the weights, which ``values`` were multiplied by, and the noise that is added to
-        readings, ``(N, channels, *grid)``.
+    values : ndarray of shape (N, channels, *grid)
+        Floating; NaN at sites that are not valid (land), and where a value is missing.
+    grid : Grid
+        Shape, coordinates and valid sites.
+    observable : ndarray of bool, shape (*grid,)
+        The sites that may be selected; a subset of the valid sites, ``grid.inside``.
+    time : ndarray of shape (N,), optional
+        One ``datetime64``, ``timedelta64`` or number for each sample, in any order.
+    cycle : {"month"}, optional
+        ``"month"`` for anomalies from the monthly climatology of the training part, which needs ``time``; None for
+        deviations from the mean.
+    split : Split, optional
+        Training, validation and test parts, where the data set defines them.
+    origin : SourceInfo
+        Where the data come from: file, variables, attributes, axis order. Used for export and the report.
+    target : Target, optional
+        A class or a number for each sample, predicted from the readings in place of the field.
+    periods : tuple of {"year", "day"}, optional
+        Periods of ``time`` that are given to reconstructors as covariates. None: the year, where ``cycle`` is
+        ``"month"``.
+    covariates : ndarray of shape (N, c), optional
+        Further covariates: what is known of each sample without any sensor.
+    zero : ndarray of shape (channels, *grid), optional
+        Scaled samples only: the offset subtracted from all samples, in scaled units.
+    constraints : ResolvedConstraints, optional
+        Constraints on the placement beyond ``observable``.
+    weights : ndarray of shape (*grid,), optional
+        Loss weight of each site; None: uniform.
+    noise : ndarray of shape (channels, *grid), optional
+        Standard deviation of the measurement noise; None: noise-free sensors.
+    root : ndarray of shape (*grid,), optional
+        Scaled samples only: square root of the loss weights, by which ``values`` are multiplied.
+    noise_draw : ndarray of shape (N, channels, *grid), optional
+        Scaled samples only: one realisation of the measurement noise, added to readings.
+    gaps : ndarray of bool, shape (N, channels, *grid), optional
+        Which values of the valid sites are missing; None: no missing values.
+    imputer : GaussianImputer, optional
+        Scaled samples with missing values only: the model that imputed them, so that ``values`` has no NaN.
+    source : Source, optional
+        Access to all samples where ``values`` is a subset of data larger than memory.
+    ordered : bool
+        Whether samples without ``time`` are in temporal order.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(20, 4, 5)))
+    >>> samples.values.shape, samples.grid.shape, samples.is_series
+    ((20, 1, 4, 5), (4, 5), False)
+    >>> samples.with_constraints({"forbidden": {"row": (0, 1)}}).observable.sum()
+    np.int64(10)
     """
 
     values: NDArray[np.floating[Any]]
@@ -116,10 +133,35 @@ class Samples:
         split: Split | None = None,
         origin: SourceInfo | None = None,
     ) -> Samples:
-        """Check ``values`` and make signals of them; cells that are NaN in all samples are outside.
+        """Make samples from values and a grid, after checking them.
 
-        Those that are NaN in some samples have ``gaps``; whether that will do is for the reader to say.
-        Errors count by area where the grid has latitude and longitude (`weighted` changes that).
+        Sites that are NaN in all samples are not valid (land); values that are NaN in some samples are recorded as
+        missing. Readers decide whether missing values are accepted. On grids with latitude and longitude the loss
+        weights are the relative areas of the sites; `with_weights` changes that.
+
+        Parameters
+        ----------
+        values : ndarray of shape (N, channels, *grid)
+            Real numbers of any type.
+        grid : Grid
+            Its ``inside`` is narrowed to the sites that have values.
+        time : ndarray of shape (N,), optional
+            Time of each sample.
+        cycle : {"month"}, optional
+            Work on anomalies from the monthly climatology.
+        split : Split, optional
+            Parts defined by the data set.
+        origin : SourceInfo, optional
+            Where the data come from.
+
+        Returns
+        -------
+        Samples
+
+        Raises
+        ------
+        DataError
+            If the shape does not match the grid, values are infinite, constant or all missing, or a time is missing.
         """
         values = floating(values)
         check_shape(values, grid)
@@ -129,35 +171,47 @@ class Samples:
         if time is not None:
             check_time(time, len(values))
         check_cycle(cycle, time)
-        made = cls(values, replace(grid, inside=inside), inside, time, cycle, split, origin or SourceInfo())
-        gaps = missing & inside
-        made = replace(made, gaps=gaps) if gaps.any() else made
-        return made.with_weights("area") if None not in (grid.axis_of_latitude(), grid.axis_of_longitude()) else made
+        samples = cls(values, replace(grid, inside=inside), inside, time, cycle, split, origin or SourceInfo())
+        missing &= inside
+        samples = replace(samples, gaps=missing) if missing.any() else samples
+        geographic = None not in (grid.axis_of_latitude(), grid.axis_of_longitude())
+        return samples.with_weights("area") if geographic else samples
 
     def __len__(self) -> int:
         return len(self.values)
 
     @property
     def taught(self) -> int:
-        """How many samples there are to learn from: these, or those that they stand for."""
+        """Number of training samples: these, or those of ``source`` where ``values`` is a subset of them."""
         return len(self) if self.source is None else len(self.source)
 
     @property
     def is_series(self) -> bool:
-        """Whether samples follow each other in time, so that neighbours are alike."""
+        """Whether the samples are a time series, so that consecutive samples are correlated."""
         return self.time is not None or self.ordered
 
     def order_in_time(self) -> Indices:
-        """Places of the samples by their time; as they stand where they have none."""
+        """Return the indices that sort the samples by time; the given order where they have no time."""
         return np.arange(len(self)) if self.time is None else np.argsort(self.time, kind="stable")
 
     @property
     def channels(self) -> int:
-        """Number of values that one site gives."""
+        """Number of values at each site, such as variables of a Dataset or colours of an image."""
         return int(self.values.shape[1])
 
     def take(self, indices: Indices) -> Samples:
-        """Give some of the samples."""
+        """Return a subset of the samples.
+
+        Parameters
+        ----------
+        indices : ndarray of int
+            Sample numbers, in the order wanted.
+
+        Returns
+        -------
+        Samples
+            Without ``split``, which refers to all samples.
+        """
         time = None if self.time is None else self.time[indices]
         target = None if self.target is None else self.target.take(indices)
         covariates = None if self.covariates is None else self.covariates[indices]
@@ -170,34 +224,58 @@ class Samples:
         )  # fmt: skip
 
     def room(self) -> FeasibleSet:
-        """Give what may be chosen, all of it at first."""
+        """Return the feasible set before any site is selected: all observable sites that satisfy the constraints."""
         rules = PlacementRules(self.grid.size) if self.constraints is None else self.constraints.rules
         return rules.room(self.observable)
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """Shape of what is chosen among: the grid, or a row of groups where sites come in groups."""
+        """Shape of the candidates: the grid, or ``(groups,)`` where sites are selected in groups."""
         grouping = None if self.constraints is None else self.constraints.grouping
         return self.grid.shape if grouping is None else grouping.observable.shape
 
     @property
     def existing(self) -> NDArray[np.int64]:
-        """Flat grid index of the existing sites, to which others are chosen."""
+        """Flat grid indices of the existing sites, which are kept and to which new ones are added."""
         return np.empty(0, np.int64) if self.constraints is None else self.constraints.rules.held
 
     def with_constraints(self, constraints: Constraints | Mapping[str, Any] | None) -> Samples:
-        """Let sites keep to constraints, in place of those they had to keep to before."""
-        may = self.observable if self.constraints is None else self.constraints.before
-        asked = Constraints.of(constraints)
-        if not asked.given():
-            return replace(self, observable=may, constraints=None)
-        resolved = asked.resolve(self.grid, may)
+        """Set the constraints on the placement, replacing earlier ones.
+
+        Parameters
+        ----------
+        constraints : Constraints or mapping, optional
+            `keyhole.Constraints`, a mapping of its parameters, or None to remove all constraints.
+
+        Returns
+        -------
+        Samples
+            With ``observable`` narrowed to the sites that the constraints allow.
+        """
+        observable = self.observable if self.constraints is None else self.constraints.before
+        specified = Constraints.of(constraints)
+        if not specified.given():
+            return replace(self, observable=observable, constraints=None)
+        resolved = specified.resolve(self.grid, observable)
         return replace(self, observable=resolved.observable, constraints=resolved)
 
     def with_target(self, target: Target | None) -> Samples:
-        """Choose sites to tell ``target`` by; None to rebuild the signals themselves.
+        """Set what is predicted from the readings; None to reconstruct the field itself.
 
-        A target that knows its times goes by them where the samples have times too.
+        Parameters
+        ----------
+        target : Target, optional
+            One class or number for each sample. If both the target and the samples have times, values are aligned by
+            time; otherwise they are taken in order.
+
+        Returns
+        -------
+        Samples
+
+        Raises
+        ------
+        DataError
+            If there is not one value for each sample.
         """
         if target is not None and target.time is not None:
             target = replace(target.take(same_times(target.time, self.time, f"target {target.name!r}")), time=None)
@@ -206,14 +284,32 @@ class Samples:
         return replace(self, target=target)
 
     def with_covariates(self, *periods: str, columns: Any = None) -> Samples:
-        """Let reconstructors know the time of ``"year"`` or ``"day"``, or ``columns`` ``(N, c)`` of your own.
+        """Set the covariates: what is known of a sample without any sensor.
 
-        Without either, nothing is known but the readings. Columns that carry times (a DatetimeIndex, a DataArray's
-        coordinate) go by them where the samples have times too.
+        Without arguments all covariates are removed, so that only readings are used.
+
+        Parameters
+        ----------
+        *periods : {"year", "day"}
+            Phase of the year or of the day, encoded as cosine and sine; needs dates.
+        columns : array-like of shape (N, c) or (N,), optional
+            Other covariates. If they carry times (a DatetimeIndex, a DataArray's coordinate) and the samples do too,
+            they are aligned by time.
+
+        Returns
+        -------
+        Samples
+
+        Raises
+        ------
+        SettingsError
+            If a period is unknown.
+        DataError
+            If samples have no dates, or columns have the wrong length or missing values.
         """
         chosen = check_periods(periods)
         if chosen:
-            check_dates(self.time, f"context {chosen[0]!r} needs")
+            check_dates(self.time, f"covariate {chosen[0]!r} needs")
         if columns is None:
             return replace(self, periods=chosen, covariates=None)
         return replace(
@@ -221,129 +317,210 @@ class Samples:
         )
 
     def with_weights(self, weights: Any) -> Samples:
-        """Say how much an error in each cell counts.
+        """Set the loss weights: how much a squared error at each site counts.
 
         Parameters
         ----------
-        weights
-            ``"area"`` (by the cosine of latitude), ``"none"`` or None (all cells alike), an array of the grid's shape,
-            a DataArray or Series of numbers, which is aligned by coordinate or site name, or a region of interest,
-            given as regions are (`keyhole.Constraints`); a cell that does not count at all still counts a
-            ten-thousandth of the others when sites are chosen.
+        weights : {"area", "none"}, array-like, region or None
+            ``"area"`` for the relative area of each site (cosine of latitude); ``"none"`` or None for uniform weights;
+            an array of the grid's shape; a DataArray or Series, aligned by coordinate or site name; or a region of
+            interest in any form that `keyhole.Constraints` takes, with weight 1 inside and 0 elsewhere. While sites are
+            selected, a weight of 0 is replaced by 1e-4 of the mean weight.
+
+        Returns
+        -------
+        Samples
         """
         return replace(self, weights=resolve_weights(weights, self.grid))
 
     def channels_apart(self) -> Samples:
-        """Let each channel of a cell be a site of its own, as if it took a sensor of its own.
+        """Make each channel of a site a site of its own, for sensors that measure one variable each.
 
-        The channels become the first axis of the grid, by the names of the variables where there are some. Each counts
-        by its own variance, so that none is drowned by another's units. Constraints are to be given afterwards.
+        The channels become the first axis of the grid, labelled by the variables' names if known. Loss weights are
+        divided by each channel's variance, so that channels of different units are comparable. Set constraints
+        afterwards: earlier ones are removed.
+
+        Returns
+        -------
+        Samples
+            With one channel on a grid of shape ``(channels, *grid)``.
+
+        Examples
+        --------
+        >>> import keyhole as kh
+        >>> samples = kh.read(np.random.default_rng(0).normal(size=(20, 4, 5, 2)), channels=-1)
+        >>> samples.channels_apart().grid.shape
+        (2, 4, 5)
         """
         names = np.array(list(self.origin.variables) or [f"channel {i}" for i in range(self.channels)])
         axis = "variable" if self.origin.variables else "channel"
         shape = (self.channels, *self.grid.shape)
         inside = np.broadcast_to(self.grid.inside, shape).copy()
         grid = Grid(shape, (axis, *self.grid.dims), {axis: names, **self.grid.coordinates}, inside)
-        spread = np.nanvar(self.values[:, :, self.grid.inside], axis=(0, 2), dtype=np.float64)
-        counts = 1 / np.where(spread > 0, spread, 1.0).reshape(-1, *[1] * len(self.grid.shape))
-        one = replace(self.origin, variables={}, channel_axis=None, attributes={})
+        variance = np.nanvar(self.values[:, :, self.grid.inside], axis=(0, 2), dtype=np.float64)
+        precision = 1 / np.where(variance > 0, variance, 1.0).reshape(-1, *[1] * len(self.grid.shape))
+        origin = replace(self.origin, variables={}, channel_axis=None, attributes={})
         return replace(
-            self, values=self.values[:, np.newaxis], grid=grid, origin=one, constraints=None,
+            self, values=self.values[:, np.newaxis], grid=grid, origin=origin, constraints=None,
             observable=np.broadcast_to(self.observable, shape).copy(),
-            weights=np.broadcast_to(counts * (1.0 if self.weights is None else self.weights), shape).copy(),
+            weights=np.broadcast_to(precision * (1.0 if self.weights is None else self.weights), shape).copy(),
             noise=None if self.noise is None else self.noise[np.newaxis],
             gaps=None if self.gaps is None else self.gaps[:, np.newaxis],
         )  # fmt: skip
 
     def unweighted(self) -> Samples:
-        """Give scaled signals with all cells alike."""
+        """Return scaled samples without the square roots of the loss weights."""
         return self if self.root is None else replace(self, values=self.values / self.root, root=None)
 
     def with_noise(self, noise: Any) -> Samples:
-        """Say what sensors add to the truth: a standard deviation in the data's units, one, or by channel or cell.
+        """Set the standard deviation of the measurement noise, in the data's units.
 
-        Labelled values are aligned: by the names of variables, by coordinate, by site name.
+        Parameters
+        ----------
+        noise : float, array-like or None
+            One number, one for each channel, an array of the grid's shape, or ``(channels, *grid)``. Labelled values
+            are aligned by variable, coordinate or site name. None: noise-free sensors.
+
+        Returns
+        -------
+        Samples
         """
         return replace(self, noise=resolve_noise(noise, self.channels, self.grid, tuple(self.origin.variables)))
 
     def anomalies(self, cycle: Cycle | None = "month") -> Samples:
-        """Work on anomalies from a climatology (``"month"``), or on deviations from the mean (None)."""
+        """Work on anomalies from a monthly climatology (``"month"``), or on deviations from the mean (None).
+
+        Parameters
+        ----------
+        cycle : {"month"}, optional
+            ``"month"`` needs a date for each sample, and all twelve months in the training part.
+
+        Returns
+        -------
+        Samples
+        """
         check_cycle(cycle, self.time)
         return replace(self, cycle=cycle)
 
     def anomalies_as_asked(self, asked: str | None) -> Samples:
-        """Work on anomalies by ``"month"``, on deviations from the mean (``"none"``), or as before (None)."""
+        """Apply the ``anomalies`` setting of the command line and of `keyhole.select`.
+
+        Parameters
+        ----------
+        asked : {"month", "none"}, optional
+            Monthly anomalies, deviations from the mean, or None to keep the samples' own ``cycle``.
+
+        Returns
+        -------
+        Samples
+        """
         if asked not in (None, "month", "none"):
             raise SettingsError(f"anomalies={asked!r}: 'month', 'none' or None is needed")
         return self if asked is None else self.anomalies("month" if asked == "month" else None)
 
     def valid_values(self) -> NDArray[np.floating[Any]]:
-        """Give the inside cells alone, ``(N, channels, cells)``."""
+        """Return the values at the valid sites, ``(N, channels, valid sites)``."""
         flat = self.values.reshape(len(self), self.channels, -1)
         return flat if self.grid.inside.all() else flat[:, :, self.grid.cells]
 
     def truth(self) -> NDArray[np.floating[Any]]:
-        """Give the inside cells alone, as `packed`, NaN where they are missing."""
-        packed = self.valid_values()
-        if self.gaps is None:
-            return packed
-        return np.where(self._missing_valid(), np.nan, packed)
+        """Return the values at the valid sites, ``(N, channels, valid sites)``, NaN where they are missing."""
+        values = self.valid_values()
+        return values if self.gaps is None else np.where(self._missing_valid(), np.nan, values)
 
     def filled(self, imputer: GaussianImputer | None = None) -> Samples:
-        """Fill the gaps of scaled signals with what the rest of a sample tells, as learned from these by default."""
+        """Impute the missing values of scaled samples by their conditional mean given the rest of the sample.
+
+        Parameters
+        ----------
+        imputer : GaussianImputer, optional
+            A fitted imputer; None to fit one to these samples.
+
+        Returns
+        -------
+        Samples
+            With ``imputer`` set; ``gaps`` still marks the imputed values, so that they count in neither loss nor score.
+        """
         if self.gaps is None:
             return self
-        rows, gaps = self.valid_values().reshape(len(self), -1), self._missing_valid().reshape(len(self), -1)
-        imputer = imputer or GaussianImputer.fit(rows, gaps)
+        rows, missing = self.valid_values().reshape(len(self), -1), self._missing_valid().reshape(len(self), -1)
+        imputer = imputer or GaussianImputer.fit(rows, missing)
         values = np.zeros((len(self), self.channels, self.grid.size), np.float32)
-        values[:, :, self.grid.cells] = imputer.fill(rows, gaps).reshape(len(self), self.channels, -1)
+        values[:, :, self.grid.cells] = imputer.fill(rows, missing).reshape(len(self), self.channels, -1)
         return replace(self, values=values.reshape(self.values.shape), imputer=imputer)
 
     def availability(self) -> NDArray[np.float64] | None:
-        """Share of samples in which each cell is known, of the grid's shape; None where there are no gaps."""
+        """Return the share of samples with a value at each site, ``(*grid,)``; None without missing values."""
         return None if self.gaps is None else 1 - self.gaps.mean(axis=(0, 1), dtype=np.float64)
 
     def _missing_valid(self) -> NDArray[np.bool_]:
-        gaps = np.zeros(self.values.shape, bool) if self.gaps is None else self.gaps
-        return gaps.reshape(len(self), self.channels, -1)[:, :, self.grid.cells]
+        """Missing values at the valid sites, ``(N, channels, valid sites)``."""
+        missing = np.zeros(self.values.shape, bool) if self.gaps is None else self.gaps
+        return missing.reshape(len(self), self.channels, -1)[:, :, self.grid.cells]
 
     def readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
-        """Give what the sites (flat grid indices) observe, ``(N, K, channels)``.
+        """Return what sensors at the sites measure.
 
-        A reading that is missing is NaN, or what the others tell of it where the signals were filled.
+        Parameters
+        ----------
+        sites : ndarray of int, shape (K,)
+            Flat grid indices.
+
+        Returns
+        -------
+        ndarray of shape (N, K, channels)
+            With measurement noise if the samples are scaled. A missing reading is NaN, or, if missing values were
+            imputed, its conditional mean given the other readings of the same sample.
         """
-        found = self.values.reshape(len(self), self.channels, -1)[:, :, sites]
+        readings = self.values.reshape(len(self), self.channels, -1)[:, :, sites]
         if self.root is not None:
-            found = found / self.root.ravel()[sites]
+            readings = readings / self.root.ravel()[sites]
         if self.noise_draw is not None:
-            found = found + self.noise_draw.reshape(len(self), self.channels, -1)[:, :, sites]
+            readings = readings + self.noise_draw.reshape(len(self), self.channels, -1)[:, :, sites]
         if self.gaps is not None:
-            found = self._without_gaps(found, sites)
-        return found.transpose(0, 2, 1)
+            readings = self._impute_readings(readings, sites)
+        return readings.transpose(0, 2, 1)
 
-    def _without_gaps(self, found: NDArray[Any], sites: Indices) -> NDArray[np.floating[Any]]:
-        """Put what the readings of the same sample tell in place of those that are missing; NaN before it is filled."""
-        gaps = np.zeros(found.shape, bool) if self.gaps is None else self.gaps.reshape(len(self), self.channels, -1)
-        rows = np.where(gaps[:, :, sites], np.nan, found)
+    def _impute_readings(self, readings: NDArray[Any], sites: Indices) -> NDArray[np.floating[Any]]:
+        """Impute missing readings from the others of the same sample; leave NaN if there is no imputer."""
+        missing = np.zeros(self.values.shape, bool) if self.gaps is None else self.gaps
+        rows = np.where(missing.reshape(len(self), self.channels, -1)[:, :, sites], np.nan, readings)
         if self.imputer is None or not np.isnan(rows).any():
             return rows
         covariance = self.reading_covariance(sites)
         return impute_by_covariance(rows.reshape(len(rows), -1), covariance).reshape(rows.shape).astype(np.float32)
 
     def reading_covariance(self, sites: Indices) -> NDArray[np.float64]:
-        """Covariance of what the sites read of scaled signals, ``(channels * K, channels * K)``, channel by channel."""
+        """Return the covariance of the readings of scaled samples, noise included.
+
+        Parameters
+        ----------
+        sites : ndarray of int, shape (K,)
+            Flat grid indices.
+
+        Returns
+        -------
+        ndarray of shape (channels * K, channels * K)
+            Channel-major. From the imputer's low-rank model if there are missing values, else the sample covariance.
+        """
         if self.imputer is None:
             rows = self.readings(sites).transpose(0, 2, 1).reshape(len(self), -1).astype(np.float64)
             return np.asarray(rows.T @ rows / len(rows))
-        place = np.searchsorted(self.grid.cells, sites)
-        columns = np.concatenate([channel * len(self.grid.cells) + place for channel in range(self.channels)])
+        position = np.searchsorted(self.grid.cells, sites)
+        columns = np.concatenate([channel * len(self.grid.cells) + position for channel in range(self.channels)])
         root = np.ones(len(columns)) if self.root is None else np.tile(self.root.ravel()[sites], self.channels)
         noise = np.zeros((self.channels, self.grid.size)) if self.noise is None else self.noise
-        added = np.diag(np.square(noise.reshape(self.channels, -1)[:, sites].ravel()))
-        return np.asarray(self.imputer.covariance(columns) / np.outer(root, root) + added)
+        noise_covariance = np.diag(np.square(noise.reshape(self.channels, -1)[:, sites].ravel()))
+        return np.asarray(self.imputer.covariance(columns) / np.outer(root, root) + noise_covariance)
 
     def noisy_readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
-        """Give what sensors at the sites would read of signals that were not scaled, with their noise."""
+        """Return simulated sensor readings of unscaled samples, ``(N, K, channels)``: values plus measurement noise.
+
+        Parameters
+        ----------
+        sites : ndarray of int, shape (K,)
+            Flat grid indices. The noise is the same at each call.
+        """
         readings = self.readings(sites)
         if self.noise is None:
             return readings
@@ -351,17 +528,26 @@ class Samples:
         return readings + np.random.default_rng(0).standard_normal(readings.shape) * noise
 
     def seen(self) -> NDArray[np.floating[Any]]:
-        """Give values with the noise that sensors would add to them, in the same units; zero where they are missing."""
-        seen = self.values
+        """Return ``values`` plus measurement noise, in the same units; zero where they are missing."""
+        values = self.values
         if self.noise_draw is not None:
-            seen = seen + self.noise_draw * (np.float32(1) if self.root is None else self.root)
-        return seen if self.gaps is None else np.where(self.gaps, np.float32(0), seen)
+            values = values + self.noise_draw * (np.float32(1) if self.root is None else self.root)
+        return values if self.gaps is None else np.where(self.gaps, np.float32(0), values)
 
     def reading_noise(self, sites: Indices) -> NDArray[np.float64]:
-        """Variance of the noise of each site's readings in units of ``values``, ``(channels, sites)``.
+        """Return the effective noise variance of each site's readings, in units of ``values`` squared.
 
-        To be missing with probability `1 - a` counts as noise of `1 / a - 1` times the variance of what is read: of a
-        site by itself that leaves the share `a` of what it tells.
+        The availability :math:`a` of a site enters as additional noise of :math:`(1/a - 1)` times the variance of the
+        site: a single site then explains the share :math:`a` of what it would explain if it were always available.
+
+        Parameters
+        ----------
+        sites : ndarray of int, shape (K,)
+            Flat grid indices.
+
+        Returns
+        -------
+        ndarray of shape (channels, K)
         """
         noise = np.zeros((self.channels, len(sites)))
         if self.noise is not None:
@@ -369,16 +555,29 @@ class Samples:
             noise = noise + np.square(self.noise.reshape(self.channels, -1)[:, sites] * root)
         available = self.availability()
         if available is not None:
-            spread = self.values.reshape(len(self), self.channels, -1)[:, :, sites].var(axis=0, dtype=np.float64)
-            noise = noise + spread * (1 / np.maximum(available.ravel()[sites], _LEAST_AVAILABLE) - 1)
+            variance = self.values.reshape(len(self), self.channels, -1)[:, :, sites].var(axis=0, dtype=np.float64)
+            noise = noise + variance * (1 / np.maximum(available.ravel()[sites], _LEAST_AVAILABLE) - 1)
         return noise
 
     def fingerprint(self) -> str:
-        """SHA-256 of the values, shape, inside and observable cells, rules, and the target."""
+        """Return the SHA-256 of values, shape, valid and observable sites, constraints, weights and target."""
         return self.fingerprint_of([self.values])
 
     def fingerprint_of(self, blocks: Iterable[NDArray[Any]], samples: int | None = None) -> str:
-        """Give the fingerprint that signals of this kind would have, from values that come some at a time."""
+        """Return the fingerprint that samples of this kind would have with other values, passed in blocks.
+
+        Parameters
+        ----------
+        blocks : iterable of ndarray
+            Consecutive blocks of ``values``; together they give the same fingerprint as one array.
+        samples : int, optional
+            Total number of samples; None: as many as here.
+
+        Returns
+        -------
+        str
+            64 hexadecimal digits.
+        """
         shape = (len(self) if samples is None else samples, *self.values.shape[1:])
         digest = hashlib.sha256(repr((shape, str(self.values.dtype), self.cycle)).encode())
         for array in chain(blocks, (self.grid.inside, self.observable)):
@@ -387,8 +586,8 @@ class Samples:
             digest.update(np.ascontiguousarray(self.covariates).data)
         if self.constraints is not None:
             self.constraints.add_to(digest)
-        for about in (self.weights, self.noise):
-            digest.update(b"" if about is None else np.ascontiguousarray(about).data)
+        for optional in (self.weights, self.noise):
+            digest.update(b"" if optional is None else np.ascontiguousarray(optional).data)
         if self.target is not None:
             digest.update(repr((self.target.name, self.target.classes)).encode())
             digest.update(np.ascontiguousarray(self.target.values).data)

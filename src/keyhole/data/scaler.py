@@ -1,4 +1,4 @@
-"""Scaling: subtract what is known without sensors, divide by one number for each channel, and undo both."""
+"""Scaling: subtract the mean or climatology, divide by one standard deviation for each channel, and invert both."""
 
 from __future__ import annotations
 
@@ -22,26 +22,37 @@ _NOISE_SEED = 20_261_116  # the same draw whenever the same samples are scaled
 
 @dataclass(frozen=True, eq=False)
 class Scaler:
-    """A map to anomalies of unit size, and back.
+    r"""Map samples to anomalies of unit variance, and back.
 
-    ``scaled = (x - baseline) / scale``. The baseline is what is known without sensors: the mean of the training
-    block, or its climatology, one field for each month. The scale is one number for each channel, the root mean
-    square of the anomalies.
+    .. math:: z = \sqrt{w}\,(x - b) / s
+
+    The baseline :math:`b` is the mean of the training samples, or their monthly climatology; the scale :math:`s` is the
+    weighted root mean square of each channel's anomalies over samples and valid sites; :math:`w` are the loss weights
+    relative to their mean. Readings are scaled without :math:`\sqrt{w}`.
 
     Parameters
     ----------
-    baseline
-        ``(1, channels, *grid)`` mean, or ``(12, channels, *grid)`` monthly climatology; zero outside.
-    scale
-        ``(channels,)``, positive.
-    cycle
+    baseline : ndarray of shape (1, channels, *grid) or (12, channels, *grid)
+        Mean, or monthly climatology from January to December; zero at sites that are not valid.
+    scale : ndarray of shape (channels,)
+        Positive; 1 for a constant channel.
+    cycle : {"month"}, optional
         ``"month"`` where the baseline is a climatology.
-    rhythms
-        Rhythms of time that are given to reconstructors.
-    columns
-        ``(2, c)``, mean and standard deviation of the other columns of context.
-    root
-        Of the grid's shape, the root of how much cells count: signals are multiplied by it, readings are not.
+    periods : tuple of {"year", "day"}
+        Periods of time that are given to reconstructors as covariates.
+    columns : ndarray of shape (2, c)
+        Mean and standard deviation of the other covariates.
+    root : ndarray of shape (*grid,), optional
+        Square root of the relative loss weights; None: uniform.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(15.0, 3.0, size=(50, 4, 5)))
+    >>> scaler = Scaler.fit(samples)
+    >>> scaled = scaler.apply(samples)
+    >>> np.allclose(scaled.values.std(), 1), np.allclose(scaler.undo(scaled.values, None), samples.values, atol=1e-5)
+    (True, True)
     """
 
     baseline: NDArray[np.floating[Any]]
@@ -53,28 +64,65 @@ class Scaler:
 
     @classmethod
     def fit(cls, signals: Samples) -> Scaler:
-        """Learn baseline and scale; the test part is not to be among ``signals``."""
+        """Estimate baseline and scale.
+
+        Parameters
+        ----------
+        signals : Samples
+            Training samples in the user's units; test samples must not be among them.
+
+        Returns
+        -------
+        Scaler
+
+        Raises
+        ------
+        DataError
+            If there are no samples, or a climatology is wanted and a month has none.
+        """
         return cls.fit_blocks(lambda: [signals])
 
     @classmethod
     def fit_blocks(cls, blocks: Callable[[], Iterable[Samples]]) -> Scaler:
-        """Learn baseline and scale from signals that come some at a time; they are gone through twice."""
+        """Estimate baseline and scale from samples that do not fit in memory, in two passes.
+
+        Parameters
+        ----------
+        blocks : callable
+            Returns an iterator over blocks of samples; called once for each pass.
+
+        Returns
+        -------
+        Scaler
+        """
         baseline = _baseline(blocks())
         columns: list[NDArray[Any]] = []
         squares, known = np.zeros(baseline.shape[1]), np.zeros(baseline.shape[1])
         for block in blocks():
             root = sqrt_of_weights(block.weights, block.grid)
-            values, axes = _inside(block), (0, *range(2, block.values.ndim))
-            off = np.square(values - baseline[_phase_of(block)], dtype=np.float64)
-            squares += np.nansum(off * (1.0 if root is None else np.square(root)), axis=axes)
+            values, axes = _valid_or_zero(block), (0, *range(2, block.values.ndim))
+            anomalies = np.square(values - baseline[_phase_of(block)], dtype=np.float64)
+            squares += np.nansum(anomalies * (1.0 if root is None else np.square(root)), axis=axes)
             known += (~np.isnan(values) & block.grid.inside).sum(axis=axes)
             columns += [] if block.covariates is None else [block.covariates]
         scale = np.sqrt(squares / np.maximum(known, 1))
-        standard = _standard(np.concatenate(columns) if columns else None)
-        return cls(baseline, np.where(scale > 0, scale, 1.0), block.cycle, _rhythms(block), standard, root)
+        moments = _moments(np.concatenate(columns) if columns else None)
+        return cls(baseline, np.where(scale > 0, scale, 1.0), block.cycle, _periods_of(block), moments, root)
 
     def apply(self, signals: Samples) -> Samples:
-        """Scale signals; single precision, zero outside the inside cells and where values are missing."""
+        """Scale samples and draw their measurement noise.
+
+        Parameters
+        ----------
+        signals : Samples
+            In the user's units.
+
+        Returns
+        -------
+        Samples
+            float32; zero at sites that are not valid and where values are missing. ``covariates`` holds the
+            standardised covariates with the harmonics of time. The noise realisation is the same at each call.
+        """
         values = signals.values - (self.baseline if self.cycle is None else self.expected(signals))
         if not signals.grid.inside.all():
             values[:, :, ~signals.grid.inside] = 0
@@ -96,29 +144,66 @@ class Scaler:
     def covariates(
         self, time: NDArray[np.datetime64] | None, columns: NDArray[Any] | None, n: int
     ) -> NDArray[np.float32]:
-        """Give what is known of ``n`` samples without sensors, ``(n, columns)``: rhythms, and columns of unit size."""
+        """Return the covariates as reconstructors take them: harmonics of time, and standardised columns.
+
+        Parameters
+        ----------
+        time : ndarray of datetime64, shape (n,), optional
+            Needed if the scaler has periods.
+        columns : ndarray of shape (n, c), optional
+            Other covariates, in the user's units.
+        n : int
+            Number of samples.
+
+        Returns
+        -------
+        ndarray of shape (n, 2 * periods + c)
+            float32.
+
+        Raises
+        ------
+        PlanError
+            If time is missing, or the number of columns differs from the training samples.
+        """
         if self.periods and time is None:
-            raise PlanError(f"this plan knows the time of {self.periods[0]}: give the time of each reading (time=...)")
+            raise PlanError(
+                f"this plan uses the time of {self.periods[0]} as a covariate: give the time of each reading (time=...)"
+            )
         given = np.zeros((n, 0)) if columns is None else np.asarray(columns, np.float64).reshape(n, -1)
         if given.shape[1] != self.columns.shape[1]:
             raise PlanError(
-                f"context: {given.shape[1]} columns where the plan was made with {self.columns.shape[1]} (context=...)"
+                f"covariates: {given.shape[1]} columns, the plan has {self.columns.shape[1]} (covariates=...)"
             )
         known = harmonics(time, self.periods) if time is not None else np.zeros((n, 0), np.float32)
         return np.concatenate([known, ((given - self.columns[0]) / self.columns[1]).astype(np.float32)], axis=1)
 
     def expected(self, signals: Samples) -> NDArray[np.floating[Any]]:
-        """Give what is known without sensors of each sample, ``(N, channels, *grid)``."""
+        """Return the baseline of each sample, ``(N, channels, *grid)``: the prediction without sensors."""
         return self.baseline[_phase(signals.time, len(signals), self.cycle)]
 
     def phase(self, time: NDArray[np.datetime64] | None, n: int) -> NDArray[np.int64]:
-        """Give the place in the baseline of each of ``n`` samples."""
+        """Return the row of ``baseline`` for each of ``n`` samples: the month from 0 to 11, or 0."""
         return _phase(time, n, self.cycle)
 
     def scale_readings(
         self, readings: NDArray[Any], sites: NDArray[np.int64], time: NDArray[np.datetime64] | None
     ) -> NDArray[np.float32]:
-        """Scale readings ``(N, K, channels)`` of the sites (flat grid indices)."""
+        """Scale readings; the inverse of `unscale_readings`.
+
+        Parameters
+        ----------
+        readings : ndarray of shape (N, K, channels)
+            In the user's units.
+        sites : ndarray of int, shape (K,)
+            Flat grid indices.
+        time : ndarray of datetime64, shape (N,), optional
+            Needed with a monthly climatology.
+
+        Returns
+        -------
+        ndarray of shape (N, K, channels)
+            float32.
+        """
         phase = _phase(time, len(readings), self.cycle)
         flat = self.baseline.reshape(*self.baseline.shape[:2], -1)[:, :, sites]
         return np.asarray((readings - flat.transpose(0, 2, 1)[phase]) / self.scale, np.float32)
@@ -126,29 +211,57 @@ class Scaler:
     def unscale_readings(
         self, scaled: NDArray[Any], sites: NDArray[np.int64], time: NDArray[np.datetime64] | None
     ) -> NDArray[np.float64]:
-        """Bring scaled readings ``(N, K, channels)`` of the sites back to the user's units."""
+        """Convert scaled readings to the user's units; the inverse of `scale_readings`.
+
+        Parameters
+        ----------
+        scaled : ndarray of shape (N, K, channels)
+            Scaled readings.
+        sites : ndarray of int, shape (K,)
+            Flat grid indices.
+        time : ndarray of datetime64, shape (N,), optional
+            Needed with a monthly climatology.
+
+        Returns
+        -------
+        ndarray of shape (N, K, channels)
+        """
         phase = _phase(time, len(scaled), self.cycle)
         flat = self.baseline.reshape(*self.baseline.shape[:2], -1)[:, :, sites]
         return np.asarray(scaled * self.scale + flat.transpose(0, 2, 1)[phase], np.float64)
 
     def undo(self, scaled: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.floating[Any]]:
-        """Bring rebuilt ``(N, channels, *grid)`` back to the user's units."""
+        """Convert scaled fields to the user's units; the inverse of `apply`.
+
+        Parameters
+        ----------
+        scaled : ndarray of shape (N, channels, *grid)
+            Reconstructed fields.
+        time : ndarray of datetime64, shape (N,), optional
+            Needed with a monthly climatology.
+
+        Returns
+        -------
+        ndarray of shape (N, channels, *grid)
+        """
         phase = _phase(time, len(scaled), self.cycle)
         plain = scaled if self.root is None else scaled / self.root
         return np.asarray(plain * self._column(scaled.ndim) + self.baseline[phase], self.baseline.dtype)
 
     def _column(self, ndim: int) -> NDArray[np.float64]:
+        """Scale of each channel, broadcastable to arrays with ``ndim`` axes."""
         return self.scale.reshape(-1, *[1] * (ndim - 2))
 
 
-def _rhythms(signals: Samples) -> tuple[Period, ...]:
-    """Those asked for; else the year where there is a cycle by month, for then the time must be given anyway."""
-    if signals.periods is not None:
-        return signals.periods
-    return () if signals.cycle is None else ("year",)
+def _periods_of(samples: Samples) -> tuple[Period, ...]:
+    """Periods that were set; by default the year where anomalies are monthly, as the time is then needed anyway."""
+    if samples.periods is not None:
+        return samples.periods
+    return () if samples.cycle is None else ("year",)
 
 
-def _standard(columns: NDArray[Any] | None) -> NDArray[np.float64]:
+def _moments(columns: NDArray[Any] | None) -> NDArray[np.float64]:
+    """Mean and standard deviation of the covariates, ``(2, c)``."""
     if columns is None:
         return np.zeros((2, 0))
     spread = columns.std(axis=0)
@@ -156,52 +269,55 @@ def _standard(columns: NDArray[Any] | None) -> NDArray[np.float64]:
 
 
 def _phase(time: NDArray[np.datetime64] | None, n: int, cycle: Cycle | None) -> NDArray[np.int64]:
+    """Row of the baseline for each of ``n`` samples."""
     if cycle is None:
         return np.zeros(n, np.int64)
     if time is None:
         raise PlanError(
-            "this plan was made on anomalies by month: give the time of each reading "
+            "this plan was fitted to monthly anomalies: give the time of each reading "
             "(time=..., --time, or a time column)"
         )
     if time.dtype.kind != "M":
-        raise PlanError("this plan was made on anomalies by month: give dates as the time of each reading, not numbers")
+        raise PlanError(
+            "this plan was fitted to monthly anomalies: the time of each reading must be a date, not a number"
+        )
     if len(time) != n:
         raise PlanError(f"time has {len(time)} entries for {n} readings")
     return time.astype("datetime64[M]").astype(np.int64) % 12
 
 
-def _phase_of(signals: Samples) -> NDArray[np.int64]:
-    return _phase(signals.time, len(signals), signals.cycle)
+def _phase_of(samples: Samples) -> NDArray[np.int64]:
+    """Row of the baseline for each sample."""
+    return _phase(samples.time, len(samples), samples.cycle)
 
 
-def _inside(signals: Samples) -> NDArray[Any]:
-    """Values, zero outside; NaN where they are missing."""
-    return np.where(signals.grid.inside, signals.values, 0)
+def _valid_or_zero(samples: Samples) -> NDArray[Any]:
+    """Values, zero at sites that are not valid; NaN where they are missing."""
+    return np.where(samples.grid.inside, samples.values, 0)
 
 
 def _baseline(blocks: Iterable[Samples]) -> NDArray[np.floating[Any]]:
-    """Mean of each cell, by month where there is a cycle; of one that no sample of a month knows, that over all."""
+    """Mean of each site, by month with a climatology; the mean over all months where a month has no value."""
     totals: NDArray[np.float64] | None = None
     for block in blocks:
-        values, phase = _inside(block), _phase_of(block)
+        values, phase = _valid_or_zero(block), _phase_of(block)
         if totals is None:
             shape = (1 if block.cycle is None else 12, *values.shape[1:])
             totals, counts, seen = np.zeros(shape), np.zeros(shape), np.zeros(shape[0], np.int64)
         for month in np.unique(phase):
-            mine = values[phase == month]
-            totals[month] += np.nansum(mine, axis=0, dtype=np.float64)
-            counts[month] += (~np.isnan(mine)).sum(axis=0)
-            seen[month] += len(mine)
+            selected = values[phase == month]
+            totals[month] += np.nansum(selected, axis=0, dtype=np.float64)
+            counts[month] += (~np.isnan(selected)).sum(axis=0)
+            seen[month] += len(selected)
     if totals is None:
-        raise DataError("there are no samples to learn a scaling from")
+        raise DataError("there are no samples to fit a scaler to")
     absent = [str(month + 1) for month in np.flatnonzero(seen == 0)]
     if absent:
-        raise DataError(
-            f"the training block has no sample of month {', '.join(absent)}; a climatology needs all twelve"
-        )
-    whole = _ratio(totals.sum(axis=0), counts.sum(axis=0), 0.0)
-    return _ratio(totals, counts, whole).astype(values.dtype)
+        raise DataError(f"the training part has no sample of month {', '.join(absent)}; a climatology needs all twelve")
+    overall = _ratio(totals.sum(axis=0), counts.sum(axis=0), 0.0)
+    return _ratio(totals, counts, overall).astype(values.dtype)
 
 
 def _ratio(totals: NDArray[np.float64], counts: NDArray[np.float64], otherwise: Any) -> NDArray[np.float64]:
+    """Quotient, and a default value where the count is zero."""
     return np.where(counts > 0, totals / np.maximum(counts, 1), otherwise)

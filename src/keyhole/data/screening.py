@@ -1,4 +1,4 @@
-"""Columns of a table that should not be chosen unasked: copies of another one, and those that number the rows."""
+"""Screening of tables: columns that duplicate others or number the rows are excluded from the candidates."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _BLOCK = 2**21  # values at a time
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about a column that speaks against choosing it.
+    """A reason not to select a column.
 
     Parameters
     ----------
-    column
+    column : str
         Its name.
-    finding
+    finding : str
         What was found, as the end of a sentence that begins with the column.
-    sites
-        Flat grid index of the sites that it has.
-    candidate
-        Whether it may be chosen all the same.
-    reconstructed
-        Whether it is reconstructed, and counts in the error.
+    sites : tuple of int
+        Flat grid indices of its sites.
+    candidate : bool
+        Whether it remains a candidate.
+    reconstructed : bool
+        Whether it is reconstructed and counts in the error.
     """
 
     column: str
@@ -47,19 +47,23 @@ class Finding:
 
 
 def screen(signals: Samples, name: Callable[[int], str] | None = None) -> list[Finding]:
-    """Find columns that number the rows and columns that are copies of others; existing sites were asked for.
+    """Find columns that number the rows, and columns that duplicate others; existing sites are never excluded.
 
-    Whole numbers that grow, or shrink, from each row to the next number the rows if at least half of the numbers in
-    between occur; otherwise they are pointed out alone, for they may be a measurement that the table is sorted by. Of
-    columns with the same values an existing one is kept, else the cheapest, else the first; flags and their opposite
-    are the same, and so are groups of columns with the same members.
+    Whole numbers that increase, or decrease, with every row are a row number if at least half of the numbers in their
+    range occur; otherwise they are reported only, as they may be a measurement by which the table is sorted. Of columns
+    with the same values an existing one is kept, else the cheapest, else the first. A 0/1 indicator and its complement
+    are duplicates, and so are groups with the same members.
 
     Parameters
     ----------
-    signals
+    signals : Samples
         A table: one site for each column.
-    name
-        Name of a site by its flat index, where the grid's own will not do.
+    name : callable, optional
+        Returns the name of a site, given its flat index; None: the grid's own name.
+
+    Returns
+    -------
+    list of Finding
     """
     named, in_order = name or signals.grid.name, _in_order(signals)
     numbered = [_numbered(unit, signals, named) for unit in _units(signals) if len(unit) == 1 and in_order[unit[0]]]
@@ -68,7 +72,7 @@ def screen(signals: Samples, name: Callable[[int], str] | None = None) -> list[F
 
 
 def leave_out(signals: Samples, findings: Sequence[Finding]) -> Samples:
-    """Give signals in which columns that were found odd are no candidates, and outside if they number the rows."""
+    """Exclude the columns of the findings from the candidates; row numbers become invalid sites."""
     out = [site for one in findings if not one.candidate for site in one.sites]
     if not out:
         return signals
@@ -84,7 +88,7 @@ def leave_out(signals: Samples, findings: Sequence[Finding]) -> Samples:
 
 
 def warn_of(findings: Sequence[Finding]) -> None:
-    """Point out all that was found, in one warning."""
+    """Report all findings in one KeyholeWarning."""
     if not findings:
         return
     left, kept = ([one for one in findings if one.candidate is candidate] for candidate in (False, True))
@@ -96,19 +100,20 @@ def warn_of(findings: Sequence[Finding]) -> None:
 
 
 def notes_of(findings: Sequence[Finding]) -> dict[str, Any]:
-    """What a plan's notes say of them; nothing where there are none."""
+    """Return the findings as a plan's record stores them; empty without findings."""
     rows = [{"column": one.column, "finding": one.finding, "candidate": one.candidate} for one in findings]
     return {"columns": rows} if rows else {}
 
 
 def _sentence(findings: Sequence[Finding], consequence: str) -> str:
+    """Findings and their consequence as one sentence."""
     shown = ", ".join(f"column {one.column!r} {one.finding}" for one in findings[:_SHOWN])
     more = f" and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
     return f"{shown}{more}: {consequence}"
 
 
 def _units(signals: Samples) -> list[NDArray[np.int64]]:
-    """Sites of everything that may be chosen at once, a column or a group of them; the cheapest first."""
+    """Sites of each candidate, a column or a group of columns; the cheapest first."""
     grouping = None if signals.constraints is None else signals.constraints.grouping
     if grouping is None:
         units = [np.array([site]) for site in np.flatnonzero(signals.observable.ravel())]
@@ -119,7 +124,7 @@ def _units(signals: Samples) -> list[NDArray[np.int64]]:
 
 
 def _in_order(signals: Samples) -> NDArray[np.bool_]:
-    """Which sites hold whole numbers in order in the first rows: of many columns few are left to look at."""
+    """Sites that hold strictly monotonic whole numbers in the first rows, to examine further."""
     if signals.channels > 1 or len(signals) < _FEWEST_ROWS:
         return np.zeros(signals.grid.size, bool)
     first = signals.values[:_FEWEST_ROWS].reshape(_FEWEST_ROWS, -1)
@@ -128,7 +133,7 @@ def _in_order(signals: Samples) -> NDArray[np.bool_]:
 
 
 def _numbered(unit: NDArray[np.int64], signals: Samples, name: Callable[[int], str]) -> Finding | None:
-    """Say that a column numbers the rows, or may do so."""
+    """Finding about a column that numbers the rows, or may do so."""
     column = signals.values.reshape(len(signals), -1)[:, unit[0]].astype(np.float64)
     steps = np.diff(column)
     if not ((steps > 0).all() or (steps < 0).all()) or (column != np.round(column)).any():
@@ -141,7 +146,7 @@ def _numbered(unit: NDArray[np.int64], signals: Samples, name: Callable[[int], s
 
 
 def _copies(signals: Samples, name: Callable[[int], str], passed: set[int]) -> Iterator[Finding]:
-    """Find what has the same values as an existing site, or as what comes before it."""
+    """Find candidates that duplicate an existing site or an earlier candidate."""
     there = dict[str, list[int]]()
     for site in signals.existing.tolist():
         there.setdefault(name(site), []).append(site)  # a column of words has several
@@ -158,12 +163,12 @@ def _copies(signals: Samples, name: Callable[[int], str], passed: set[int]) -> I
 
 
 def _members(digests: Mapping[int, bytes], sites: Sequence[int]) -> frozenset[bytes]:
-    """Digests of columns that belong together, but for those that never vary."""
+    """Digests of the columns of a candidate, without constant ones."""
     return frozenset(digests[site] for site in sites if site in digests)
 
 
 def _digests(signals: Samples) -> dict[int, bytes]:
-    """Digest of the values of each site, the same for a flag and its opposite; none of one that never varies."""
+    """Digest of the values of each site, equal for an indicator and its complement; none for constant ones."""
     flat = signals.values.reshape(len(signals), signals.channels, -1)
     rng, found, rows = np.random.default_rng(0), dict[int, bytes](), len(signals) * signals.channels
     factors = rng.integers(2**64, size=(2, rows, 1), dtype=np.uint64) | np.uint64(1)
@@ -178,7 +183,7 @@ def _digests(signals: Samples) -> dict[int, bytes]:
 
 
 def _canonical(block: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give columns with one kind of zero and of NaN, and flags such that the first that is known is 0."""
+    """Columns with one representation of zero and NaN, and indicators whose first known value is 0."""
     known = ~np.isnan(block)
     flags = ((block == 0) | (block == 1) | ~known).all(axis=0)
     first = block[known.argmax(axis=0), np.arange(block.shape[1])]

@@ -1,4 +1,4 @@
-"""Whether samples without a time follow each other in time all the same."""
+"""Permutation test of whether samples without a time are a time series."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from keyhole.data.samples import Samples
 __all__ = ["Evidence", "features", "find_series"]
 
 _WINDOW = 7  # samples whose 2520 orders (up to reversal) are all compared
-_LAGS = (1, 2, 3, 4)  # at which samples of a window may be alike: waves may be faster than four samples
+_LAGS = (1, 2, 3, 4)  # lags at which the samples of a window are compared: oscillations may be faster than four samples
 _COARSER = 2  # times that neighbours are averaged in pairs, against noise
 _LEVEL = 1e-5  # of each of the six tests
 _MOST_MEAN = 0.3  # mean rank; a set sorted by class has a higher one if classes have about 100 samples or more
@@ -28,14 +28,14 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Evidence:
-    """Why samples look like a series.
+    """Result of the test for a time series.
 
     Parameters
     ----------
-    correlation
-        Of neighbouring samples, over all cells that were looked at.
-    p_value
-        Upper bound of the probability that samples in random order look as much like a series.
+    correlation : float
+        Correlation of consecutive samples, over the sites that were examined.
+    p_value : float
+        Upper bound of the probability of such a result if the samples were in random order.
     """
 
     correlation: float
@@ -43,40 +43,59 @@ class Evidence:
 
     @property
     def words(self) -> str:
-        """The evidence as one phrase."""
+        """The evidence as one phrase, for the split's ``reason``."""
         return f"samples look like a series: neighbours correlate at {self.correlation:.2f}"
 
 
 def features(blocks: Iterable[Samples], n: int) -> NDArray[np.float32]:
-    """Give ``(n, features)``: evenly spaced cells of all samples, centred, each channel of unit variance.
-
-    ``blocks`` are the samples in their order, some at a time. A missing value is taken as the mean of its cell.
-    """
-    rows = np.concatenate([_cells_of(block, n) for block in blocks])
-    known = ~np.isnan(rows)
-    mean = np.where(known, rows, 0).sum(axis=0, dtype=np.float64) / np.maximum(known.sum(axis=0), 1)
-    off = np.where(known, rows - mean, 0)
-    spread = np.sqrt(np.square(off).mean(axis=(0, 2)))
-    return np.asarray((off / np.where(spread > 0, spread, 1)[:, np.newaxis]).reshape(n, -1), np.float32)
-
-
-def find_series(rows: NDArray[np.floating]) -> Evidence | None:
-    """Test whether neighbouring samples are more alike than samples farther apart; None where they are not.
-
-    Samples are cut in windows of seven neighbours. If their order means nothing, every order within a window is as
-    likely as any other, so the rank of the true order, by the summed squared distance between samples that stand a lag
-    apart, is uniform, and independent from window to window: an exact permutation test. With the mean rank `u` of `n`
-    windows, ``p <= min(exp(-6 n (1/2 - u)^2), (n u)^n / n!)``. The test is made for lags 1 to 4 (waves), and for the
-    means of 2 and of 4 neighbours (slow changes under noise).
-
-    Sets that are sorted by class are no series: within a class the order means nothing, and few windows lie across two
-    classes, so that the mean rank stays high. Small groups of samples that are alike (several views of one thing) count
-    as a series: a random split would put parts of one group in train and in test.
+    """Return values at evenly spaced valid sites, centred and scaled by channel, for `find_series`.
 
     Parameters
     ----------
-    rows
-        ``(N, features)``, samples in their order.
+    blocks : iterable of Samples
+        All samples in order, in blocks; a missing value is replaced by the mean of its site.
+    n : int
+        Total number of samples.
+
+    Returns
+    -------
+    ndarray of shape (n, features)
+        float32.
+    """
+    rows = np.concatenate([_values_of(block, n) for block in blocks])
+    known = ~np.isnan(rows)
+    mean = np.where(known, rows, 0).sum(axis=0, dtype=np.float64) / np.maximum(known.sum(axis=0), 1)
+    anomalies = np.where(known, rows - mean, 0)
+    spread = np.sqrt(np.square(anomalies).mean(axis=(0, 2)))
+    return np.asarray((anomalies / np.where(spread > 0, spread, 1)[:, np.newaxis]).reshape(n, -1), np.float32)
+
+
+def find_series(rows: NDArray[np.floating]) -> Evidence | None:
+    r"""Test whether consecutive samples are more alike than samples farther apart.
+
+    Samples are cut into windows of seven. Under the null hypothesis of exchangeable samples every order within a window
+    is equally likely, so the rank of the true order, by the summed squared distance between samples one lag apart, is
+    uniform and independent between windows: an exact permutation test. With the mean rank :math:`u` of :math:`n`
+    windows,
+
+    .. math:: p \le \min\left(e^{-6 n (1/2 - u)^2}, (n u)^n / n!\right).
+
+    The test is made for lags 1 to 4 (oscillations), and for means of 2 and of 4 consecutive samples (slow changes under
+    noise), each at the level 1e-5.
+
+    Data sets sorted by class are not a series: the order within a class is random, and few windows span two classes.
+    Small groups of similar samples (several views of one object) do count as a series, since a random split would put
+    members of one group in both training and test.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (N, features)
+        Samples in order.
+
+    Returns
+    -------
+    Evidence or None
+        None where the null hypothesis is not rejected.
 
     Examples
     --------
@@ -85,13 +104,13 @@ def find_series(rows: NDArray[np.floating]) -> Evidence | None:
     >>> find_series(steps) is None, find_series(steps.cumsum(axis=0)) is None
     (True, False)
     """
-    clear = (ranks for ranks in _all_ranks(rows) if ranks.mean() <= _MOST_MEAN)
-    least = min((_p_value(ranks) for ranks in clear), default=1.0)
-    return Evidence(_correlation(rows), least) if least <= _LEVEL else None
+    candidates = (ranks for ranks in _all_ranks(rows) if ranks.mean() <= _MOST_MEAN)
+    p_value = min((_p_value(ranks) for ranks in candidates), default=1.0)
+    return Evidence(_correlation(rows), p_value) if p_value <= _LEVEL else None
 
 
-def _cells_of(block: Samples, n: int) -> NDArray[np.floating]:
-    """Some cells of each sample, ``(samples, channels, cells)``, as many as may be held of all ``n`` samples."""
+def _values_of(block: Samples, n: int) -> NDArray[np.floating]:
+    """Evenly spaced valid sites of each sample, ``(samples, channels, sites)``, within the memory bound."""
     low, high = _CELLS
     cells = block.grid.cells
     most = min(len(cells), max(low, min(high, _MOST_VALUES // (n * block.channels))))
@@ -142,7 +161,7 @@ def _adjacent(lag: int) -> NDArray[np.float64]:
 
 
 def _p_value(ranks: NDArray[np.float64]) -> float:
-    """Bound the probability that as many uniform numbers have a sum as small: sub-Gaussian, or a simplex's volume."""
+    """Upper bound of the probability of so small a sum of uniform ranks: sub-Gaussian, or the volume of a simplex."""
     n, total = len(ranks), float(ranks.sum())
     gaussian = -6 * n * max(0.0, 0.5 - total / n) ** 2
     simplex = n * math.log(total) - math.lgamma(n + 1)
@@ -150,6 +169,7 @@ def _p_value(ranks: NDArray[np.float64]) -> float:
 
 
 def _correlation(rows: NDArray[np.floating]) -> float:
+    """Correlation of consecutive samples."""
     wide = rows.astype(np.float64)
     return float((wide[:-1] * wide[1:]).sum() / np.square(wide).sum() * len(rows) / (len(rows) - 1))
 

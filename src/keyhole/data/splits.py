@@ -1,4 +1,4 @@
-"""Which samples choose, which decide and which judge: train, validation, test."""
+"""Training, validation, test and calibration parts of the samples."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ Indices = NDArray[np.int64]
 
 _FIFTH = 0.2
 _LEAST_CALIBRATION, _MOST_CALIBRATION = 4, 2000
-_ENOUGH = 5000  # samples to choose by, where they do not follow each other in time: the rest is better used to learn
+_MOST_VALIDATION = 5000  # samples, where they are independent: more are better used for training
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Sample indices of the three parts, disjoint.
+    """Disjoint sample indices of the training, validation, test and calibration parts.
 
-    Sites and reconstructors are fitted on ``train``, choices between them are made on ``validation``, bands are
-    calibrated on ``calibration``, if there is one, and ``test`` is looked at once, by the metrics. Make one with
-    `Split.blocks`, `Split.random` or `Split.given`.
+    Sites are selected and reconstructors fitted on ``train``; methods and settings are compared on ``validation``;
+    prediction intervals are calibrated on ``calibration``, if there is one; ``test`` is used once, by the metrics. Make
+    a split with `Split.blocks` (time series), `Split.random` (independent samples) or `Split.given` (your own indices).
 
     Parameters
     ----------
-    train, validation, test, calibration
-        Sample numbers, from 0 on, in the order of the data as they were given.
-    kind
-        ``"blocks"``, ``"random"`` or ``"given"``.
-    reason
-        Why the samples were split like that, where Keyhole decided it.
+    train, validation, test, calibration : ndarray of int
+        Sample numbers, counted from 0 in the order of the data as they were given.
+    kind : {"blocks", "random", "given"}
+        How the split was made.
+    reason : str
+        Why this kind of split was chosen, where it was chosen automatically.
 
     Examples
     --------
@@ -55,36 +55,62 @@ class Split:
     def blocks(
         cls, n: int, *, time: NDArray[Any] | None = None, test: float = _FIFTH, validation: float = _FIFTH
     ) -> Split:
-        """Cut ``n`` samples in contiguous blocks of time: train, then validation, then test, the last.
+        """Split a time series into contiguous blocks: train first, then validation, then test.
+
+        A random split of a time series puts nearly identical neighbours into training and test, so that the test error
+        is too low; prefer blocks wherever consecutive samples are correlated.
 
         Parameters
         ----------
-        n
+        n : int
             Number of samples.
-        time
-            Time of each sample, dates or numbers, in any order; None: they are in order. Samples of the same time stay
-            in one part.
-        test
-            Share of the samples.
-        validation
-            Share of what ``test`` leaves.
+        time : ndarray of shape (n,), optional
+            Time of each sample, dates or numbers, in any order; None: samples are in order. Samples with equal times
+            stay in one part.
+        test : float
+            Share of all samples.
+        validation : float
+            Share of the samples that are not in ``test``.
+
+        Returns
+        -------
+        Split
+
+        Raises
+        ------
+        DataError
+            If there are fewer than 4 samples, or fewer than three different times.
+
+        Examples
+        --------
+        >>> Split.blocks(100).sizes()
+        {'train': 64, 'validation': 16, 'test': 20, 'kind': 'blocks'}
         """
         return blocks(n, time=time, test=test, validation=validation)
 
     @classmethod
     def random(cls, n: int, *, seed: int = 0, test: float = _FIFTH, validation: float | None = None) -> Split:
-        """Cut ``n`` samples at random, for samples that do not follow each other in time.
+        """Split independent samples at random.
 
         Parameters
         ----------
-        n
+        n : int
             Number of samples.
-        seed
-            Of the draw.
-        test
-            Share of the samples.
-        validation
-            Share of what ``test`` leaves; by default a fifth, but at most 5000 samples.
+        seed : int
+            Seed of the permutation.
+        test : float
+            Share of all samples.
+        validation : float, optional
+            Share of the samples that are not in ``test``; by default a fifth, but at most 5000 samples.
+
+        Returns
+        -------
+        Split
+
+        Raises
+        ------
+        DataError
+            If there are fewer than 4 samples.
         """
         return random_split(n, seed=seed, test=test, validation=validation)
 
@@ -93,27 +119,42 @@ class Split:
         cls, train: Sequence[int] | Indices, test: Sequence[int] | Indices,
         validation: float | Sequence[int] | Indices | None = None,
     ) -> Split:  # fmt: skip
-        """Use these sample numbers.
+        """Make a split from given sample numbers.
 
         Parameters
         ----------
-        train, test
-            Sample numbers, from 0 on.
-        validation
-            Sample numbers too, or the share of the end of ``train`` to take; by default a fifth, but at most 5000.
+        train, test : sequence of int
+            Sample numbers, counted from 0.
+        validation : sequence of int or float, optional
+            Sample numbers, or the share to take from the end of ``train``; by default a fifth, but at most 5000
+            samples.
+
+        Returns
+        -------
+        Split
         """
         return given(train, test, validation)
 
     @property
     def development(self) -> Indices:
-        """Everything that a plan may learn from: train, then validation."""
+        """Training and validation samples, in this order: all that a plan may be fitted to."""
         return np.concatenate([self.train, self.validation])
 
     def calibrate_intervals(self, time: NDArray[Any] | None = None) -> Split:
-        """Hold back the last tenth of train and validation, at most 2000 samples, to calibrate on.
+        """Set aside the last tenth of train and validation, at most 2000 samples, to calibrate prediction intervals.
 
-        Validation is as large as it was, train is shorter; blocks are cut where ``time`` changes. One that holds some
-        back already stays as it is, and so does one too small to.
+        The validation part keeps its size, the training part shrinks. Blocks of a time series are cut where the time
+        changes.
+
+        Parameters
+        ----------
+        time : ndarray of shape (N,), optional
+            Time of each sample.
+
+        Returns
+        -------
+        Split
+            Unchanged if it already has a calibration part, or if there are too few samples for one.
         """
         count = min(_MOST_CALIBRATION, len(self.development) // 10)
         if len(self.calibration) or count < _LEAST_CALIBRATION or len(self.train) < 4 * count:
@@ -127,7 +168,7 @@ class Split:
         return replace(self, train=train, validation=validation, calibration=calibration)
 
     def sizes(self) -> dict[str, int | str]:
-        """Give the size of each part, and how they were cut, for the record."""
+        """Return the size of each part, the kind of split and its reason, as stored in a plan's record."""
         parts = {"train": self.train, "validation": self.validation, "test": self.test}
         parts |= {"calibration": self.calibration} if len(self.calibration) else {}
         sizes: dict[str, int | str] = {name: len(part) for name, part in parts.items()}
@@ -138,32 +179,25 @@ SplitLike = Split | Literal["blocks", "random"] | Mapping[str, Any] | Sequence[A
 
 
 def blocks(n: int, *, time: NDArray[Any] | None = None, test: float = _FIFTH, validation: float = _FIFTH) -> Split:
-    """Cut ``n`` samples in contiguous blocks: train, then validation, then test, the last in time.
-
-    ``validation`` is a share of what ``test`` leaves. With ``time``, in any order, samples are ordered by it, and those
-    of the same time stay in one part.
-    """
+    """Split into contiguous blocks; see `Split.blocks`."""
     if time is None:
         return _cut(np.arange(n), test, validation, "blocks")
     if np.shape(time) != (n,):
         raise DataError(f"split: time of shape {np.shape(time)} for {n} samples")
     order = np.argsort(time, kind="stable")
-    made = _cut(order, test, validation, "blocks")
-    cuts = _between_times(np.asarray(time)[order], len(made.train), len(made.test))
+    by_share = _cut(order, test, validation, "blocks")
+    cuts = _between_times(np.asarray(time)[order], len(by_share.train), len(by_share.test))
     if cuts is None:
         raise DataError(
             "split: blocks of time need samples of at least three different times; leave the time out, or choose "
             "another split (split='random', --split random)"
         )
     train, validation_, test_ = np.split(order.astype(np.int64), cuts)
-    return replace(made, train=train, validation=validation_, test=test_)
+    return replace(by_share, train=train, validation=validation_, test=test_)
 
 
 def random_split(n: int, *, seed: int, test: float = _FIFTH, validation: float | None = None) -> Split:
-    """Cut ``n`` samples at random, for samples that do not follow each other in time.
-
-    ``validation`` is a share of what ``test`` leaves; by default a fifth, but no more than is enough (5000).
-    """
+    """Split at random; see `Split.random`."""
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise SettingsError(f"seed={seed!r}: a whole number from 0 on is needed")
     return _cut(np.random.default_rng(seed).permutation(n), test, validation, "random")
@@ -173,10 +207,7 @@ def given(
     train: Sequence[int] | Indices, test: Sequence[int] | Indices,
     validation: float | Sequence[int] | Indices | None = None,
 ) -> Split:  # fmt: skip
-    """Use the indices given; ``validation`` is indices too, or the share of the end of ``train`` to take.
-
-    By default that is a fifth, but no more than is enough (5000).
-    """
+    """Make a split from given sample numbers; see `Split.given`."""
     train, test = _indices("train", train), _indices("test", test)
     if validation is None or isinstance(validation, float | int):
         cut = len(train) - _validation(len(train), validation)
@@ -185,24 +216,45 @@ def given(
 
 
 def as_split(asked: SplitLike, n: int, *, time: NDArray[Any] | None = None, seed: int = 0) -> Split | None:
-    """Give the split that is asked for, of ``n`` samples; None where none is.
+    """Convert any accepted form of the ``split`` argument to a `Split`.
 
     Parameters
     ----------
-    asked
-        A `Split`; ``"blocks"`` (of time) or ``"random"``; ``{"train": ..., "validation": ..., "test": ...}``,
-        ``(train, validation, test)`` or ``(train, test)``, of sample numbers or boolean arrays of all samples.
+    asked : Split, str, mapping, tuple or None
+        A `Split`; ``"blocks"`` or ``"random"``; ``{"train": ..., "validation": ..., "test": ...}``,
+        ``(train, validation, test)`` or ``(train, test)``, with sample numbers or boolean arrays of length ``n``.
+    n : int
+        Number of samples.
+    time : ndarray of shape (n,), optional
+        Time of each sample, for ``"blocks"``.
+    seed : int
+        Seed, for ``"random"``.
+
+    Returns
+    -------
+    Split or None
+        None where ``asked`` is None.
+
+    Raises
+    ------
+    SettingsError
+        If ``asked`` has none of these forms.
+
+    Examples
+    --------
+    >>> as_split((range(6), range(6, 8)), 8).sizes()
+    {'train': 4, 'validation': 2, 'test': 2, 'kind': 'given'}
     """
     if asked is None:
         return None
     if isinstance(asked, Split):
         names = ("train", "validation", "test", "calibration")
-        parts: dict[str, Any] = {name: _indices(name, getattr(asked, name)) for name in names}
-        return replace(asked, **parts)
+        checked: dict[str, Any] = {name: _indices(name, getattr(asked, name)) for name in names}
+        return replace(asked, **checked)
     if isinstance(asked, str) and asked in ("blocks", "random"):
         return blocks(n, time=time) if asked == "blocks" else random_split(n, seed=seed)
-    found = {name: _numbers(name, part, n) for name, part in _named_parts(asked).items()}
-    return given(found["train"], found["test"], found.get("validation"))
+    parts = {name: _numbers(name, part, n) for name, part in _named_parts(asked).items()}
+    return given(parts["train"], parts["test"], parts.get("validation"))
 
 
 def check(split: Split, n: int) -> None:
@@ -215,10 +267,11 @@ def check(split: Split, n: int) -> None:
             raise DataError(f"split: the {name} part names samples outside 0 to {n - 1}")
     every = np.concatenate([*parts.values(), split.calibration])
     if len(np.unique(every)) < len(every):
-        raise DataError("split: a sample stands in more than one part; train, validation and test must be disjoint")
+        raise DataError("split: a sample is in more than one part; train, validation and test must be disjoint")
 
 
 def _cut(order: Indices, test: float, validation: float | None, kind: str) -> Split:
+    """Split ordered sample numbers into train, validation and test, by shares."""
     n = len(order)
     if n < 4:
         raise DataError(f"{n} sample{'s' * (n != 1)}: at least 4 are needed, 2 to train, 1 to validate, 1 to test")
@@ -229,9 +282,9 @@ def _cut(order: Indices, test: float, validation: float | None, kind: str) -> Sp
 
 
 def _between_times(times: NDArray[Any], first: int, last: int) -> list[int] | None:
-    """Two cuts of ordered times in three parts, as near as can be to ``first`` samples ahead and ``last`` at the end.
+    """Return two cuts of sorted times such that equal times stay in one part, or None if there are too few times.
 
-    Each is where the time changes, so that no time stands in two parts; None where that makes no three parts.
+    Each cut is at the change of time nearest to ``first`` samples in the first part and ``last`` in the third.
     """
     changes = np.flatnonzero(times[1:] != times[:-1]) + 1
     if len(changes) < 2:
@@ -243,7 +296,7 @@ def _between_times(times: NDArray[Any], first: int, last: int) -> list[int] | No
 
 
 def _named_parts(asked: Any) -> dict[str, Any]:
-    """Parts by name, as a mapping or a tuple gives them."""
+    """Parts by name, from a mapping or a tuple."""
     if isinstance(asked, Mapping) and {"train", "test"} <= set(asked) <= {"train", "validation", "test"}:
         return dict(asked)
     if isinstance(asked, tuple | list) and len(asked) in (2, 3):
@@ -257,7 +310,7 @@ def _named_parts(asked: Any) -> dict[str, Any]:
 
 
 def _numbers(name: str, part: Any, n: int) -> Indices:
-    """Sample numbers of a part that may be given as a boolean array of all samples."""
+    """Sample numbers of a part, which may be given as a boolean array of length ``n``."""
     try:
         found = np.asarray(part)
     except ValueError as error:
@@ -268,17 +321,23 @@ def _numbers(name: str, part: Any, n: int) -> Indices:
 
 
 def _validation(n: int, fraction: float | None) -> int:
-    """How many of ``n`` samples to choose by: a share, or a fifth up to what is enough."""
-    return min(_ENOUGH, _share(n, "validation", _FIFTH)) if fraction is None else _share(n, "validation", fraction)
+    """Number of validation samples: a share of ``n``, or by default a fifth, at most 5000."""
+    return (
+        min(_MOST_VALIDATION, _share(n, "validation", _FIFTH))
+        if fraction is None
+        else _share(n, "validation", fraction)
+    )
 
 
 def _share(n: int, part: str, fraction: float) -> int:
+    """Number of samples of a share, at least 1 and at most ``n - 1``."""
     if not 0 < fraction < 1:
         raise SettingsError(f"split: {part}={fraction!r} is not a share; give a number between 0 and 1")
     return min(n - 1, max(1, int(np.ceil(n * fraction - 1e-9))))
 
 
 def _indices(part: str, given: Sequence[int] | Indices) -> Indices:
+    """Check sample numbers and convert them to int64."""
     indices = np.asarray(given)
     if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
         raise DataError(f"split: {part} must be a list of sample numbers, whole numbers from 0 on")

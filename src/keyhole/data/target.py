@@ -1,4 +1,4 @@
-"""The target: what is to be told from the sites where it is not the signal itself, a class or a number."""
+"""The target: a class or a number for each sample, predicted from the readings in place of the field."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Target", "TargetKind", "looks_like_classes"]
 
 TargetKind = Literal["class", "number"]
 
-# Whole numbers are codes of classes if they are few: at most so many, and fewer than such a share of the samples.
+# Whole numbers are class codes if at most this many differ, and fewer than this share of the number of samples.
 _MOST_CODES = 20
 _SHARE_OF_CODES = 0.2
 # Whole numbers up to here are exact in double precision.
@@ -27,18 +27,24 @@ _MOST_EXACT = 2.0**53
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """One class or one number for each sample.
+    """One class or one number for each sample, to be predicted from the readings.
 
     Parameters
     ----------
-    name
-        What it is called: the column's name, or ``"target"``.
-    values
-        ``(N,)``: int64 codes, positions in ``classes``; or float64 numbers.
-    classes
-        Names of the classes; empty where the target is a number.
-    time
-        Time of each value, where it was labelled with times; samples that have times take theirs by them.
+    name : str
+        The column's name, or ``"target"``.
+    values : ndarray of shape (N,)
+        int64 class codes, positions in ``classes``; or float64 numbers.
+    classes : tuple of str
+        Names of the classes; empty for a number.
+    time : ndarray of datetime64, shape (N,), optional
+        Time of each value, by which it is aligned to samples that have times.
+
+    Examples
+    --------
+    >>> target = Target.of(["sun", "rain", "sun"], name="weather")
+    >>> target.values, target.classes
+    (array([1, 0, 1]), ('rain', 'sun'))
     """
 
     name: str
@@ -48,10 +54,29 @@ class Target:
 
     @classmethod
     def of(cls, values: Any, *, name: str = "target", kind: TargetKind | None = None) -> Target:
-        """Make a target of a column, array or list.
+        """Make a target from a column, array or list.
 
-        Text, booleans and categories are classes; whole numbers, also as 1.0, are if at most 20 different ones occur,
-        and fewer than a fifth of the samples; all else are numbers. ``kind`` overrules this.
+        Text, booleans and categories are classes. Whole numbers (also as 1.0) are classes if they take at most 20
+        different values, and fewer than a fifth of the number of samples. Everything else is a number. ``kind``
+        overrides this.
+
+        Parameters
+        ----------
+        values : array-like of shape (N,)
+            Without missing values; a Series or DataArray with a time index is aligned by time later.
+        name : str
+            Name for messages and the record.
+        kind : {"class", "number"}, optional
+            Classification or regression; None: inferred.
+
+        Returns
+        -------
+        Target
+
+        Raises
+        ------
+        DataError
+            If values are missing, infinite or constant, or each class occurs once only.
 
         Examples
         --------
@@ -74,16 +99,16 @@ class Target:
 
     @property
     def is_class(self) -> bool:
-        """Whether it is a class, not a number."""
+        """Whether the target is a class (classification) rather than a number (regression)."""
         return bool(self.classes)
 
     def take(self, indices: NDArray[np.int64]) -> Target:
-        """Give the target of some of the samples."""
+        """Return the target of a subset of the samples."""
         return replace(self, values=self.values[indices], time=None if self.time is None else self.time[indices])
 
 
 def _one_axis(values: Any, name: str) -> Any:
-    """Give what pandas can take as one column; a list keeps what is missing in it as it is."""
+    """A 1-D column that pandas can take; missing values of a list stay as they are."""
     column = values if hasattr(values, "ndim") else np.asarray(values, dtype=object)
     if column.ndim != 1:
         raise DataError(f"target {name!r}: one value for each sample is needed, not shape {column.shape}")
@@ -91,6 +116,7 @@ def _one_axis(values: Any, name: str) -> Any:
 
 
 def _check_known(column: pd.Series[Any], name: str) -> None:
+    """Raise a DataError if the column is empty, of an unsuitable type, or has missing or infinite values."""
     import pandas as pd
 
     if len(column) == 0:
@@ -106,7 +132,7 @@ def _check_known(column: pd.Series[Any], name: str) -> None:
 
 
 def looks_like_classes(column: pd.Series[Any]) -> bool:
-    """Whether a column without missing values holds classes, as far as can be guessed."""
+    """Whether a column without missing values holds classes, by the rule of `Target.of`."""
     import pandas as pd
 
     if not pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
@@ -117,7 +143,7 @@ def looks_like_classes(column: pd.Series[Any]) -> bool:
 
 
 def _whole(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Give floats as integers if all of them are whole; any other column as it is."""
+    """Floats as integers if all of them are whole; any other column unchanged."""
     import pandas as pd
 
     if not pd.api.types.is_float_dtype(column.dtype):
@@ -128,6 +154,7 @@ def _whole(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _classes(column: pd.Series[Any], name: str) -> Target:
+    """Target of a column of classes."""
     import pandas as pd
 
     column = _whole(column)  # the names are 1 and 2, not 1.0 and 2.0
@@ -137,22 +164,23 @@ def _classes(column: pd.Series[Any], name: str) -> Target:
     categories = categories.cat.remove_unused_categories()
     names = tuple(str(category) for category in categories.cat.categories)
     if len(names) == 1:
-        raise DataError(f"target {name!r}: it never varies, every sample is {names[0]!r}; there is nothing to tell")
+        raise DataError(f"target {name!r}: it is constant, every sample is {names[0]!r}; there is nothing to predict")
     if len(names) == len(column):
         raise DataError(
-            f"target {name!r}: {len(names)} classes in {len(column)} samples, none is there twice; "
+            f"target {name!r}: {len(names)} classes in {len(column)} samples, each occurs once; "
             "take another column, or kind 'number' if it is one"
         )
     return Target(name, categories.cat.codes.to_numpy().astype(np.int64), names)
 
 
 def _numbers(column: pd.Series[Any], name: str) -> Target:
+    """Target of a column of numbers."""
     try:
         values = column.to_numpy(dtype=np.float64)
     except (ValueError, TypeError) as error:
-        raise DataError(f"target {name!r}: not numbers ({error}); it can be told as classes") from error
+        raise DataError(f"target {name!r}: not numbers ({error}); predict it as classes (kind='class')") from error
     if not np.isfinite(values).all():
         raise DataError(f"target {name!r}: {int((~np.isfinite(values)).sum())} values are missing or infinite")
     if not (values != values[0]).any():
-        raise DataError(f"target {name!r}: it never varies, every sample is {values[0]:g}; there is nothing to tell")
+        raise DataError(f"target {name!r}: it is constant, every sample is {values[0]:g}; there is nothing to predict")
     return Target(name, values)

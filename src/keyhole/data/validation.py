@@ -1,4 +1,4 @@
-"""Checks of what signals are built from; each error says what is wrong and what to do."""
+"""Checks of the arrays that samples are built from; each error states what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,23 @@ Cycle = Literal["month"]
 
 
 def floating(values: NDArray[Any]) -> NDArray[np.floating[Any]]:
-    """Give real numbers as floating ones, single where that holds them."""
+    """Convert real numbers to floating point: float32 where it represents them exactly, else float64.
+
+    Parameters
+    ----------
+    values : ndarray
+        Booleans, integers or floats.
+
+    Returns
+    -------
+    ndarray
+        C-contiguous.
+
+    Raises
+    ------
+    DataError
+        If values are complex, dates or text.
+    """
     if values.dtype.kind not in "biuf":
         raise DataError(f"values are of type {values.dtype}; real numbers are needed")
     wide = values.dtype.itemsize > (4 if values.dtype.kind == "f" else 2)  # single precision holds 16-bit integers
@@ -33,35 +49,48 @@ def floating(values: NDArray[Any]) -> NDArray[np.floating[Any]]:
 
 
 def columns_of(columns: Any, n: int) -> NDArray[np.float64]:
-    """Give columns of context as ``(n, c)``."""
-    found = np.asarray(columns, dtype=np.float64)
-    found = found[:, np.newaxis] if found.ndim == 1 else found
-    if found.ndim != 2 or len(found) != n:
-        raise DataError(f"context: columns of shape {found.shape} for {n} samples")
-    if not np.isfinite(found).all():
-        raise DataError("context: some values are missing or infinite")
-    return found
+    """Return covariates as an array of shape ``(n, c)``.
+
+    Parameters
+    ----------
+    columns : array-like of shape (n,) or (n, c)
+        Finite numbers.
+    n : int
+        Number of samples.
+
+    Raises
+    ------
+    DataError
+        If the length differs from ``n``, or values are missing or infinite.
+    """
+    covariates = np.asarray(columns, dtype=np.float64)
+    covariates = covariates[:, np.newaxis] if covariates.ndim == 1 else covariates
+    if covariates.ndim != 2 or len(covariates) != n:
+        raise DataError(f"covariates: columns of shape {covariates.shape} for {n} samples")
+    if not np.isfinite(covariates).all():
+        raise DataError("covariates: some values are missing or infinite")
+    return covariates
 
 
 def check_shape(values: NDArray[Any], grid: Grid) -> None:
-    """Raise a DataError unless values are samples on the grid."""
+    """Raise a DataError unless ``values`` is ``(N, channels, *grid)`` with at least two samples."""
     if values.size == 0:
         raise DataError(f"the data are empty: shape {values.shape}")
     if values.shape[2:] != grid.shape:
         raise DataError(f"values of shape {values.shape} do not end with the grid's shape {grid.shape}")
     if len(values) < 2:
-        raise DataError("the data hold one sample; several are needed to learn from")
+        raise DataError("the data hold one sample; at least two are needed")
 
 
 def check_values(values: NDArray[Any], inside: NDArray[np.bool_]) -> None:
-    """Raise a DataError where values are infinite, all missing, or constant."""
+    """Raise a DataError if values are infinite, all missing, or the same in all samples."""
     if np.isinf(values).any():
         raise DataError(f"the data hold {int(np.isinf(values).sum())} infinite values; replace them first")
     if not inside.any():
-        raise DataError("no cell is inside: every cell is missing (NaN) in all samples, as if it were all land")
-    where = values[:, :, inside]
-    if not (np.nanmax(where, axis=0) > np.nanmin(where, axis=0)).any():
-        raise DataError("the data are constant: every sample is the same, so there is nothing to rebuild")
+        raise DataError("no site is valid: every site is missing (NaN) in all samples")
+    valid = values[:, :, inside]
+    if not (np.nanmax(valid, axis=0) > np.nanmin(valid, axis=0)).any():
+        raise DataError("the data are constant: every sample is the same, so there is nothing to reconstruct")
 
 
 def check_time(time: NDArray[Any], n: int) -> None:
@@ -77,7 +106,7 @@ def check_time(time: NDArray[Any], n: int) -> None:
 
 
 def check_dates(time: NDArray[Any] | None, needs: str) -> None:
-    """Raise a DataError unless there is a date for each sample; ``needs`` says what for."""
+    """Raise a DataError unless each sample has a date; ``needs`` names what requires it."""
     if time is None:
         raise DataError(f"{needs} a time for each sample, and the data have none")
     if time.dtype.kind != "M":
@@ -86,8 +115,8 @@ def check_dates(time: NDArray[Any] | None, needs: str) -> None:
 
 
 def check_cycle(cycle: Cycle | None, time: NDArray[Any] | None) -> None:
-    """Raise an error unless anomalies of this kind can be had."""
+    """Raise an error unless anomalies of this kind can be computed: monthly ones need dates."""
     if cycle not in (None, "month"):
         raise SettingsError(f"cycle={cycle!r}: 'month' or None is needed")
     if cycle is not None:
-        check_dates(time, "anomalies by month need")
+        check_dates(time, "monthly anomalies need")

@@ -1,4 +1,4 @@
-"""How much an error counts in each cell, and how much noise a sensor adds there."""
+"""Loss weights of the sites, and measurement noise of the sensors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,29 @@ from keyhole.data.grid import Grid
 
 __all__ = ["resolve_noise", "resolve_weights", "sqrt_of_weights"]
 
-_LEAST = 1e-4  # of the mean weight: what a cell of no weight counts while sites are chosen
+_SMALLEST_WEIGHT = 1e-4  # relative to the mean; replaces zero while sites are selected
 
 
 def resolve_weights(given: Any, grid: Grid) -> NDArray[np.float64] | None:
-    """Give a weight for each cell: by area, as given, or one in a region and none beyond; None where all are alike."""
+    """Convert any accepted form of the ``weights`` argument to an array.
+
+    Parameters
+    ----------
+    given : {"area", "none"}, array-like, region or None
+        See `Samples.with_weights`.
+    grid : Grid
+        The grid.
+
+    Returns
+    -------
+    ndarray of the grid's shape, or None
+        None where all weights are equal.
+
+    Raises
+    ------
+    SettingsError
+        If weights are negative or not finite, all are zero, or ``"area"`` is given without a latitude.
+    """
     if given is None or (isinstance(given, str) and given == "none"):
         return None
     if isinstance(given, str) and given == "area":
@@ -32,26 +50,59 @@ def resolve_weights(given: Any, grid: Grid) -> NDArray[np.float64] | None:
     if weights is None:
         weights = region(given, grid, "weights").astype(np.float64)
     if not np.isfinite(weights[grid.inside]).all() or (weights[grid.inside] < 0).any():
-        raise SettingsError("weights: numbers from 0 on are needed")
+        raise SettingsError("weights: non-negative finite numbers are needed")
     if not weights[grid.inside].any():
-        raise SettingsError("weights: no cell inside counts; give at least one a weight above zero")
+        raise SettingsError("weights: no valid site has a positive weight")
     return weights
 
 
 def sqrt_of_weights(weights: NDArray[np.float64] | None, grid: Grid) -> NDArray[np.float32] | None:
-    """Root of the weights, with a mean square of one over the cells inside; a little where a cell has none."""
+    """Return the square root of the relative loss weights.
+
+    Parameters
+    ----------
+    weights : ndarray of the grid's shape, optional
+        Loss weights; None: uniform.
+    grid : Grid
+        The grid.
+
+    Returns
+    -------
+    ndarray of the grid's shape, or None
+        float32, with a mean square of one over the valid sites; a weight of zero is replaced by 1e-4 of the mean, so
+        that scaled values can be divided by it.
+    """
     if weights is None:
         return None
     relative = weights / weights[grid.inside].mean()
-    return np.where(grid.inside, np.sqrt(np.where(relative > 0, relative, _LEAST)), 1.0).astype(np.float32)
+    return np.where(grid.inside, np.sqrt(np.where(relative > 0, relative, _SMALLEST_WEIGHT)), 1.0).astype(np.float32)
 
 
 def resolve_noise(
     given: Any, channels: int, grid: Grid, variables: Sequence[str] = ()
 ) -> NDArray[np.float64] | None:  # fmt: skip
-    """Standard deviation of a sensor's noise, ``(channels, *grid)``, or None.
+    """Convert any accepted form of the ``noise`` argument to standard deviations for each channel and site.
 
-    Labelled values are aligned by the channels' names, ``variables``, where they carry those, and to the grid.
+    Parameters
+    ----------
+    given : float, array-like or None
+        See `Samples.with_noise`.
+    channels : int
+        Number of channels.
+    grid : Grid
+        The grid.
+    variables : sequence of str
+        Names of the channels, by which labelled values are aligned.
+
+    Returns
+    -------
+    ndarray of shape (channels, *grid), or None
+        None where there is no noise.
+
+    Raises
+    ------
+    SettingsError
+        If values are negative, not finite or of the wrong shape, or a variable has none.
     """
     if given is None:
         return None
@@ -67,12 +118,12 @@ def resolve_noise(
         raise SettingsError(f"noise: an array of shape {noise.shape} for {channels} channels on {grid.shape}")
     noise = np.broadcast_to(noise, (channels, *grid.shape))
     if not (noise[:, grid.inside] >= 0).all() or not np.isfinite(noise[:, grid.inside]).all():
-        raise SettingsError("noise: standard deviations from 0 on are needed")
+        raise SettingsError("noise: non-negative finite standard deviations are needed")
     return np.where(grid.inside, noise, 0.0) if noise.any() else None
 
 
 def _aligned_noise(given: Any, grid: Grid, variables: Sequence[str]) -> Any:
-    """Align labelled noise: by variable, ``(channels, *grid)``, where it is told so, else to the grid alone."""
+    """Align labelled noise by variable, ``(channels, *grid)``, if its labels are variables; else to the grid."""
     if not is_labelled(given):
         return given
     parts = _by_variable(given, variables)
@@ -86,7 +137,7 @@ def _aligned_noise(given: Any, grid: Grid, variables: Sequence[str]) -> Any:
 
 
 def _by_variable(given: Any, variables: Sequence[str]) -> dict[str, Any] | None:
-    """Give labelled values by variable; None where none of their labels is the name of one."""
+    """Labelled values by variable; None if none of their labels is a variable."""
     if is_a(given, "xarray", "Dataset"):
         return {str(name): array for name, array in given.data_vars.items()}
     if is_a(given, "xarray", "DataArray"):
@@ -102,7 +153,7 @@ def _by_variable(given: Any, variables: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _numbers(given: Any, grid: Grid) -> NDArray[np.float64] | None:
-    """Give an array of numbers of the grid's shape, None where it is something else."""
+    """An array of numbers of the grid's shape; None for anything else."""
     array = np.asarray(given) if not isinstance(given, dict | str) else np.empty(0, object)
     if array.dtype.kind not in "iuf" or array.shape != grid.shape:
         return None

@@ -1,4 +1,4 @@
-"""The one place where an error is computed."""
+"""Error metrics of reconstructions and predictions: the one place where an error is computed."""
 
 from __future__ import annotations
 
@@ -14,38 +14,37 @@ from keyhole.data.target import Target
 
 __all__ = ["ErrorAccumulator", "evaluate", "sharpness", "squared_error_map", "target_scores"]
 
-_SMALLEST = 1e-15  # probability, so that one confident mistake does not make the log loss infinite
+_SMALLEST = 1e-15  # probability, so that the log loss stays finite
 
 
 def evaluate(
     truth: NDArray[Any], reconstructed: NDArray[Any], expected: NDArray[Any], grid: Grid,
     weights: NDArray[np.float64] | None = None, *, scale: NDArray[np.float64] | None = None, names: Sequence[str] = (),
 ) -> dict[str, float]:  # fmt: skip
-    """Score rebuilt signals.
+    """Score reconstructed fields.
 
     Parameters
     ----------
-    truth, rebuilt, expected
-        ``(N, channels, *grid)`` in the user's units: what was, what was rebuilt, and what is known without
-        sensors (mean or climatology of the training block).
-    grid
-        Only its inside cells count.
-    weights
-        Of the grid's shape, how much each cell counts, if not all alike or by area.
-    scale
-        ``(channels,)``, what errors and deviations of each channel are divided by before channels are added up: their
-        standard deviations, where their units differ.
-    names
-        Names of the channels, to score each by itself as well.
+    truth, reconstructed, expected : ndarray of shape (N, channels, *grid)
+        True values (NaN where missing), reconstructions, and the prediction without sensors (mean or climatology of the
+        training part), in the user's units.
+    grid : Grid
+        Only its valid sites count.
+    weights : ndarray of the grid's shape, optional
+        Loss weights, if they are neither uniform nor the area.
+    scale : ndarray of shape (channels,), optional
+        Standard deviations by which errors of each channel are divided before they are averaged over channels of
+        different units.
+    names : sequence of str
+        Names of the channels, to score each of them as well.
 
     Returns
     -------
-    dict
-        ``mse``, ``rmse``, and ``fvu``, the fraction of variance unexplained: the sum of squared errors over the
-        sum of squared deviations from ``expected``. Cells count equally. Where the grid knows latitude,
-        ``rmse_area`` and ``fvu_area`` weigh cells by their area as well; with weights, ``rmse_weighted`` and
-        ``fvu_weighted`` weigh them by these. With names, ``rmse[name]`` and ``fvu[name]`` are those of one channel, in
-        its own units.
+    dict of str to float
+        ``mse``, ``rmse``, and ``fvu``, the fraction of variance unexplained: the sum of squared errors over the sum of
+        squared deviations from ``expected``, with uniform weights. ``rmse_area`` and ``fvu_area`` are weighted by area
+        if the grid has latitude, ``rmse_weighted`` and ``fvu_weighted`` by ``weights``. ``rmse[name]`` and
+        ``fvu[name]`` are those of one channel, in its own units.
 
     Examples
     --------
@@ -53,13 +52,23 @@ def evaluate(
     >>> evaluate(truth, truth + 1, np.full_like(truth, 2.0), Grid.plain((2,)))
     {'mse': 1.0, 'rmse': 1.0, 'fvu': 0.5}
     """
-    tally = ErrorAccumulator(grid, scale=scale, names=names)
-    tally.add(truth, reconstructed, expected)
-    return tally.scores(weights)
+    accumulator = ErrorAccumulator(grid, scale=scale, names=names)
+    accumulator.add(truth, reconstructed, expected)
+    return accumulator.scores(weights)
 
 
 class ErrorAccumulator:
-    """Squared errors of samples that come some at a time, cell by cell, as `evaluate` needs them."""
+    """Accumulate squared errors over blocks of samples, for data larger than memory; see `evaluate`.
+
+    Parameters
+    ----------
+    grid : Grid
+        Only its valid sites count.
+    scale : ndarray of shape (channels,), optional
+        Standard deviations by which errors of each channel are divided.
+    names : sequence of str
+        Names of the channels, to score each of them as well.
+    """
 
     def __init__(
         self, grid: Grid, *, scale: NDArray[np.float64] | None = None, names: Sequence[str] = ()
@@ -68,13 +77,13 @@ class ErrorAccumulator:
         self.error = self.spread = self.known = np.zeros((1, *grid.shape))  # (channels, *grid) once there are samples
 
     def add(self, truth: NDArray[Any], reconstructed: NDArray[Any], expected: NDArray[Any]) -> None:
-        """Take more samples."""
+        """Add a block of samples; arrays as in `evaluate`."""
         self.error = self.error + _squares(truth, reconstructed)
         self.spread = self.spread + _squares(truth, expected)
         self.known = self.known + (~np.isnan(truth)).sum(axis=0)
 
     def scores(self, weights: NDArray[np.float64] | None = None) -> dict[str, float]:
-        """Score all samples so far; see `evaluate`."""
+        """Return the metrics of all samples so far; see `evaluate`."""
         inside = self.grid.inside
         column = np.ones(1) if self.scale is None else np.square(self.scale)
         error, spread = (
@@ -93,7 +102,7 @@ class ErrorAccumulator:
         return scores | self._by_channel()
 
     def _by_channel(self) -> dict[str, float]:
-        """Score each channel that has a name by itself, in its own units."""
+        """Metrics of each named channel, in its own units."""
         scores = {}
         for channel, name in enumerate(self.names):
             error, spread, known = (
@@ -105,20 +114,27 @@ class ErrorAccumulator:
 
 
 def target_scores(target: Target, scores: NDArray[Any], expected: float | None = None) -> dict[str, float]:
-    """Score what was told of a target.
+    r"""Score predictions of a target.
 
     Parameters
     ----------
-    scores
-        Probabilities ``(N, classes)`` of a class, or numbers ``(N,)`` in the user's units.
-    expected
-        What is known of a number without sensors, the mean of the training part; None for the mean of ``target``.
+    target : Target
+        True classes or numbers.
+    scores : ndarray of shape (N, classes) or (N,)
+        Class probabilities, or numbers in the user's units.
+    expected : float, optional
+        Prediction of a number without sensors, the mean of the training part; None: the mean of ``target``.
 
     Returns
     -------
-    dict
-        Of a class, ``error``, the share of samples whose likeliest class is another, and ``log_loss``, the mean of
-        `-log p` of the true class. Of a number, ``mse``, ``rmse`` and ``fvu``.
+    dict of str to float
+        For classes ``error``, the misclassification rate, and ``log_loss``, the mean of :math:`-\log p` of the true
+        class (probabilities below 1e-15 are clipped). For numbers ``mse``, ``rmse`` and ``fvu``.
+
+    Raises
+    ------
+    DataError
+        If the shape does not match the target.
 
     Examples
     --------
@@ -128,7 +144,7 @@ def target_scores(target: Target, scores: NDArray[Any], expected: float | None =
     """
     if target.is_class:
         return _class_scores(target, scores)
-    _check_told(target, scores, (len(target),))
+    _check_shape(target, scores, (len(target),))
     error = np.square(scores - target.values)
     spread = np.square(target.values - (target.values.mean() if expected is None else expected))
     mse = float(error.mean())
@@ -136,28 +152,43 @@ def target_scores(target: Target, scores: NDArray[Any], expected: float | None =
 
 
 def _class_scores(target: Target, probabilities: NDArray[Any]) -> dict[str, float]:
-    _check_told(target, probabilities, (len(target), len(target.classes)))
+    """Misclassification rate and log loss."""
+    _check_shape(target, probabilities, (len(target), len(target.classes)))
     wrong = probabilities.argmax(axis=1) != target.values
     own = probabilities[np.arange(len(target)), target.values.astype(np.int64)]
     return {"error": float(wrong.mean()), "log_loss": float(-np.log(np.maximum(own, _SMALLEST)).mean())}
 
 
-def _check_told(target: Target, scores: NDArray[Any], shape: tuple[int, ...]) -> None:
+def _check_shape(target: Target, scores: NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Raise a DataError unless predictions have the right shape."""
     if scores.shape != shape:
-        raise DataError(f"target {target.name!r}: what was told has shape {scores.shape}, and {shape} is needed")
+        raise DataError(f"target {target.name!r}: predictions have shape {scores.shape}, and {shape} is needed")
 
 
 def squared_error_map(truth: NDArray[Any], reconstructed: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
-    """Mean squared error of each cell over samples and channels; NaN outside, and where no truth is known."""
+    """Return the mean squared error of each site over samples and channels.
+
+    Parameters
+    ----------
+    truth, reconstructed : ndarray of shape (N, channels, *grid)
+        True values (NaN where missing) and reconstructions.
+    grid : Grid
+        The grid.
+
+    Returns
+    -------
+    ndarray of the grid's shape
+        NaN at sites that are not valid, and where the truth is always missing.
+    """
     counts = (~np.isnan(truth)).sum(axis=(0, 1))
     with np.errstate(invalid="ignore"):
         return np.where(grid.inside, _squares(truth, reconstructed).sum(axis=0) / counts, np.nan)
 
 
 def _squares(truth: NDArray[Any], other: NDArray[Any]) -> NDArray[np.float64]:
-    """Squared errors ``(channels, *grid)``, summed over samples; NaN where nothing was rebuilt of what is known."""
+    """Squared errors summed over samples, ``(channels, *grid)``; missing truth counts as zero."""
     if truth.shape != other.shape:
-        raise DataError(f"signals of shape {truth.shape} cannot be compared with those of shape {other.shape}")
+        raise DataError(f"fields of shape {truth.shape} cannot be compared with those of shape {other.shape}")
     squares = np.zeros(truth.shape[1:])
     for one, two in zip(truth, other, strict=True):
         squares += np.where(np.isnan(one), 0, np.square(np.subtract(one, two, dtype=np.float64)))
@@ -165,16 +196,26 @@ def _squares(truth: NDArray[Any], other: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _ratio(part: np.float64, whole: np.float64) -> float:
+    """Quotient, NaN where the denominator is zero."""
     return float(part / whole) if whole > 0 else float("nan")
 
 
 def sharpness(truth: NDArray[Any], reconstructed: NDArray[Any]) -> float:
-    r"""How sharp what was rebuilt is: its steps between neighbouring cells over those of the truth, 1 is as sharp.
+    r"""Return the sharpness of reconstructions: their mean absolute gradient relative to that of the truth.
 
     .. math:: \frac{\sum_a \mathrm{mean}\,|\Delta_a \hat x|}{\sum_a \mathrm{mean}\,|\Delta_a x|}
 
-    with the difference :math:`\Delta_a` along axis `a` of the grid, in signals ``(N, channels, *grid)``. A blurred
-    reconstruction is below 1.
+    with the difference :math:`\Delta_a` between neighbours along axis `a` of the grid. It is 1 for a reconstruction as
+    sharp as the truth, and below 1 for a blurred one, which a low mean squared error does not reveal.
+
+    Parameters
+    ----------
+    truth, reconstructed : ndarray of shape (N, channels, *grid)
+        Without missing values.
+
+    Returns
+    -------
+    float
 
     Examples
     --------

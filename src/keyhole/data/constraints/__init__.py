@@ -1,4 +1,4 @@
-"""What a placement must keep to: regions, distance, cost, groups, and sites that are there already."""
+"""Constraints on a placement: regions, minimum distance, cost, groups, and existing sites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many sites fit under rules, and a set of them: by sweeps, and by integer programming where sweeps fail."""
+"""The largest feasible set: greedy packing, and integer programming where that falls short."""
 
 from __future__ import annotations
 
@@ -13,27 +13,69 @@ from keyhole.data.constraints.feasible_set import PlacementRules
 __all__ = ["Fit", "largest_feasible", "packing"]
 
 _DRAWS = 4
-_MOST_PROVED = 500  # candidates, up to which the largest set is looked for by integer programming
-_MOST_COUNTED = 5000  # candidates, up to which neighbours are counted
+_MOST_PROVED = 500  # candidates, up to which the integer program is solved
+_MOST_COUNTED = 5000  # candidates, up to which conflicts are counted
 _SECONDS = 5.0
 
 Fit = tuple[list[int], bool]
 
 
 def packing(rules: PlacementRules, observable: NDArray[np.bool_], want: int, keep: Sequence[int] = ()) -> list[int]:
-    """Give up to ``want`` sites that are legal together, ``keep`` first: the most that several sweeps find."""
+    """Return up to ``want`` jointly feasible candidates, the best of several greedy packings.
+
+    Parameters
+    ----------
+    rules : PlacementRules
+        Minimum distance and cost limit.
+    observable : ndarray of bool, shape (size,)
+        Candidates.
+    want : int
+        Number wanted.
+    keep : sequence of int
+        Candidates that are selected first.
+
+    Returns
+    -------
+    list of int
+        Fewer than ``want`` does not prove infeasibility; see `largest_feasible`.
+    """
     best: list[int] = []
     for order in _orders(rules, np.flatnonzero(observable)):
-        room = rules.room(observable, keep)
-        room.fill(order, want)
-        best = max(best, room.taken, key=len)
+        feasible = rules.room(observable, keep)
+        feasible.fill(order, want)
+        best = max(best, feasible.taken, key=len)
         if len(best) >= want:
             break
     return best
 
 
 def largest_feasible(rules: PlacementRules, observable: NDArray[np.bool_], want: int) -> Fit:
-    """Give up to ``want`` sites that are legal together, and whether it is certain that there are no more."""
+    """Return up to ``want`` jointly feasible candidates, and whether a smaller number is proven to be the maximum.
+
+    With a minimum distance this is the maximum independent set of the conflict graph, which is NP-hard. With up to 500
+    candidates it is solved as an integer program with clique constraints and a limit of 5 seconds; with more, the
+    result of the greedy packing is returned without proof.
+
+    Parameters
+    ----------
+    rules : PlacementRules
+        Minimum distance and cost limit.
+    observable : ndarray of bool, shape (size,)
+        Candidates.
+    want : int
+        Number wanted.
+
+    Returns
+    -------
+    sites : list of int
+    proven : bool
+
+    Examples
+    --------
+    >>> rules = PlacementRules(5, apart=2.0, points=np.arange(5.0)[:, np.newaxis])
+    >>> largest_feasible(rules, np.ones(5, bool), 4)
+    ([0, 2, 4], True)
+    """
     found = packing(rules, observable, want)
     candidates = np.flatnonzero(rules.room(observable).open)
     if len(found) >= want or len(candidates) > _MOST_PROVED:
@@ -43,7 +85,7 @@ def largest_feasible(rules: PlacementRules, observable: NDArray[np.bool_], want:
 
 
 def _orders(rules: PlacementRules, candidates: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Orders to fill by: along each axis, at random, and those first that stand in the way of fewest."""
+    """Orders for greedy packing: by cost, along each axis, at random, and by increasing number of conflicts."""
     if rules.costs is not None:
         candidates = candidates[np.argsort(rules.costs[candidates], kind="stable")]
         yield candidates
@@ -54,11 +96,12 @@ def _orders(rules: PlacementRules, candidates: NDArray[np.int64]) -> Iterator[ND
     rng = np.random.default_rng(0)
     yield from (rng.permutation(candidates) for _ in range(_DRAWS))
     if len(candidates) <= _MOST_COUNTED:
-        crowd = [len(rules.near(int(site))) for site in candidates]
-        yield candidates[np.argsort(crowd, kind="stable")]
+        conflicts = [len(rules.near(int(site))) for site in candidates]
+        yield candidates[np.argsort(conflicts, kind="stable")]
 
 
 def _first_points(rules: PlacementRules, candidates: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Position of each candidate; of a group, its first point."""
     points = np.asarray(rules.points)
     owners = np.arange(rules.size) if rules.owners is None else rules.owners
     order = np.argsort(owners, kind="stable")
@@ -66,7 +109,7 @@ def _first_points(rules: PlacementRules, candidates: NDArray[np.int64]) -> NDArr
 
 
 def _largest(rules: PlacementRules, candidates: NDArray[np.int64]) -> Fit:
-    """Give the largest legal set: maximise the number of sites, of two too near to each other at most one."""
+    """Solve the integer program: maximise the number of candidates under conflicts and cost."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     count, rows = len(candidates), []
@@ -85,7 +128,7 @@ def _largest(rules: PlacementRules, candidates: NDArray[np.int64]) -> Fit:
 
 
 def _cliques(rules: PlacementRules, candidates: NDArray[np.int64]) -> Any:
-    """Rows of sites that are all too near to each other, every such pair in at least one of them."""
+    """Clique cover of the conflict graph as a sparse matrix ``(cliques, candidates)``."""
     from scipy.sparse import csr_array
 
     place = {int(site): i for i, site in enumerate(candidates)}

@@ -1,4 +1,4 @@
-"""What a legal choice of sites is, beyond each being observable: distance between them, and what they cost."""
+"""Feasible sets of sites under a minimum distance and a cost limit."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from numpy.typing import NDArray
 
 __all__ = ["FeasibleSet", "PlacementRules"]
 
-_ROUNDING = 1e-9  # share of a distance, or of a limit, that rounding may take
+_ROUNDING = 1e-9  # relative tolerance of distances and of the cost limit
 
 
 @dataclass(frozen=True, eq=False)
 class PlacementRules:
-    """How near each other sites may be, and how much they may cost together.
+    """Minimum distance between sites, and limit of their total cost.
 
     Parameters
     ----------
-    size
-        Number of cells of the grid.
-    apart
-        Least distance between two sites, in units of ``points``; 0: any.
-    points
-        ``(p, d)``, places such that distance is Euclidean; needed where ``apart`` is not 0.
-    owners
-        ``(p,)``, flat index of the site that each point belongs to; a site may have several.
-    costs
-        ``(size,)``, what each site costs, or None.
-    limit
-        What they may cost together.
-    held
-        Flat index of sites that are there already, and from which new ones keep their distance.
+    size : int
+        Number of candidates (sites of the grid, or groups).
+    apart : float
+        Minimum distance between two candidates, in units of ``points``; 0: none.
+    points : ndarray of shape (p, d), optional
+        Positions such that distance is Euclidean; needed where ``apart`` is positive.
+    owners : ndarray of int, shape (p,), optional
+        Candidate that each point belongs to; a group has several points. None: one point for each candidate.
+    costs : ndarray of shape (size,), optional
+        Cost of each candidate.
+    limit : float
+        Limit of the total cost.
+    held : ndarray of int
+        Existing sites, from which new ones keep the minimum distance.
     """
 
     size: int
@@ -48,42 +48,44 @@ class PlacementRules:
 
     @property
     def any(self) -> bool:
-        """Whether there are rules at all."""
+        """Whether there is any rule."""
         return self.apart > 0 or self.costs is not None
 
     def near(self, site: int) -> NDArray[np.int64]:
-        """Sites that are too near to one, itself among them."""
+        """Return the candidates closer than the minimum distance to one, itself included."""
         known = self._known
         if site not in known:
             known[site] = self._near(site)
         return known[site]
 
     def room(self, observable: NDArray[np.bool_], taken: Iterable[int] = ()) -> FeasibleSet:
-        """Give what may be chosen among the observable sites beside those taken."""
-        room = FeasibleSet(self, observable.ravel())
+        """Return the feasible set among the observable candidates, given those already selected (``taken``)."""
+        feasible = FeasibleSet(self, observable.ravel())
         for site in taken:
-            room.take(int(site))
-        return room
+            feasible.take(int(site))
+        return feasible
 
     def violation(self, sites: Iterable[int]) -> str | None:
-        """Say which site breaks a rule beside those before it, or give None."""
-        room = self.room(np.ones(self.size, bool))
+        """Return a message about the first site that violates a rule given those before it, or None."""
+        feasible = self.room(np.ones(self.size, bool))
         for site in sites:
-            if not room.may(int(site)):
-                return f"site {site} is too near to another one, or one too many to pay for"
-            room.take(int(site))
+            if not feasible.may(int(site)):
+                return f"site {site} violates the minimum distance or the cost limit"
+            feasible.take(int(site))
         return None
 
     def add_to(self, digest: Any) -> None:
-        """Add all that defines the rules to a hash."""
+        """Add everything that defines the rules to a hash."""
         digest.update(repr((self.size, self.apart, self.limit)).encode())
         for array in (self.points, self.owners, self.costs, self.held):
             digest.update(b"" if array is None else np.ascontiguousarray(array).data)
 
-    def _most(self) -> float:
+    def _max_cost(self) -> float:
+        """Cost limit with a tolerance for rounding."""
         return self.limit * (1 + _ROUNDING)
 
     def _near(self, site: int) -> NDArray[np.int64]:
+        """Candidates closer than the minimum distance, by a k-d tree."""
         if self.apart <= 0:
             return np.array([site], np.int64)
         tree, points, owners = self._tree
@@ -93,10 +95,12 @@ class PlacementRules:
 
     @cached_property
     def _known(self) -> dict[int, NDArray[np.int64]]:
+        """Cache of neighbours."""
         return {}
 
     @cached_property
     def _tree(self) -> tuple[Any, NDArray[np.float64], NDArray[np.int64]]:
+        """k-d tree of the points, the points, and their owners."""
         from scipy.spatial import KDTree
 
         if self.points is None:
@@ -106,17 +110,39 @@ class PlacementRules:
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
+        """Points sorted by owner."""
         return np.argsort(self._tree[2], kind="stable")
 
     @cached_property
     def _sorted(self) -> NDArray[np.int64]:
+        """Owners in sorted order."""
         return self._tree[2][self._order]
 
 
 class FeasibleSet:
-    """What may still be chosen, kept up to date as sites are taken and left.
+    """The candidates that may still be selected, updated as candidates are selected and removed.
 
-    ``open`` is ``(size,)``: the observable sites that break no rule beside those taken.
+    Parameters
+    ----------
+    rules : PlacementRules
+        Minimum distance and cost limit.
+    observable : ndarray of bool, shape (size,)
+        Candidates that may be selected.
+
+    Attributes
+    ----------
+    taken : list of int
+        Selected candidates, in order.
+    spent : float
+        Their total cost.
+
+    Examples
+    --------
+    >>> rules = PlacementRules(5, apart=2.0, points=np.arange(5.0)[:, np.newaxis])
+    >>> feasible = FeasibleSet(rules, np.ones(5, bool))
+    >>> feasible.take(1)
+    >>> np.flatnonzero(feasible.open)
+    array([3, 4])
     """
 
     def __init__(self, rules: PlacementRules, observable: NDArray[np.bool_]) -> None:
@@ -128,39 +154,39 @@ class FeasibleSet:
             self._blocks[rules.near(int(site))] += 1
 
     def copy(self) -> FeasibleSet:
-        """Give another one in the same state."""
+        """Return an independent copy."""
         other = copy(self)
         other.taken, other._blocks = list(self.taken), self._blocks.copy()
         return other
 
     @property
     def open(self) -> NDArray[np.bool_]:
-        """Which sites may be taken."""
+        """Boolean array ``(size,)``: the candidates that may be selected next."""
         free: NDArray[np.bool_] = self.observable & (self._blocks == 0)
-        return free if self.rules.costs is None else free & (self.rules.costs <= self.rules._most() - self.spent)
+        return free if self.rules.costs is None else free & (self.rules.costs <= self.rules._max_cost() - self.spent)
 
     @property
     def conflicts(self) -> NDArray[np.int32]:
-        """How many of the sites taken or held are too near to each site, itself among them if it is taken."""
+        """Number of selected or existing sites closer than the minimum distance to each candidate."""
         return self._blocks
 
     def may(self, site: int) -> bool:
-        """Whether one site may be taken."""
+        """Whether a candidate may be selected next."""
         free = bool(self.observable[site]) and self._blocks[site] == 0
-        return free and (self.rules.costs is None or self.rules.costs[site] <= self.rules._most() - self.spent)
+        return free and (self.rules.costs is None or self.rules.costs[site] <= self.rules._max_cost() - self.spent)
 
     def take(self, site: int) -> None:
-        """Take one site."""
+        """Select a candidate."""
         self._change(site, 1)
         self.taken.append(site)
 
     def leave(self, site: int) -> None:
-        """Leave one site that was taken."""
+        """Remove a selected candidate."""
         self.taken.remove(site)
         self._change(site, -1)
 
     def fill(self, order: Iterable[int], most: float = np.inf) -> None:
-        """Take what may be taken, in the order given, until there are ``most``."""
+        """Select feasible candidates greedily in the given order, until there are ``most``."""
         for site in order:
             if len(self.taken) >= most:
                 return
@@ -168,6 +194,7 @@ class FeasibleSet:
                 self.take(int(site))
 
     def _change(self, site: int, sign: int) -> None:
+        """Update conflicts and cost."""
         self._blocks[self.rules.near(site)] += sign
         if self.rules.costs is not None:
             self.spent += sign * float(self.rules.costs[site])

@@ -1,4 +1,4 @@
-"""Groups: sites that are chosen together, by label."""
+"""Groups of sites that are selected together."""
 
 from __future__ import annotations
 
@@ -19,15 +19,20 @@ _ALONE = (-1, "", None)
 
 
 def labels_of(groups: Any, grid: Grid) -> NDArray[np.int64] | None:
-    """Give the number of the group that each cell is in, ``(size,)``, -1 for one that is alone; None for no groups.
+    """Return the group of each site.
 
     Parameters
     ----------
-    groups
-        Names of the axes along which sites come together, or an array of labels of the grid's shape (-1, NaN and ""
-        stay alone), or a DataArray or Series of them, which is aligned by coordinate or site name.
-    grid
+    groups : str, sequence of str, array-like or None
+        Names of the axes along which sites form a group, or labels of the grid's shape (-1, NaN and "" for a site of
+        its own), or a DataArray or Series of labels, aligned by coordinate or site name.
+    grid : Grid
         The grid.
+
+    Returns
+    -------
+    ndarray of int, shape (size,), or None
+        -1 for a site of its own; None without groups.
 
     Examples
     --------
@@ -48,7 +53,7 @@ def labels_of(groups: Any, grid: Grid) -> NDArray[np.int64] | None:
 
 
 def _along(axes: list[str] | tuple[str, ...], grid: Grid) -> NDArray[np.int64]:
-    """Number the places along the other axes."""
+    """Number the positions along the other axes."""
     together = {grid.dims.index(axis) for axis in axes}
     apart = [length if axis not in together else 1 for axis, length in enumerate(grid.shape)]
     numbers = np.arange(int(np.prod(apart))).reshape(apart)
@@ -56,6 +61,7 @@ def _along(axes: list[str] | tuple[str, ...], grid: Grid) -> NDArray[np.int64]:
 
 
 def _numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Number the labels from 0; -1 for empty ones."""
     alone = np.array([label in _ALONE or label != label for label in labels.tolist()])
     numbers = np.full(len(labels), -1, np.int64)
     if not alone.all():
@@ -65,15 +71,15 @@ def _numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """Cells of a grid as units: groups that are chosen together, and every other cell by itself.
+    """Partition of the valid sites into units: groups that are selected together, and single sites.
 
     Parameters
     ----------
-    units
-        ``(cells,)``, number of the unit that each inside cell is in, from 0 on.
-    observable
-        ``(units,)``, which units may be chosen.
-    grid
+    units : ndarray of int, shape (valid sites,)
+        Unit of each valid site, from 0.
+    observable : ndarray of bool, shape (units,)
+        Units that may be selected.
+    grid : Grid
         The grid.
     """
 
@@ -83,7 +89,7 @@ class Grouping:
 
     @classmethod
     def of(cls, labels: NDArray[np.int64], grid: Grid, observable: NDArray[np.bool_]) -> Self:
-        """Group the observable cells by label; a cell that may not be observed is in no group."""
+        """Group the observable sites by label; a site that is not observable is a unit of its own."""
         may = observable.ravel()[grid.cells]
         label = np.where(may, labels[grid.cells], -1)
         alone = label < 0
@@ -92,15 +98,15 @@ class Grouping:
         return cls(units.astype(np.int64), may[first], grid)
 
     def units_of(self, sites: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Number of the unit that each of some cells, by flat index, is in."""
+        """Return the unit of each site, given flat indices."""
         return np.asarray(self.units[np.searchsorted(self.grid.cells, sites)])
 
     def members(self, unit: int) -> NDArray[np.int64]:
-        """Flat index of the cells of one unit."""
+        """Return the flat indices of the sites of a unit."""
         return np.asarray(self.grid.cells[self.units == unit])
 
     def rules(self, rules: PlacementRules) -> PlacementRules:
-        """Give the rules of sites as rules of units: near if any two of their cells are, as costly as all of them."""
+        """Convert rules for sites to rules for units: the distance is the smallest, the cost the sum, over sites."""
         cells, count = self.grid.cells, len(self.observable)
         costs = None if rules.costs is None else np.bincount(self.units, rules.costs[cells], count).astype(np.float64)
         held = self.units[np.searchsorted(cells, rules.held)]  # they may not be chosen, so each is by itself

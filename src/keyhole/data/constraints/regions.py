@@ -1,4 +1,4 @@
-"""Regions of a grid: boxes of coordinates, polygons of GeoJSON, masks; each becomes a boolean array of the grid."""
+"""Regions of a grid (coordinate boxes, GeoJSON polygons, masks) as boolean arrays of the grid's shape."""
 
 from __future__ import annotations
 
@@ -22,21 +22,34 @@ _ROUNDING = 1e-9  # degrees
 
 
 def region(given: Any, grid: Grid, what: str = "region") -> Bools:
-    """Give the cells of a region.
+    """Return the sites of a region.
 
     Parameters
     ----------
-    given
-        A box ``{"lat": (10, 50), "lon": (-80, 0)}``: None is an open end, and longitudes go east from the first to the
-        second, in either notation, so that ``(160, -160)`` lies over the date line; GeoJSON (a mapping with a ``type``,
-        or the path of a .geojson or .json file), where an edge of more than 180 degrees goes the short way round, over
-        the date line, unless it spans the whole globe; a boolean array of the grid's shape, a labelled mask
-        (a DataArray, which is aligned by coordinate; see `keyhole.data.alignment`), or a list of any of these, for all
-        of them together.
-    grid
+    given : mapping, path, array-like or list
+        A box ``{"lat": (10, 50), "lon": (-80, 0)}``, where None is an open end and longitudes run east from the first
+        to the second in either convention, so that ``(160, -160)`` crosses the date line. GeoJSON (a mapping with a
+        ``type``, or the path of a .geojson or .json file), where an edge of more than 180 degrees takes the short way
+        across the date line, unless it spans the whole globe. A boolean array of the grid's shape, or a DataArray,
+        aligned by coordinate. A list of these is their union.
+    grid : Grid
         The grid.
-    what
-        How errors call it.
+    what : str
+        Name of the argument in error messages.
+
+    Returns
+    -------
+    ndarray of bool, of the grid's shape
+
+    Raises
+    ------
+    SettingsError, DataError, StorageError
+        If the region does not fit the grid, is not valid GeoJSON, or its file cannot be read.
+
+    Examples
+    --------
+    >>> region({"row": (1, None)}, Grid.plain((2, 3))).tolist()
+    [[False, False, False], [True, True, True]]
     """
     if isinstance(given, str | Path):
         return _of_file(Path(given), grid, what)
@@ -109,7 +122,7 @@ def _ends(ends: Any, what: str, *, turns: bool) -> tuple[float, float]:
 
 
 def _turn(longitude: NDArray[np.float64], low: float, high: float) -> Bools:
-    """Which longitudes lie from low to high, going east; 350 is -10. An open end is the edge of the map."""
+    """Which longitudes lie from low to high, going east, modulo 360; an open end is the edge of the map."""
     if not np.isfinite([low, high]).all():
         low, high = (_on_map(end, longitude) for end in (low, high))
         return (longitude >= low) & (longitude <= high)
@@ -118,7 +131,7 @@ def _turn(longitude: NDArray[np.float64], low: float, high: float) -> Bools:
 
 
 def _on_map(end: float, longitude: NDArray[np.float64]) -> float:
-    """Write a longitude as those of the map are written."""
+    """Shift a longitude to the convention of the map."""
     first, middle = float(longitude.min()), float(longitude.min() + longitude.max()) / 2
     if not np.isfinite(end) or first <= end <= first + FULL_TURN:
         return end
@@ -126,7 +139,7 @@ def _on_map(end: float, longitude: NDArray[np.float64]) -> float:
 
 
 def _polygons(geojson: Any, grid: Grid, what: str) -> Bools:
-    """Cells whose centre lies in a polygon; holes are left out."""
+    """Sites whose centre lies in a polygon and not in one of its holes."""
     east, north = _plane(grid, what)
     cells = np.zeros(grid.size, bool)
     for rings in _rings(geojson, what):
@@ -138,7 +151,7 @@ def _polygons(geojson: Any, grid: Grid, what: str) -> Bools:
 
 
 def _short_way(ring: NDArray[np.float64], what: str) -> NDArray[np.float64]:
-    """Let edges of more than half a turn go the short way round, over the date line; a whole turn is as it is."""
+    """Unwrap edges of more than 180 degrees across the date line; an edge around the whole globe is unchanged."""
     steps = np.diff(ring[:, 0], append=ring[0, 0])
     beyond = (np.abs(steps) > FULL_TURN / 2 + _ROUNDING) & (np.abs(steps) < FULL_TURN - _ROUNDING)
     if not beyond.any():
@@ -153,7 +166,7 @@ def _short_way(ring: NDArray[np.float64], what: str) -> NDArray[np.float64]:
 
 
 def _plane(grid: Grid, what: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Longitude and latitude of each cell, or the last axis and the one before."""
+    """Longitude and latitude of each site, or the last axis and the one before."""
     axes = grid.axis_of_longitude(), grid.axis_of_latitude()
     if None in axes:
         if len(grid.shape) != 2:
@@ -194,9 +207,16 @@ def _ring(points: Any, what: str) -> NDArray[np.float64]:
 def inside_rings(
     x: NDArray[np.float64], y: NDArray[np.float64], rings: Sequence[NDArray[np.float64]], *, turn: float = 0.0
 ) -> Bools:
-    """Which points lie within an odd number of rings; points on an edge are inside.
+    """Return which points lie in an odd number of rings (even-odd rule); points on an edge count as inside.
 
-    With a ``turn``, points that are so far apart along ``x`` are the same.
+    Parameters
+    ----------
+    x, y : ndarray of shape (n,)
+        Coordinates of the points.
+    rings : sequence of ndarray of shape (m, 2)
+        Exterior ring and holes.
+    turn : float
+        Period of ``x``, such as 360 degrees; 0: not periodic.
     """
     odd, edge = np.zeros(len(x), bool), np.zeros(len(x), bool)
     for ring in rings:

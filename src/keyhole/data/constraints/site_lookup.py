@@ -1,4 +1,4 @@
-"""Sites as users name them: by index, by name, by coordinates, as rows of a table."""
+"""Look up sites by index, by name, by coordinates, or as rows of a table."""
 
 from __future__ import annotations
 
@@ -21,10 +21,31 @@ _OTHER_LABELS = ("index", "name")
 
 
 def find_sites(given: Any, grid: Grid, what: str = "existing") -> NDArray[np.int64]:
-    """Give the flat index of each site: an index, a name, or coordinates, of which the nearest cell inside is taken.
+    """Return the flat index of each site.
 
-    A frame is taken row by row: by its coordinates where it has them, by its column ``name``, or by ``index``, which
-    counts along this grid.
+    Parameters
+    ----------
+    given : int, str, mapping, sequence of these, DataFrame or None
+        Flat indices, names, or coordinates, which select the nearest valid site within one grid step. Rows of a
+        DataFrame are found by their coordinates if it has them, else by ``name``, else by ``index``.
+    grid : Grid
+        The grid.
+    what : str
+        Name of the argument in error messages.
+
+    Returns
+    -------
+    ndarray of int
+
+    Raises
+    ------
+    SettingsError
+        If a site does not exist, is not valid, or is given twice.
+
+    Examples
+    --------
+    >>> find_sites([4, {"row": 0, "column": 2}], Grid.plain((2, 3)))
+    array([4, 2])
     """
     sites = [_find(one, grid, what) for one in sites_given(given)]
     twice = [grid.name(site) for site in sorted(set(sites)) if sites.count(site) > 1]
@@ -34,12 +55,12 @@ def find_sites(given: Any, grid: Grid, what: str = "existing") -> NDArray[np.int
 
 
 def rows_of(frame: Any) -> list[Any]:
-    """Give the sites of a frame, each row as a mapping of all that is not about a plan."""
+    """Return the rows of a DataFrame as mappings, without the columns that describe a plan (rank, gain, ...)."""
     return list(frame[[name for name in frame.columns if name not in _ABOUT_A_PLAN]].to_dict("records"))
 
 
 def sites_given(given: Any) -> list[Any]:
-    """Give one or several sites as a list."""
+    """Return one or several sites as a list."""
     if given is None:
         return []
     if hasattr(given, "to_dict") and hasattr(given, "columns"):
@@ -54,14 +75,14 @@ def _find(one: Any, grid: Grid, what: str) -> int:
         return _find_row(one, grid, what)
     index = _index(one, grid, what) if isinstance(one, numbers.Integral) else _named(str(one), grid, what)
     if not grid.inside.ravel()[index]:
-        raise SettingsError(f"{what}: site {grid.name(index)} is outside (land)")
+        raise SettingsError(f"{what}: site {grid.name(index)} is not valid (land)")
     return index
 
 
 def _find_row(row: Mapping[str, Any], grid: Grid, what: str) -> int:
-    """Give a site by its coordinates; by its name where they are texts, or the sites have names of their own.
+    """Find a site by its coordinates; by name where these are text or the sites have names of their own.
 
-    An index is taken where nothing else is said: it counts along the grid that it was made for.
+    The index is used as a last resort, since it depends on the grid that it was made for.
     """
     others = [label for label in _OTHER_LABELS if label in row and label not in grid.dims]
     if others and not (_has_places(grid) and {grid.axis_named(str(dim)) for dim in row} >= set(range(len(grid.dims)))):
@@ -71,7 +92,7 @@ def _find_row(row: Mapping[str, Any], grid: Grid, what: str) -> int:
 
 
 def _has_places(grid: Grid) -> bool:
-    """Whether coordinates are numbers that tell more than the order of the columns."""
+    """Whether coordinates are numbers with a meaning beyond the order of columns."""
     return grid.names is None and all(axis.dtype.kind in "biuf" for axis in grid.coordinates.values())
 
 
@@ -83,7 +104,7 @@ def _whole(index: Any, what: str) -> int:
 
 def _index(one: numbers.Integral, grid: Grid, what: str) -> int:
     if isinstance(one, bool) or not 0 <= int(one) < grid.size:
-        raise SettingsError(f"{what}: site {one!r} is none of the {grid.size} cells, 0 to {grid.size - 1}")
+        raise SettingsError(f"{what}: site {one!r} is not an index of the {grid.size} sites, 0 to {grid.size - 1}")
     return int(one)
 
 
@@ -96,7 +117,7 @@ def _named(name: str, grid: Grid, what: str) -> int:
 
 
 def _nearest(place: Mapping[str, Any], grid: Grid, what: str) -> int:
-    """Give the inside cell next to a place, which may be at most one cell off along each axis."""
+    """Nearest valid site to a position, at most one grid step away along each axis."""
     by_axis = {grid.axis_named(str(dim)): value for dim, value in place.items()}
     if len(by_axis) < len(place) or set(by_axis) != set(range(len(grid.dims))):
         raise SettingsError(f"{what}: coordinates {', '.join(map(str, place))}; {', '.join(grid.dims)} are needed")
@@ -110,7 +131,7 @@ def _nearest(place: Mapping[str, Any], grid: Grid, what: str) -> int:
     best = int(away.argmin())
     if away[best] > 1:
         where = ", ".join(f"{dim}={value}" for dim, value in place.items())
-        raise SettingsError(f"{what}: there is no cell inside at {where}; the nearest is {grid.name(best)}")
+        raise SettingsError(f"{what}: there is no valid site at {where}; the nearest is {grid.name(best)}")
     return best
 
 

@@ -1,4 +1,4 @@
-"""What a placement must keep to, as a user says it, and what that means on a grid."""
+"""Constraints as a user specifies them, and as they apply to a grid."""
 
 from __future__ import annotations
 
@@ -28,28 +28,35 @@ _RULES = ("allowed", "forbidden", "existing", "min_distance", "groups", "costs",
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """What a placement must keep to.
+    """Constraints on a placement, as a user specifies them.
+
+    Masks, costs and labels that carry labels themselves (DataArrays, Series, DataFrames, mappings by site name) are
+    aligned to the grid by coordinate or name, or refused; they are never taken by position.
 
     Parameters
     ----------
-    allowed, forbidden
-        Regions (see `region`) where sites may be, and where they may not.
-    existing
-        Sites that are there already: flat indices, names, or coordinates ``{"lat": 10, "lon": 200}``. They are kept,
-        and K more are chosen around them; rules of place and distance do not move them.
-    min_distance
-        Least distance between sites: kilometres on the great circle where the grid has latitude and longitude, else in
-        units of its coordinates.
-    costs, cost_limit
-        What each site costs, an array of the grid's shape (or one number), and what the chosen may cost together, in
-        place of K.
-    groups
-        Sites that come together: the name of an axis (``"depth"``: a mooring reads a whole column), several of them, or
-        an array of labels of the grid's shape, where sites with an empty label (-1, NaN, "") stay alone. K counts
-        groups, and a group costs what its sites cost together.
+    allowed, forbidden : region, optional
+        Where sites may be, and where they may not; a box, GeoJSON or a mask, see `region`.
+    existing : sequence
+        Existing sites: flat indices, names, or coordinates ``{"lat": 10, "lon": 200}``. They are kept, and K new sites
+        are added; they need not satisfy the constraints themselves.
+    min_distance : float, optional
+        Minimum distance between sites: kilometres along the great circle if the grid has latitude and longitude, else
+        in units of its coordinates.
+    costs, cost_limit : array-like or float, and float, optional
+        Cost of each site, and the limit of the total cost, which replaces K.
+    groups : str, sequence of str or array-like, optional
+        Sites that are selected together: the name of an axis (``"depth"``: a mooring observes a whole column), several
+        of them, or labels of the grid's shape, where an empty label (-1, NaN, "") is a site of its own. K counts
+        groups, and a group costs the sum of its sites.
 
-    Masks, costs and labels that carry labels themselves (DataArrays, Series, frames, mappings by site name) are aligned
-    to the grid by coordinate or name, or refused; they are never taken by position.
+    Examples
+    --------
+    >>> grid = Grid.plain((4, 5))
+    >>> limits = Constraints(forbidden={"row": (0, 1)}, min_distance=2)
+    >>> resolved = limits.resolve(grid, grid.inside)
+    >>> int(resolved.observable.sum()), resolved.fit(10)
+    (10, (5, True))
     """
 
     allowed: Any = None
@@ -62,7 +69,7 @@ class Constraints:
 
     @classmethod
     def of(cls, given: Constraints | Mapping[str, Any] | None) -> Constraints:
-        """Take constraints as they are, as a mapping of names, or none."""
+        """Return constraints given as such, as a mapping of their parameters, or as None."""
         if isinstance(given, Constraints):
             return given
         names = [one.name for one in fields(cls)]
@@ -72,12 +79,12 @@ class Constraints:
         return cls(**(given or {}))
 
     def without(self, name: str) -> Constraints:
-        """Give the others alone."""
+        """Return a copy without one of the constraints; costs and their limit are removed together."""
         names = ("costs", "cost_limit") if name.startswith("cost") else (name,)
         return replace(self, **dict.fromkeys(names))
 
     def words(self) -> list[str]:
-        """Name those that are given, with their value where it is a number."""
+        """Return the names of the constraints that are given, with their values where these are numbers."""
         values = {name: getattr(self, name) for name in self.given()}
         return [
             f"{name}={value:g}" if isinstance(value, int | float) else name
@@ -86,30 +93,49 @@ class Constraints:
         ]
 
     def given(self) -> list[str]:
-        """Names of those that are given."""
+        """Return the names of the constraints that are given."""
         return [name for name in _RULES if not _is_nothing(name, getattr(self, name))]
 
     def resolve(self, grid: Grid, observable: NDArray[np.bool_]) -> ResolvedConstraints:
-        """Say what they mean on a grid; whether they can be kept is for `ResolvedConstraints.check`."""
-        fixed = find_sites(self.existing, grid)
-        may = observable.copy()
+        """Apply the constraints to a grid.
+
+        Parameters
+        ----------
+        grid : Grid
+            The grid.
+        observable : ndarray of bool, of the grid's shape
+            Sites that may be selected without the constraints.
+
+        Returns
+        -------
+        ResolvedConstraints
+            Not yet checked for feasibility; see `ResolvedConstraints.check`.
+
+        Raises
+        ------
+        SettingsError
+            If a region, site, cost or label does not fit the grid.
+        """
+        existing = find_sites(self.existing, grid)
+        remaining = observable.copy()
         if self.allowed is not None:
-            may &= region(self.allowed, grid, "allowed")
+            remaining &= region(self.allowed, grid, "allowed")
         if self.forbidden is not None:
-            may &= ~region(self.forbidden, grid, "forbidden")
-        may.ravel()[fixed] = False
+            remaining &= ~region(self.forbidden, grid, "forbidden")
+        remaining.ravel()[existing] = False
         costs, limit = self._costs(grid)
-        rules = PlacementRules(grid.size, costs=costs, limit=limit, held=fixed)
+        rules = PlacementRules(grid.size, costs=costs, limit=limit, held=existing)
         if self.min_distance is not None:
             points, apart = _points(grid, _positive(self.min_distance, "min_distance"))
             rules = replace(rules, points=points, apart=apart)
         labels = labels_of(self.groups, grid)
-        grouping = None if labels is None else Grouping.of(labels, grid, may)
-        return ResolvedConstraints(grid, observable, may, rules, grouping, self)
+        grouping = None if labels is None else Grouping.of(labels, grid, remaining)
+        return ResolvedConstraints(grid, observable, remaining, rules, grouping, self)
 
     def _costs(self, grid: Grid) -> tuple[NDArray[np.float64] | None, float]:
+        """Cost of each site and limit of the total cost; None and infinity without costs."""
         if (self.costs is None) != (self.cost_limit is None):
-            raise SettingsError("costs and cost_limit go together: what each site costs, and what all may cost")
+            raise SettingsError("costs and cost_limit go together: the cost of each site, and the limit of the total")
         if self.costs is None or self.cost_limit is None:
             return None, np.inf
         try:
@@ -128,20 +154,20 @@ class Constraints:
 
 @dataclass(frozen=True, eq=False)
 class ResolvedConstraints:
-    """Constraints on a grid.
+    """Constraints applied to a grid.
 
     Parameters
     ----------
-    grid
+    grid : Grid
         The grid.
-    before, observable
-        The sites that might be chosen without them, and those that may.
-    rules
-        Distance and cost, by site; the sites that are there already are its ``held``.
-    grouping
-        What is chosen together; None where every site is chosen by itself.
-    asked
-        What the user said.
+    before, observable : ndarray of bool, of the grid's shape
+        Sites that may be selected without and with the constraints.
+    rules : PlacementRules
+        Minimum distance and cost by site; its ``held`` are the existing sites.
+    grouping : Grouping, optional
+        Sites that are selected together; None: each site by itself.
+    asked : Constraints
+        The user's specification.
     """
 
     grid: Grid
@@ -152,38 +178,45 @@ class ResolvedConstraints:
     asked: Constraints = Constraints()
 
     def units(self) -> tuple[PlacementRules, NDArray[np.bool_]]:
-        """Rules of what is chosen at once, a site or a group, and which of these may be chosen."""
+        """Return the rules and the observable flags of the candidates: sites, or groups of sites."""
         if self.grouping is None:
             return self.rules, self.observable.ravel()
         return self.grouping.rules(self.rules), self.grouping.observable
 
     def fit(self, want: int) -> tuple[int, bool]:
-        """How many may be chosen at most, up to ``want``, and whether that is certain."""
+        """Return the largest feasible number of candidates up to ``want``, and whether it is proven."""
         found, sure = largest_feasible(*self.units(), want)
         return len(found), sure
 
     def check(self, k: int | None) -> None:
-        """Raise a BudgetError that names a smallest set of constraints under which ``k`` cannot be had.
+        """Raise an InfeasibleError if ``k`` candidates are infeasible.
 
-        Where a limit of cost stands in place of K, one must be to be had.
+        The message names a minimal set of conflicting constraints, and how many candidates would be feasible without
+        each.
+
+        Parameters
+        ----------
+        k : int, optional
+            Number of new sites or groups; None with a cost limit, which must allow at least one.
         """
         if (k is None) != (self.rules.costs is not None):
-            raise InfeasibleError("either k or a limit of cost (costs=, cost_limit=) is needed, and not both")
+            raise InfeasibleError("either k or a cost limit (costs=, cost_limit=) is needed, and not both")
         want = 1 if k is None else k
         if self.fit(want)[0] < want:
             raise InfeasibleError(_clash(self.asked, partial(self._fit_under, want), k))
 
     def add_to(self, digest: Any) -> None:
-        """Add all that defines them to a hash."""
+        """Add everything that defines the constraints to a hash."""
         self.rules.add_to(digest)
         digest.update(b"" if self.grouping is None else np.ascontiguousarray(self.grouping.units).data)
 
     def _fit_under(self, want: int, asked: Constraints) -> tuple[int, bool]:
+        """Largest feasible number of candidates under other constraints."""
         return asked.resolve(self.grid, self.before).fit(want)
 
 
 def _clash(asked: Constraints, fit: Callable[[Constraints], tuple[int, bool]], k: int | None) -> str:
-    """Say how many fit, under which of the constraints, and how many would without each of these."""
+    """Error message: how many fit, under which minimal set of constraints, and how many would fit without each."""
     want, kept = 1 if k is None else k, asked
     for name in asked.given():
         without = kept.without(name)
@@ -195,16 +228,17 @@ def _clash(asked: Constraints, fit: Callable[[Constraints], tuple[int, bool]], k
     words = " and ".join(kept.words()) or "no constraints at all"
     loosened = {name: fit(kept.without(name)) for name in kept.given() if name != "costs"}
     eased = [f"without {name} {_count(*many, want)}" for name, many in loosened.items()]
-    head = f"k={k} cannot be had" if k is not None else "no site can be had"
+    head = f"k={k} is infeasible" if k is not None else "no site is feasible"
     return f"{head}: with {words}, {most}" + (f"; {', '.join(eased)}" if eased else "")
 
 
 def _count(count: int, sure: bool, want: int) -> str:
+    """A count in words."""
     return f"{count}{' or more' if count >= want else ''} would"
 
 
 def _points(grid: Grid, distance: float) -> tuple[NDArray[np.float64], float]:
-    """Places of all cells such that distance is Euclidean, and the least distance between them."""
+    """Positions of all sites such that distance is Euclidean, and the minimum distance in these units."""
     latitude, longitude = grid.axis_of_latitude(), grid.axis_of_longitude()
     if latitude is not None and longitude is not None:
         if distance > np.pi * _EARTH_KM:
@@ -217,10 +251,12 @@ def _points(grid: Grid, distance: float) -> tuple[NDArray[np.float64], float]:
 
 
 def _positive(value: Any, what: str) -> float:
+    """A positive finite number."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
         raise SettingsError(f"{what}={value!r}: a number above zero is needed")
     return float(value)
 
 
 def _is_nothing(name: str, value: Any) -> bool:
+    """Whether a constraint is not given."""
     return value is None or (name == "existing" and hasattr(value, "__len__") and len(value) == 0)

@@ -1,4 +1,4 @@
-"""Anything to Signals: arrays, fields, tables, files. One door, `read`."""
+"""`read`: samples from arrays, gridded fields, tables and files, chosen by type or file extension."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FIELD = ("variable", "samples", "at")
 _TABLE = ("target", "target_kind")
 Reader = tuple[Callable[..., Samples], tuple[str, ...]]
 
-# What is read by a file's ending, and which options each takes.
+# Reader of each file extension, and the options it takes.
 FILES: dict[str, Reader] = {
     ".npy": (read_npy, ("channels",)),
     ".npz": (read_npz, ("variable", "channels")),
@@ -50,13 +50,13 @@ FILES: dict[str, Reader] = {
     ".zarr.zip": (read_zarr, (*_FIELD, "group")),
     ".zip": (read_images, ("size", "colour")),
 }
-# What is read from a folder, by its ending; any other holds images, or NetCDF files.
+# Reader of a folder by its extension; any other folder holds images or NetCDF files.
 FOLDERS: dict[str, Reader] = {
     ".zarr": (read_zarr, (*_FIELD, "group")),
     "": (read_images, ("size", "colour")),
 }
 _NETCDF_FOLDER: Reader = (read_netcdf_folder, (*_FIELD, "group"))
-# Endings of files that are read where their folder is.
+# Extensions of files that are read as part of a folder.
 IN_FOLDERS = (*IMAGES, *NETCDF)
 
 
@@ -74,43 +74,55 @@ def read(
     target_kind: TargetKind | None = None,
     missing: Literal["error", "model"] = "error",
 ) -> Samples:
-    """Read signals.
+    """Read samples of a field from an array, a labelled object or a file.
 
     Parameters
     ----------
-    source
-        An array ``(N, *grid)``, an xarray DataArray or Dataset, a pandas frame, or a path: .npy, .npz, MATLAB (version
-        5), NetCDF, Zarr, GRIB (if cfgrib is there), CSV or Parquet, a folder or a zip of images. A folder of NetCDF
-        files, a pattern (``"data/*.nc"``) or a list of paths is one field: the files are joined along the sample
-        dimension, sorted by time. Cells that are NaN, or masked, in every sample are outside (land).
-    variable
-        Which variable or array of a file or Dataset that holds several; names of several fields on one grid make each
-        a channel.
-    group
-        Which group of a NetCDF file or a Zarr store.
-    samples
-        The dimension of a field that samples run along, by default ``time`` or else the first. All others are space,
-        unless it is known that they are not (members, lead times, a second axis of dates): these are refused, and may
-        be samples, or one place of them taken. To name the samples is to take all others as space.
-    at
-        Which place to take of a field's other dimensions, the nearest: ``{"level": 500}``.
-    channels
-        The axis of an array that holds channels; None means that there is one channel and no axis for it.
-    size, colour
-        Rows and columns to make of each image, needed where they differ; ``"grey"`` or ``"rgb"``.
-    target
-        The column of a frame or CSV file that is to be told from the others instead of being one of them. Other signals
-        get theirs by `Samples.with_target`.
-    target_kind
-        ``"class"`` or ``"number"``, where the guess of `Target.of` would be wrong.
-    missing
-        What to do with cells that are NaN in some samples and there in others (ice, gaps, failed pixels): refuse them,
-        or ``"model"``: they count in neither loss nor score, and a site that is often missing is worth less.
+    source : array-like, DataArray, Dataset, DataFrame, path, list of paths or Samples
+        An array ``(N, *grid)``, an xarray DataArray or Dataset, a pandas DataFrame, or a path: .npy, .npz, MATLAB
+        (version 5), NetCDF, Zarr, GRIB (requires cfgrib), CSV, Parquet, a folder or a zip of images. A folder of NetCDF
+        files, a pattern (``"data/*.nc"``) or a list of paths is read as one field: files are concatenated along the
+        sample dimension and sorted by time. Sites that are NaN, or masked, in every sample are not valid (land).
+    variable : str or sequence of str, optional
+        The variable of a file or Dataset that holds several. Several variables on one grid become channels.
+    group : str, optional
+        The group of a NetCDF file or Zarr store.
+    samples : str, optional
+        The dimension along which samples are taken; by default ``time``, else the first. All others are spatial.
+        Dimensions known not to be spatial (ensemble members, lead times, a second date axis) are refused unless they
+        are the sample dimension, a single position is selected by ``at``, or ``samples`` is given.
+    at : mapping, optional
+        Positions of other dimensions to select, by nearest coordinate: ``{"level": 500}``.
+    channels : int, optional
+        The axis of an array that holds channels; None: one channel, without an axis.
+    size : int or (int, int), optional
+        Rows and columns to which images are resized; required if their sizes differ.
+    colour : {"grey", "rgb"}, optional
+        Colour mode of images.
+    target : str, optional
+        The column of a DataFrame or CSV file to predict from the others. For other data use `Samples.with_target`.
+    target_kind : {"class", "number"}, optional
+        Classification or regression; None: inferred by `Target.of`.
+    missing : {"error", "model"}
+        What to do with sites that are NaN in some samples only (sea ice, failed pixels). ``"error"`` refuses them.
+        ``"model"`` accepts them: missing values are imputed for fitting, count in neither loss nor score, and a low
+        availability of a site lowers its value as a sensor.
+
+    Returns
+    -------
+    Samples
+
+    Raises
+    ------
+    DataError
+        If the data cannot be read, have the wrong shape, or an option does not apply to this kind of source.
+    StorageError
+        If a file does not exist.
 
     Examples
     --------
-    >>> signals = read(np.arange(24.0).reshape(4, 2, 3))
-    >>> len(signals), signals.channels, signals.grid.shape
+    >>> samples = read(np.arange(24.0).reshape(4, 2, 3))
+    >>> len(samples), samples.channels, samples.grid.shape
     (4, 1, (2, 3))
     """
     if missing not in ("error", "model"):
@@ -120,42 +132,45 @@ def read(
         "colour": colour, "target": target, "target_kind": target_kind,
     }  # fmt: skip
     if isinstance(source, Samples):
-        _taken("signals that were read before", options, ())
+        _applicable("samples that were already read", options, ())
         return _with_observable(source)
-    signals = _read(source, options)
+    read_samples = _read(source, options)
     if missing == "error":
-        _check_gaps(signals, f"{source}: " if isinstance(source, str | Path) else "")
-    return signals
+        _check_complete(read_samples, f"{source}: " if isinstance(source, str | Path) else "")
+    return read_samples
 
 
 def _read(source: Any, options: Mapping[str, Any]) -> Samples:
+    """Read by the type of the source."""
     if isinstance(source, str | Path) or are_paths(source):
         return _read_paths(source, options)
     if isinstance(source, np.ndarray | list | tuple):
-        return read_array(source, **_taken("an array", options, ("channels",)))
+        return read_array(source, **_applicable("an array", options, ("channels",)))
     if is_a(source, "xarray", "Dataset"):
-        return read_dataset(source, **_taken("a Dataset", options, _FIELD))
+        return read_dataset(source, **_applicable("a Dataset", options, _FIELD))
     if is_a(source, "xarray", "DataArray"):
-        return read_dataarray(source, **_taken("a DataArray", options, ("samples", "at")))
+        return read_dataarray(source, **_applicable("a DataArray", options, ("samples", "at")))
     if is_a(source, "pandas", "DataFrame"):
-        return read_frame(source, **_taken("a frame", options, _TABLE))
-    raise DataError(f"cannot read a {type(source).__name__}; give an array, a DataArray, a frame or a path")
+        return read_frame(source, **_applicable("a DataFrame", options, _TABLE))
+    raise DataError(f"cannot read a {type(source).__name__}; give an array, a DataArray, a DataFrame or a path")
 
 
 def _read_paths(source: str | Path | Sequence[str | Path], options: Mapping[str, Any]) -> Samples:
+    """Read one file, or several that are one field."""
     paths = named_paths(source)
     if not paths:
         raise StorageError(f"{source}: no file matches")
     if len(paths) == 1:
         return _read_path(paths[0], options)
-    return read_fields(paths, **_taken("several files", options, (*_FIELD, "group")))
+    return read_fields(paths, **_applicable("several files", options, (*_FIELD, "group")))
 
 
 def _read_path(path: Path, options: Mapping[str, Any]) -> Samples:
+    """Read one file or folder; errors name it."""
     reader, takes = _reader(path)
     what = f"{path.suffix} files" if path.is_file() else "a folder"
     try:
-        return reader(path, **_taken(what, options, takes))
+        return reader(path, **_applicable(what, options, takes))
     except DataError as error:
         if str(path) in str(error):
             raise
@@ -163,6 +178,7 @@ def _read_path(path: Path, options: Mapping[str, Any]) -> Samples:
 
 
 def _reader(path: Path) -> Reader:
+    """Reader of a file, by its extension, or of a folder, and the options it takes."""
     check_regular(path)
     if path.is_dir():
         return _folder_reader(path)
@@ -175,6 +191,7 @@ def _reader(path: Path) -> Reader:
 
 
 def _folder_reader(path: Path) -> Reader:
+    """Reader of a folder: by its extension, else by what it holds, images or NetCDF files."""
     if path.suffix and path.suffix in FOLDERS:
         return FOLDERS[path.suffix]
     if not netcdf_files(path):
@@ -184,32 +201,33 @@ def _folder_reader(path: Path) -> Reader:
     return _NETCDF_FOLDER
 
 
-def _check_gaps(signals: Samples, where: str) -> None:
-    if signals.gaps is None:
+def _check_complete(samples: Samples, where: str) -> None:
+    """Raise a DataError if values are missing."""
+    if samples.gaps is None:
         return
-    partly, inside = int(signals.gaps.any(axis=(0, 1)).sum()), int(signals.grid.inside.sum())
+    partly, valid = int(samples.gaps.any(axis=(0, 1)).sum()), int(samples.grid.inside.sum())
     raise DataError(
-        f"{where}{partly} of {inside} cells are missing (NaN) in some samples and there in others; read with "
-        "missing='model' (--missing model) to work with what is there, fill the gaps, or make such cells NaN in all"
+        f"{where}{partly} of {valid} sites have missing values (NaN) in some samples; read with "
+        "missing='model' (--missing model) to impute them, or set such sites to NaN in all samples"
     )
 
 
-def _with_observable(signals: Samples) -> Samples:
-    """Give signals whose observable sites, which may be labelled, are aligned to the grid and checked."""
-    observable, inside = on_grid(signals.observable, signals.grid, "observable"), signals.grid.inside
+def _with_observable(samples: Samples) -> Samples:
+    """Align the observable sites, which may be labelled, to the grid and check them."""
+    observable, inside = on_grid(samples.observable, samples.grid, "observable"), samples.grid.inside
     if observable.shape != inside.shape or observable.dtype != bool:
         raise DataError(f"observable: a boolean array of shape {inside.shape} is needed")
     outside = int((observable & ~inside).sum())
     if outside:
-        raise DataError(f"observable: {outside} sites are outside (land); only sites inside can be observed")
-    return signals if observable is signals.observable else replace(signals, observable=observable)
+        raise DataError(f"observable: {outside} sites are not valid (land); only valid sites can be observed")
+    return samples if observable is samples.observable else replace(samples, observable=observable)
 
 
-def _taken(what: str, options: Mapping[str, Any], takes: Sequence[str]) -> dict[str, Any]:
-    """Give the options that a reader takes; one that it does not take must not be given."""
-    spare = [name for name, value in options.items() if value is not None and name not in takes]
-    if spare:
-        of_target = any(name.startswith("target") for name in spare)
-        remedy = "; it is a column of a frame or CSV, all else takes Signals.with_target" if of_target else ""
-        raise DataError(f"{', '.join(spare)} has no meaning for {what}{remedy}")
+def _applicable(what: str, options: Mapping[str, Any], takes: Sequence[str]) -> dict[str, Any]:
+    """Select the options that a reader takes; raise a DataError if another one is given."""
+    unused = [name for name, value in options.items() if value is not None and name not in takes]
+    if unused:
+        of_target = any(name.startswith("target") for name in unused)
+        remedy = "; it names a column of a table, other data take Samples.with_target" if of_target else ""
+        raise DataError(f"{', '.join(unused)} does not apply to {what}{remedy}")
     return {name: options[name] for name in takes}
