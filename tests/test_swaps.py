@@ -14,11 +14,11 @@ from keyhole.data.preparation import prepare
 from keyhole.models.reconstructors.kernel_ridge import Kernel, Shape, kernel, spread_of
 from keyhole.placement import SELECTORS
 from keyhole.placement.fit_score_split import FitScoreSplit
+from keyhole.placement.kernel_exchange import KernelExchange
 from keyhole.placement.kernel_surrogate import KernelSurrogate, fit_surrogate
 from keyhole.placement.leave_one_out import leave_one_out_surrogate
 from keyhole.placement.random_features import Bandwidth, RandomFeatureSurrogate
 from keyhole.placement.scorer import ClosedFormScorer, LinearScorer
-from keyhole.placement.swaps import KernelExchange
 from samples import crossed, stops_after
 
 

@@ -17,10 +17,10 @@ from keyhole.placement.base import Selection, Selector
 from keyhole.placement.baselines.supervised import Forest, Relevance
 from keyhole.placement.classical import QR, Greedy
 from keyhole.placement.exchange import Exchange
+from keyhole.placement.kernel_exchange import KernelExchange
 from keyhole.placement.learned import Learned
-from keyhole.placement.race import race
+from keyhole.placement.network_comparison import compare_by_network
 from keyhole.placement.scorer import ClosedFormScorer, Scorer, TargetScorer, is_nonlinear
-from keyhole.placement.swaps import KernelExchange
 
 __all__ = ["STAGES", "Auto"]
 
@@ -167,7 +167,7 @@ class _Trail:
         where networks leave more than it does.
         """
         sets, started = self._nearly_best(), time.monotonic()
-        left = race([sites for _, sites in sets], train, validation, run) or []
+        left = compare_by_network([sites for _, sites in sets], train, validation, run) or []
         for (stage, _), one in zip(sets, left, strict=False):
             seconds = round((time.monotonic() - started) / len(left), 2)
             self.history.append({"stage": "race", "by": stage, "left": one, "best": min(left), "seconds": seconds})

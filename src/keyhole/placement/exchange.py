@@ -13,8 +13,7 @@ from keyhole.placement.base import Selection, Selector, complete, subsample
 from keyhole.placement.classical import Greedy
 from keyhole.placement.failures import Network
 from keyhole.placement.greedy_selection import FeasibleCandidates
-from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance
-from keyhole.placement.settled import fit_localised_covariance
+from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance, fit_localised_covariance
 
 __all__ = ["Exchange"]
 

@@ -15,8 +15,7 @@ from keyhole.data.samples import Samples
 from keyhole.placement.base import Selection, subsample
 from keyhole.placement.classical import rank_sites
 from keyhole.placement.greedy_selection import FeasibleCandidates
-from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance
-from keyhole.placement.settled import fit_localised_covariance
+from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance, fit_localised_covariance
 
 __all__ = ["Network", "harden_against_failures"]
 

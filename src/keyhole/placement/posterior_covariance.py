@@ -11,16 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import sgemm
 
+from keyhole.core.run import Run
 from keyhole.data.samples import Samples
 from keyhole.models.localisation import localisation, some
+from keyhole.models.reconstructors import OptimalInterpolation
 
-__all__ = ["Covariance", "PosteriorCovariance"]
+__all__ = ["Covariance", "PosteriorCovariance", "fit_localised_covariance"]
 
 _MOST_NUMBERS = 10_000_000  # of the largest array; directions stand for cells where there would be more
 _MOST_SEEN = 200_000_000  # of the covariance that directions are found in; fewer cells stand for all beyond
 _SEEN_A_SECOND = 3_000_000  # of them, about, on one core
 _FEWEST_TARGETS = 256
 _BLOCK = 8_000_000  # numbers that are worked on at a time
+_LEAST_NOISE = 1e-3  # share of the readings' variance: without any, sites side by side look worth having
 _DRIFT = 0.05  # share of a site's noise that rounding may add up to, before all is made anew
 
 
@@ -161,6 +164,21 @@ def _sensors(signals: Samples, may: NDArray[np.bool_]) -> NDArray[np.float64]:
     cells = signals.grid.cells[may]
     root = np.ones(len(cells)) if signals.root is None else signals.root.ravel()[cells]
     return np.asarray((signals.reading_noise(cells) / np.square(root)).T)
+
+
+def fit_localised_covariance(
+    signals: Samples, sites: NDArray[np.int64], run: Run, purpose: str
+) -> tuple[Covariance, dict[str, float]]:
+    """Give the covariance whose length and noise are Kriging's from these sites, and both of them.
+
+    Where the noise of sensors is known, readings have it already. ``purpose`` names what chance there is, in which
+    cells stand for all of a large grid.
+    """
+    chosen = OptimalInterpolation().fit(signals, sites, validation=signals, run=run).chosen
+    noise = _LEAST_NOISE if signals.noise is not None else max(chosen["strength"], _LEAST_NOISE)
+    rng = run.generator(f"cells to {purpose} by")
+    covariance = Covariance.of(signals, chosen["length"], noise, rng, seconds=run.seconds_left())
+    return covariance, {"length": chosen["length"], "noise": noise}
 
 
 class PosteriorCovariance:

@@ -16,7 +16,7 @@ from keyhole.models.reconstructors.model_selection import squared_error
 from keyhole.models.reconstructors.optimal_interpolation import OptimalInterpolation
 from keyhole.models.reconstructors.ridge import Ridge
 from keyhole.placement.base import subsample
-from keyhole.placement.baselines.forests import forest_of
+from keyhole.placement.baselines.supervised import extra_trees
 from keyhole.placement.fit_score_split import FitScoreSplit
 from keyhole.placement.kernel_surrogate import fit_surrogate
 from keyhole.placement.surrogate import NONLINEAR_THRESHOLD
@@ -76,7 +76,7 @@ class TargetScorer:
         """What a small forest tells of the target on validation."""
         taught, judged = (part.readings(sites).reshape(len(part), -1) for part in (self.train, self.validation))
         target = target_of(self.train)
-        forest = forest_of(self.train, _TREES, 0).fit(taught, target.values)
+        forest = extra_trees(self.train, _TREES, 0).fit(taught, target.values)
         if not target.is_class:
             return np.asarray(forest.predict(judged), np.float64)
         found = np.full((len(judged), len(target.classes)), 1 / len(target.classes))

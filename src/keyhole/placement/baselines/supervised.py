@@ -11,10 +11,9 @@ from keyhole.core.run import Event, Run
 from keyhole.data.samples import Samples
 from keyhole.models.predictors import target_of
 from keyhole.placement.base import Selection, Selector, complete, subsample
-from keyhole.placement.baselines.forests import forest_of
 from keyhole.placement.greedy_selection import FeasibleCandidates
 
-__all__ = ["Forest", "Relevance"]
+__all__ = ["Forest", "Relevance", "extra_trees"]
 
 _MOST_SAMPLES = 10_000
 _LEAST_SPREAD = 1e-6
@@ -78,6 +77,14 @@ class Forest(_Telling):
         return Selection(complete(kept[order], k, train))
 
 
+def extra_trees(signals: Samples, trees: int, seed: int) -> Any:
+    """Give a forest for the kind of target."""
+    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+    kind = ExtraTreesClassifier if target_of(signals).is_class else ExtraTreesRegressor
+    return kind(trees, max_features="sqrt", min_samples_leaf=1, random_state=seed % 2**32)
+
+
 def _use(signals: Samples, sites: NDArray[np.int64], run: Run) -> NDArray[np.float64]:
     """How much a forest splits by each site, beside the existing ones.
 
@@ -85,7 +92,7 @@ def _use(signals: Samples, sites: NDArray[np.int64], run: Run) -> NDArray[np.flo
     """
     there = signals.existing
     readings = _beside_existing(signals, sites) if len(there) else signals.readings(sites)
-    forest = forest_of(signals, _TREES, run.seed_of("forest"))
+    forest = extra_trees(signals, _TREES, run.seed_of("forest"))
     forest.fit(readings.reshape(len(readings), -1), target_of(signals).values)
     return np.asarray(forest.feature_importances_.reshape(readings.shape[1:]).sum(axis=1), np.float64)[len(there) :]
 

@@ -12,12 +12,14 @@ from keyhole.data.samples import Samples
 from keyhole.models.reconstructors.model_selection import fit_linear, squared_error
 from keyhole.models.reconstructors.trials import N_FREQUENCIES, STEPS, affordable_steps, improvement_by_trial
 
-__all__ = ["race"]
+__all__ = ["compare_by_network"]
 
 _FEWEST_STEPS = 80  # by which sets that are worth telling apart can be told
 
 
-def race(sets: Sequence[NDArray[np.int64]], train: Samples, validation: Samples, run: Run) -> list[float] | None:
+def compare_by_network(
+    sets: Sequence[NDArray[np.int64]], train: Samples, validation: Samples, run: Run
+) -> list[float] | None:
     """Fraction of variance that a network on top of ridge or kriging leaves on validation, set by set of sites.
 
     Each has as many steps as the others, 200; where time is short there are fewer, and then the first sets alone are in
