@@ -1,4 +1,4 @@
-"""Swaps of one site for another, judged by what a quick non-linear reconstruction leaves."""
+"""Exchange algorithm whose objective is the validation error of a non-linear surrogate."""
 
 from __future__ import annotations
 
@@ -21,24 +21,30 @@ from keyhole.placement.surrogate import NONLINEAR_THRESHOLD, Surrogate
 
 __all__ = ["KernelExchange"]
 
-_FEWEST_SAMPLES = 60  # fewer teach nothing that bends
-_WORTH = 2e-4  # share of the score that a swap must take
-_NEARLY, _MOST_OTHERS = 1.03, 3  # times the best score up to which an end is nearly as good; how many are told
-_NEAR_BEST = 12  # cells among which a hop puts a site at random
+_MIN_SAMPLES = 60  # fewer do not determine a non-linear surrogate
+_MIN_IMPROVEMENT = 2e-4  # relative improvement of the error below which an exchange is not made
+_CLOSE, _MAX_OTHERS = 1.03, 3  # local optima within this factor of the best are reported; at most so many
+_N_BEST = 12  # candidates among which a random restart draws
 
 
 class KernelExchange(Selector):
-    """From greedy's sites, each in turn is swapped for the one that explains most of what the others leave.
+    """Exchange algorithm with random restarts for a kernel surrogate of the reconstructor.
 
-    A `Surrogate` judges, on a third of the samples that it did not learn from, or on all of a few, each left out in
-    turn. When no swap helps any more, an eighth of the sites is moved at random and swapping begins anew, from the best
-    sites so far; the best are kept. Where signals are as good as linear there is nothing that greedy and exchanges do
-    not see, and the sites stay.
+    Starting from greedy selection, each site in turn is exchanged for one of the few candidates with the largest
+    estimated gain, if that lowers the error of the surrogate (kernel ridge or random features, whichever fits better).
+    The error is that of a third of the samples, on which the surrogate was not fitted, or the leave-one-out error where
+    samples are few. When no exchange improves it, an eighth of the incumbent's sites is perturbed at random and the
+    local search repeated. Where the surrogate is hardly better than a linear one, the initial sites are returned:
+    `Exchange` then has the same optimum and is much faster.
 
     Parameters
     ----------
     settings
-        Those of `KernelExchangeSettings`, by name.
+        Fields of `KernelExchangeSettings`, by name.
+
+    References
+    ----------
+    Fedorov (1972). Theory of Optimal Experiments. Academic Press.
     """
 
     name: ClassVar[str] = "kernel_exchange"
@@ -47,101 +53,141 @@ class KernelExchange(Selector):
         self._settings = parse(KernelExchangeSettings, settings)
 
     def settings(self) -> dict[str, Any]:
-        """Give all settings."""
+        """Return all settings."""
         return self._settings.model_dump()
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
-        """Improve on greedy's sites."""
+        """Select ``k`` sites greedily and improve them by exchanges.
+
+        Parameters
+        ----------
+        train
+            Scaled samples.
+        k
+            Number of sites.
+        validation
+            Not used: the surrogate is scored on a part of ``train``.
+        run
+            Seed, deadline and progress; at the deadline the incumbent is returned.
+
+        Returns
+        -------
+        Selection
+            Ranked sites; see `improve`.
+        """
         start = Greedy().select(train, k, validation=None, run=run).sites
         return self.improve(train, [start], run)
 
     def improve(self, train: Samples, starts: Sequence[NDArray[np.int64]], run: Run) -> Selection:
-        """Swap from each of several starts, go on from the best, and stop with what there is when time is over.
+        """Run the local search from each of several sets of sites, then with random restarts from the incumbent.
 
-        The ends that are not the best are the selection's others.
+        Parameters
+        ----------
+        train
+            Scaled samples; with fewer than 60 the first set is returned.
+        starts
+            Initial sets of sites, flat grid indices.
+        run
+            Seed, deadline and progress; at the deadline the incumbent is returned.
+
+        Returns
+        -------
+        Selection
+            Ranked sites. ``others`` holds further local optima of nearly the same error. The notes tell the ratio of
+            the surrogate's error to that of a linear one (``curved``), and the numbers of exchanges (``swaps``) and
+            restarts (``hops``).
         """
-        if len(train) < _FEWEST_SAMPLES:
+        if len(train) < _MIN_SAMPLES:
             return Selection(starts[0], notes={"swaps": 0})
         longest = max(starts, key=len)
-        score = fit_surrogate(FitScoreSplit.of(train, None, len(longest), run), longest, run)
-        first = [score(start) for start in starts]
-        curved = min(first) / max(score.linear(starts[int(np.argmin(first))]), np.finfo(float).tiny)
-        if curved > NONLINEAR_THRESHOLD:
-            return Selection(starts[int(np.argmin(first))], notes={"curved": curved, "swaps": 0})
-        score = leave_one_out_surrogate(score, train, len(longest), run)
-        search = _Search(score, self._settings, run, total=len(starts) + self._settings.n_restarts)
+        surrogate = fit_surrogate(FitScoreSplit.of(train, None, len(longest), run), longest, run)
+        initial_scores = [surrogate(start) for start in starts]
+        nonlinearity = min(initial_scores) / max(
+            surrogate.linear(starts[int(np.argmin(initial_scores))]), np.finfo(float).tiny
+        )
+        if nonlinearity > NONLINEAR_THRESHOLD:
+            return Selection(starts[int(np.argmin(initial_scores))], notes={"curved": nonlinearity, "swaps": 0})
+        surrogate = leave_one_out_surrogate(surrogate, train, len(longest), run)
+        search = _LocalSearch(surrogate, self._settings, run, total=len(starts) + self._settings.n_restarts)
         for start in starts:
             search.descend([int(site) for site in start])
         while search.count < search.total and run.seconds_left() > 0:
-            search.descend(search.hop())
+            search.descend(search.perturbed())
         sites = rank_sites(train, np.array(search.sites, np.int64), run)
-        notes = {"curved": curved, "swaps": search.swaps, "hops": search.count - len(starts)}
-        others = [rank_sites(train, np.array(end, np.int64), run) for end in search.others()]
+        notes = {"curved": nonlinearity, "swaps": search.n_exchanges, "hops": search.count - len(starts)}
+        others = [rank_sites(train, np.array(optimum, np.int64), run) for optimum in search.others()]
         return Selection(sites, search.history, notes, others=others)
 
 
-class _Search:
-    """The best sites so far, and how they were come by."""
+class _LocalSearch:
+    """Local search: the incumbent, all local optima, and the history."""
 
-    def __init__(self, score: Surrogate, settings: KernelExchangeSettings, run: Run, *, total: int) -> None:
-        self.score, self.settings, self.run, self.total = score, settings, run, total
+    def __init__(self, surrogate: Surrogate, settings: KernelExchangeSettings, run: Run, *, total: int) -> None:
+        self.surrogate, self.settings, self.run, self.total = surrogate, settings, run, total
         self.rng = run.generator("hops")
         self.sites: list[int] = []
-        self.left, self.swaps = np.inf, 0
-        self.ends: dict[frozenset[int], float] = {}
+        self.error, self.n_exchanges = np.inf, 0
+        self.optima: dict[frozenset[int], float] = {}
         self.history: list[dict[str, float]] = []
 
     @property
     def count(self) -> int:
-        """How often it has swapped until no swap helped."""
+        """Number of local optima found."""
         return len(self.history)
 
     def others(self) -> list[list[int]]:
-        """Ends that are not the best and leave little more, the better first."""
-        near = [end for end, left in self.ends.items() if self.left < left < _NEARLY * self.left]
-        return [sorted(end) for end in sorted(near, key=self.ends.__getitem__)[:_MOST_OTHERS]]
+        """Local optima of nearly the same error as the incumbent, the better first."""
+        close = [optimum for optimum, error in self.optima.items() if self.error < error < _CLOSE * self.error]
+        return [sorted(optimum) for optimum in sorted(close, key=self.optima.__getitem__)[:_MAX_OTHERS]]
 
     def descend(self, sites: list[int]) -> None:
-        """Swap until no swap helps; keep the outcome if it is the best so far."""
-        left, since, place = self.score(sites), 0, len(sites) - 1  # what a hop moved is last, and comes first
-        while since < len(sites) and self.run.seconds_left() > 0:
-            sites, better = self._swapped(sites, place, left)
-            self.swaps, since = (self.swaps + 1, 0) if better < left else (self.swaps, since + 1)
-            left, place = min(left, better), (place - 1) % len(sites)
-            self._tell(left)
-        if left < self.left:
-            self.sites, self.left = sites, left
-        self.ends[frozenset(sites)] = left
-        self.history.append({"step": float(self.count), "left": left, "best": self.left})
+        """Exchange sites until no exchange lowers the error; update the incumbent."""
+        error, n_failed = self.surrogate(sites), 0
+        position = len(sites) - 1  # perturbed sites are last, and are exchanged first
+        while n_failed < len(sites) and self.run.seconds_left() > 0:
+            sites, new_error = self._exchanged(sites, position, error)
+            self.n_exchanges, n_failed = (
+                (self.n_exchanges + 1, 0) if new_error < error else (self.n_exchanges, n_failed + 1)
+            )
+            error, position = min(error, new_error), (position - 1) % len(sites)
+            self._report(error)
+        if error < self.error:
+            self.sites, self.error = sites, error
+        self.optima[frozenset(sites)] = error
+        self.history.append({"step": float(self.count), "left": error, "best": self.error})
 
-    def hop(self) -> list[int]:
-        """Move some sites at random, to where they explain nearly most."""
+    def perturbed(self) -> list[int]:
+        """Perturb the incumbent: replace an eighth of its sites by random ones of the best candidates."""
         count = min(max(2, len(self.sites) // 8), max(1, len(self.sites) - 1))
-        leaving = self.rng.permutation(len(self.sites))[:count]
-        sites = [site for place, site in enumerate(self.sites) if place not in leaving]
+        removed = self.rng.permutation(len(self.sites))[:count]
+        sites = [site for position, site in enumerate(self.sites) if position not in removed]
         while len(sites) < len(self.sites):
-            cells = _best(self.score.gains(sites), _NEAR_BEST)
-            if not len(cells):  # rules leave no other place
+            candidates = _best(self.surrogate.gains(sites), _N_BEST)
+            if not len(candidates):  # no other candidate is feasible
                 return list(self.sites)
-            sites.append(int(self.rng.choice(cells)))
+            sites.append(int(self.rng.choice(candidates)))
         return sites
 
-    def _swapped(self, sites: list[int], place: int, left: float) -> tuple[list[int], float]:
-        """Give the sites with that at ``place`` swapped for the best of a few, if that helps, and what they leave."""
-        cells = _best(self.score.gains(sites, without=place), self.settings.n_candidates)
-        tried = [[*sites[:place], int(cell), *sites[place + 1 :]] for cell in cells if cell != sites[place]]
-        scores = [self.score(one) for one in tried]
+    def _exchanged(self, sites: list[int], position: int, error: float) -> tuple[list[int], float]:
+        """Exchange the site at ``position`` if one of a few candidates lowers the error; return sites and error."""
+        candidates = _best(self.surrogate.gains(sites, without=position), self.settings.n_candidates)
+        proposals = [
+            [*sites[:position], int(candidate), *sites[position + 1 :]]
+            for candidate in candidates
+            if candidate != sites[position]
+        ]
+        scores = [self.surrogate(proposal) for proposal in proposals]
         best = int(np.argmin(scores)) if scores else 0
-        if not scores or scores[best] > (1 - _WORTH) * left:
-            return sites, left
-        return tried[best], scores[best]
+        if not scores or scores[best] > (1 - _MIN_IMPROVEMENT) * error:
+            return sites, error
+        return proposals[best], scores[best]
 
-    def _tell(self, left: float) -> None:
-        figures = {"swaps": float(self.swaps), "left": min(left, self.left)}
+    def _report(self, error: float) -> None:
+        figures = {"swaps": float(self.n_exchanges), "left": min(error, self.error)}
         self.run.tell(Event("swap sites", self.count, self.total, figures))
 
 
 def _best(gains: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Give the cells that gain most, of those that may be taken."""
+    """Return the feasible candidates with the largest gains."""
     order = np.argsort(-gains, kind="stable")[:count]
     return np.asarray(order[np.isfinite(gains[order])], np.int64)

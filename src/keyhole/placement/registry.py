@@ -1,4 +1,4 @@
-"""Selectors by name."""
+"""Registry of the selectors: names of ``method=`` and the classes behind them."""
 
 from __future__ import annotations
 
