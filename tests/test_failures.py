@@ -17,8 +17,7 @@ from keyhole.data.preparation import prepare
 from keyhole.models.reconstructors import RECONSTRUCTORS
 from keyhole.placement import Selection
 from keyhole.placement.failures import Network, failure_sets, harden_against_failures
-from keyhole.placement.posterior_covariance import Covariance
-from keyhole.placement.settled import fit_localised_covariance
+from keyhole.placement.posterior_covariance import Covariance, fit_localised_covariance
 from keyhole.workflow.selection import choose_sites
 from samples import monthly_field, quick, smooth, stops_after
 from test_kriging import left_of_all_cells, on_large_grid

@@ -137,22 +137,22 @@ def test_gains_are_what_the_definition_says(channels, length):
     covariance = Covariance.of(data, length, 0.01, np.random.default_rng(0))
     remainder = PosteriorCovariance(covariance)
     for step, pick in enumerate((1, 6, 3)):
-        before = posterior(covariance, remainder.picks)
-        expected = [before - posterior(covariance, [*remainder.picks, j]) for j in range(8)]
-        free = [j for j in range(8) if j not in remainder.picks]
+        before = posterior(covariance, remainder.selected)
+        expected = [before - posterior(covariance, [*remainder.selected, j]) for j in range(8)]
+        free = [j for j in range(8) if j not in remainder.selected]
         np.testing.assert_allclose(remainder.gains()[free], np.array(expected)[free], rtol=2e-3, atol=1e-4)
         remainder.add(pick)
-        assert len(remainder.picks) == step + 1
+        assert len(remainder.selected) == step + 1
     for place, pick in ((0, 5), (1, 3), (0, 0)):
-        kept = remainder.picks[:place] + remainder.picks[place + 1 :]
+        kept = remainder.selected[:place] + remainder.selected[place + 1 :]
         expected = [posterior(covariance, kept) - posterior(covariance, [*kept, j]) for j in range(8)]
         free = [j for j in range(8) if j not in kept]
         np.testing.assert_allclose(remainder.gains_without(place)[free], np.array(expected)[free], rtol=2e-3, atol=1e-4)
         other = remainder.copy()
         remainder.replace(place, pick)
-        assert remainder.picks == [*kept, pick]
+        assert remainder.selected == [*kept, pick]
         for one in (remainder, other):  # what happens to one leaves its copy as it was
-            expected_left = posterior(covariance, []) - posterior(covariance, one.picks)
+            expected_left = posterior(covariance, []) - posterior(covariance, one.selected)
             assert one.explained() == pytest.approx(expected_left, rel=1e-3)
 
 
@@ -166,9 +166,9 @@ def test_rounding_does_not_add_up_over_many_changes(seed):
     for pick in range(6):
         remainder.add(pick)
     for _ in range(300):
-        free = [j for j in range(12) if j not in remainder.picks]
+        free = [j for j in range(12) if j not in remainder.selected]
         remainder.replace(int(rng.integers(6)), int(rng.choice(free)))
-    kept = remainder.picks[1:]
+    kept = remainder.selected[1:]
     expected = np.array([posterior(covariance, kept) - posterior(covariance, [*kept, j]) for j in range(12)])
     free = [j for j in range(12) if j not in kept]
     np.testing.assert_allclose(
@@ -193,7 +193,7 @@ def test_no_exchange_of_one_site_helps_any_more():
 def test_hops_leave_no_more_than_exchanges_alone(monkeypatch):
     data = smooth(60, cells=40)
     hopped = SELECTORS["exchange"]().select(data, 6, validation=None, run=Run())
-    monkeypatch.setattr("keyhole.placement.exchange._MOST_HOPS", 0)
+    monkeypatch.setattr("keyhole.placement.exchange._MAX_RESTARTS", 0)
     alone = SELECTORS["exchange"]().select(data, 6, validation=None, run=Run())
     assert (hopped.notes["hops"], alone.notes["hops"]) == (8, 0)
     covariance = Covariance.of(data, alone.notes["length"], alone.notes["noise"], np.random.default_rng(0))
@@ -261,8 +261,8 @@ def test_few_sites_of_many_cells_have_few_directions():
 
 
 def short_of_memory(monkeypatch, directions):
-    monkeypatch.setattr("keyhole.placement.posterior_covariance._MOST_NUMBERS", 0)
-    monkeypatch.setattr("keyhole.placement.posterior_covariance._FEWEST_TARGETS", directions)
+    monkeypatch.setattr("keyhole.placement.posterior_covariance._MAX_CROSS_SIZE", 0)
+    monkeypatch.setattr("keyhole.placement.posterior_covariance._MIN_TARGETS", directions)
 
 
 @pytest.mark.parametrize("channels", [1, 2])
@@ -283,7 +283,7 @@ def test_fewer_cells_are_seen_where_time_is_short(monkeypatch):
     parts = data, 0.5, 0.01, np.random.default_rng(0)
     assert Covariance.of(*parts, seconds=-1.0).targets.shape == (60, 60)
     short_of_memory(monkeypatch, 12)
-    monkeypatch.setattr("keyhole.placement.posterior_covariance._SEEN_A_SECOND", 600)
+    monkeypatch.setattr("keyhole.placement.posterior_covariance._PROJECTED_PER_SECOND", 600)
     for seconds, cells in ((-1.0, 12), (2.0, 20), (10.0, 60), (np.inf, 60)):
         covariance = Covariance.of(*parts, seconds=seconds)
         assert covariance.targets.shape == (60, cells)

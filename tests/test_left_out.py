@@ -33,9 +33,9 @@ def test_the_score_and_the_gains_are_those_of_samples_really_left_out(even):
     train, shape, kept = crossed(80).train, Shape(2.0, 2.0, 0.1, even), [0, 2]
     data = FitScoreSplit.of(train, train, 2, Run())
     score = LeaveOneOutSurrogate(data, shape)
-    cells = data.taught[:, 0] / (data.taught[:, 0].astype(float).std(axis=0) if even else score.level)
-    whole = left_out(cells[:, kept], data.taught[:, 0].astype(float), shape)
-    assert score(kept) == pytest.approx(np.square(whole).sum() / np.square(data.taught).sum(), rel=1e-3)
+    cells = data.fitting[:, 0] / (data.fitting[:, 0].astype(float).std(axis=0) if even else score.level)
+    whole = left_out(cells[:, kept], data.fitting[:, 0].astype(float), shape)
+    assert score(kept) == pytest.approx(np.square(whole).sum() / np.square(data.fitting).sum(), rel=1e-3)
     left, own = (left_out(cells[:, kept], part.astype(float), shape) for part in (data.components[0], cells))
     expected = np.square(own.T @ left).sum(axis=1) / (np.square(own).sum(axis=0) + _LEAST_NOISE * len(own))
     found = score.gains([*kept, 5], without=2)

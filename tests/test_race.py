@@ -15,7 +15,7 @@ from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.placement import SELECTORS
 from keyhole.placement.auto import Auto
 from keyhole.placement.base import Selection
-from keyhole.placement.race import race
+from keyhole.placement.network_comparison import compare_by_network
 
 
 def bumpy(n: int = 400) -> PreparedSamples:
@@ -33,21 +33,21 @@ def sets(*given: list[int]) -> list[NDArray[np.int64]]:
 
 def test_the_sites_that_tell_more_win():
     parts = bumpy()
-    left = race(sets([2, 3], [0, 1], [0, 2]), parts.train, parts.validation, Run())
+    left = compare_by_network(sets([2, 3], [0, 1], [0, 2]), parts.train, parts.validation, Run())
     assert left is not None
     assert left[1] < 0.8 * left[2] < left[0]
 
 
 def test_without_time_there_is_no_race():
     parts = bumpy()
-    assert race(sets([2, 3], [0, 1]), parts.train, parts.validation, Run(deadline=monotonic())) is None
+    assert compare_by_network(sets([2, 3], [0, 1]), parts.train, parts.validation, Run(deadline=monotonic())) is None
 
 
 def test_trials_leave_nothing_to_go_on_from(tmp_path):
     """Their steps go by the clock: a second one, or the same after a kill, would find the state of another run."""
     parts = bumpy()
     run = Run(folder=tmp_path, resume=True, save_seconds=0.0)
-    assert race(sets([2, 3], [0, 1]), parts.train, parts.validation, run) is not None
+    assert compare_by_network(sets([2, 3], [0, 1]), parts.train, parts.validation, run) is not None
     assert not list(tmp_path.iterdir())
 
 
@@ -63,7 +63,7 @@ def test_auto_takes_the_winner(monkeypatch, left, wins):
         return left
 
     better, worse = sets([6, 7], [4, 5])
-    monkeypatch.setattr("keyhole.placement.auto.race", told)
+    monkeypatch.setattr("keyhole.placement.auto.compare_by_network", told)
     monkeypatch.setattr("keyhole.placement.auto.Greedy.select", lambda *parts, **more: Selection(np.array([2, 3])))
     monkeypatch.setattr(
         "keyhole.placement.auto.KernelExchange.improve", lambda *p: Selection(better, others=[worse, better])

@@ -14,11 +14,11 @@ from keyhole.data.preparation import prepare
 from keyhole.models.reconstructors.kernel_ridge import Kernel, Shape, kernel, spread_of
 from keyhole.placement import SELECTORS
 from keyhole.placement.fit_score_split import FitScoreSplit
+from keyhole.placement.kernel_exchange import KernelExchange
 from keyhole.placement.kernel_surrogate import KernelSurrogate, fit_surrogate
 from keyhole.placement.leave_one_out import leave_one_out_surrogate
 from keyhole.placement.random_features import Bandwidth, RandomFeatureSurrogate
 from keyhole.placement.scorer import ClosedFormScorer, LinearScorer
-from keyhole.placement.swaps import KernelExchange
 from samples import crossed, stops_after
 
 
@@ -78,7 +78,7 @@ def test_the_linear_score_is_that_of_ridge():
     parts = straight()
     data = FitScoreSplit.of(parts.train, parts.validation, 3, Run())
     score, sites = RandomFeatureSurrogate(data, 3, Bandwidth(0.5, 1e-2), Run()), [1, 4, 7]
-    taught, judged = (part[:, 0] for part in (data.taught, data.judged))
+    taught, judged = (part[:, 0] for part in (data.fitting, data.scoring))
     level = taught.std()
     design, seen = (np.c_[np.ones(len(part)), part[:, sites] / level] for part in (taught, judged))
     gram = design.T @ design
@@ -93,14 +93,14 @@ def test_the_kernel_score_is_that_of_the_kernel_reconstructor(even):
     parts, sites = crossed(150), [0, 2]
     data, shape = FitScoreSplit.of(parts.train, parts.validation, 2, Run()), Shape(2.0, 2.0, 0.1, even)
     score, fitted = KernelSurrogate(data, shape), Kernel()
-    spread = spread_of(data.taught[:, 0, sites].astype(float), even)
+    spread = spread_of(data.fitting[:, 0, sites].astype(float), even)
     fitted.shape, fitted.channels, fitted.grid = shape, 1, parts.train.grid
     fitted.spread = spread if even else spread * score.level
-    fitted.inputs, fitted.mean = data.taught[:, 0, sites] / fitted.spread, np.zeros(6, np.float32)
+    fitted.inputs, fitted.mean = data.fitting[:, 0, sites] / fitted.spread, np.zeros(6, np.float32)
     gram = kernel(fitted.inputs, fitted.inputs, shape) + shape.strength * np.eye(len(fitted.inputs))
-    fitted.votes = np.linalg.solve(gram, data.taught[:, 0])
-    left = data.judged[:, 0] - fitted.reconstruct(data.judged[:, :, sites].transpose(0, 2, 1))[:, 0]
-    assert score(sites) == pytest.approx(np.square(left).sum() / np.square(data.judged).sum(), rel=1e-3)
+    fitted.votes = np.linalg.solve(gram, data.fitting[:, 0])
+    left = data.scoring[:, 0] - fitted.reconstruct(data.scoring[:, :, sites].transpose(0, 2, 1))[:, 0]
+    assert score(sites) == pytest.approx(np.square(left).sum() / np.square(data.scoring).sum(), rel=1e-3)
 
 
 def test_a_cell_that_never_changes_among_those_that_teach_is_harmless():
@@ -118,15 +118,15 @@ def test_the_gains_of_the_kernel_are_slopes_of_its_error(even):
     parts, kept = crossed(150), [0, 2]
     data, shape = FitScoreSplit.of(parts.train, parts.validation, 2, Run()), Shape(2.0, 2.0, 0.01, even)
     score, little = KernelSurrogate(data, shape), 1e-7
-    spread = data.taught[:, 0].astype(float).std(axis=0) if even else score.level
-    taught, judged = data.taught[:, 0] / spread, data.judged[:, 0] / spread
+    spread = data.fitting[:, 0].astype(float).std(axis=0) if even else score.level
+    taught, judged = data.fitting[:, 0] / spread, data.scoring[:, 0] / spread
 
     def left(cell: int, counts: float) -> float:
         scales = np.array([1.0, 1.0, counts**0.5])
         inputs, others = (part[:, [*kept, cell]] * scales for part in (taught, judged))
         gram = kernel(inputs, inputs, shape) + shape.strength * np.eye(len(inputs))
-        told = kernel(others, inputs, shape) @ np.linalg.solve(gram, score.taught.astype(float))
-        return float(np.square(score.judged - told).sum())
+        told = kernel(others, inputs, shape) @ np.linalg.solve(gram, score.fitting.astype(float))
+        return float(np.square(score.scoring - told).sum())
 
     expected = [(left(cell, 0.0) - left(cell, little)) / little for cell in (1, 3, 4, 5)]
     np.testing.assert_allclose(score.gains([*kept, 5], without=2)[[1, 3, 4, 5]], expected, rtol=1e-2)
@@ -145,8 +145,8 @@ def test_the_judge_is_the_one_that_leaves_less(samples):
 def test_samples_in_time_are_judged_by_the_last_of_them():
     data = kh.datasets.sst()
     parts = FitScoreSplit.of(data.take(np.arange(90)), None, 2, Run())
-    assert len(parts.judged) == 30
-    assert parts.signals.time.max() < data.time[60]
+    assert len(parts.scoring) == 30
+    assert parts.samples.time.max() < data.time[60]
 
 
 def test_gains_are_largest_where_most_is_left_and_none_where_nothing_may_be_read():

@@ -1,4 +1,7 @@
-"""Selectors: from samples and K to ranked sites. A new one is one class in one file, and one line in the registry."""
+"""Selectors: from samples and K to ranked sites.
+
+A new selector is one class in one file (a subclass of `Selector`) and one line in the registry `SELECTORS`.
+"""
 
 import lazy_loader
 

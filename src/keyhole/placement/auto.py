@@ -1,4 +1,4 @@
-"""The selector that tries several, one after the other, and keeps the best."""
+"""Automatic selection: several selectors in turn, the best by validation error."""
 
 from __future__ import annotations
 
@@ -17,197 +17,205 @@ from keyhole.placement.base import Selection, Selector
 from keyhole.placement.baselines.supervised import Forest, Relevance
 from keyhole.placement.classical import QR, Greedy
 from keyhole.placement.exchange import Exchange
+from keyhole.placement.kernel_exchange import KernelExchange
 from keyhole.placement.learned import Learned
-from keyhole.placement.race import race
+from keyhole.placement.network_comparison import compare_by_network
 from keyhole.placement.scorer import ClosedFormScorer, Scorer, TargetScorer, is_nonlinear
-from keyhole.placement.swaps import KernelExchange
 
 __all__ = ["STAGES", "Auto"]
 
 STAGES = ("greedy", "qr", "exchange", "learned", "kernel_exchange")
 STAGES_FOR_A_TARGET = ("relevance", "forest", "learned")
 _CLASSICAL = STAGES[:2]
-# Stages in closed form: to choose once more, when all is decided, takes seconds.
+# Stages in closed form, which are refitted in seconds.
 _CLOSED: dict[str, Callable[[], Selector]] = {
     "greedy": Greedy, "qr": QR, "exchange": Exchange, "relevance": Relevance, "forest": Forest,
 }  # fmt: skip
-# Stages that are gone through even when the time is over, so that the outcome is never worse.
-_AT_ONCE = (*_CLASSICAL, "relevance")
-# In a series any other must beat the best of those by this much, for it may have had no time for the latest samples.
-_WORTH = 0.99
-# Stages that choose the same from the same samples, and nearly so from a few more.
-_STEADY = ("greedy", "qr", "relevance", "forest")
-# A closed form that took less than this share of the search, or these seconds, may choose once more when time is up.
-_LITTLE, _MOMENT = 0.1, 10.0
-# Share of its time that a stage needs to choose once more; exchanges go on from the sites they found.
-_AGAIN = {"exchange": 0.25}
-# Share of the time left that a stage may take, where there is a limit; what the last one leaves is for the race.
+# Stages that run even after the deadline, so that there is always a result.
+_ALWAYS_RUN = (*_CLASSICAL, "relevance")
+# In a time series, the ratio of errors below which another stage is preferred to the best closed form: it may have no
+# time for a refit on the latest samples.
+_MIN_RATIO = 0.99
+# Deterministic stages, whose sites hardly change with a few more samples.
+_DETERMINISTIC = ("greedy", "qr", "relevance", "forest")
+# A closed form that took less than this share of the search, or these seconds, is refitted even after the deadline.
+_QUICK_SHARE, _QUICK_SECONDS = 0.1, 10.0
+# Share of its time that a stage needs for a refit; exchange starts from the sites it found.
+_REFIT_SHARES = {"exchange": 0.25}
+# Share of the remaining time that a stage may take; the rest is for the comparison by networks.
 _SHARES = {"exchange": 0.6, "learned": 0.2, "kernel_exchange": 0.6}
-# Times the least score up to which a set of sites is raced, and how many are.
-_NEARLY, _MOST_RACED = 1.01, 4
+# Sets of sites within this factor of the lowest error are compared by networks; at most so many.
+_CLOSE, _MAX_COMPARED = 1.01, 4
 
 
 class Auto(Selector):
-    """Classical sites first, then the searches that may better them, each kept only if validation says so.
+    """Run several selectors and keep the sites with the lowest validation error.
 
-    Greedy and QR choose; exchanges under a fading covariance, the learned law, and swaps from what each of them chose
-    go on from there. A closed form, linear or not, judges on validation, so the outcome is never worse there than the
-    classical. Where it is not linear, and samples are no series, the sets that are nearly best are raced by short
-    trainings of a network. In a series the stage that was best chooses once more with the validation samples, which are
-    the latest; elsewhere one in closed form does, as the classical methods do by themselves. For a target, forward
-    selection and a forest take the place of what rebuilds. Each stage leaves a row in the history: what its sites
-    leave, what the best leave by then, and how long it took. Beyond the classical, a stage that would begin after the
-    deadline is left out.
+    Greedy selection and QR pivoting come first; the exchange algorithm, learned masks, and the kernel exchange (started
+    from the sites of all stages before) follow. A closed-form scorer, linear or non-linear, gives the validation error,
+    so the result is never worse there than the classical one. Where the non-linear scorer is better and samples are not
+    a time series, the best sets are compared by short trainings of a network. Then the winning stage is refitted on
+    training and validation samples: in a time series any stage, as the validation samples are the latest; otherwise
+    deterministic ones. For a target, forward selection and extra trees take the place of the stages for reconstruction.
+    The history has a row for each stage: its error (``left``), the lowest error so far (``best``), and the seconds it
+    took. After the deadline only the first stages are run.
 
     Parameters
     ----------
     stages
-        Which of `STAGES` to go through, as names or as text with commas; greedy or QR must be among them.
+        Those of `STAGES` to run, as names or as comma-separated text; greedy or QR must be among them.
     settings
-        Those of the learned selector.
+        Fields of `LearnedSettings`, by name, for the learned stage.
+
+    Raises
+    ------
+    SettingsError
+        If a stage is unknown, or neither greedy nor QR is among them.
     """
 
     name: ClassVar[str] = "auto"
     supervised: ClassVar[bool] = True
 
     def __init__(self, stages: Sequence[str] | str = STAGES, **settings: Any) -> None:
-        self.stages = _checked(stages)
+        self.stages = _check_stages(stages)
         self.learned = Learned(**settings)
 
     @property
     def requires_validation(self) -> bool:
-        """The best sites are chosen on validation."""
+        """Always true: stages are compared on validation samples."""
         return True
 
     def settings(self) -> dict[str, Any]:
-        """Give the stages, and the settings of the learned one."""
+        """Return the stages and the settings of the learned stage."""
         return {"stages": list(self.stages), **self.learned.settings()}
 
-    def incompatibility(self, signals: Samples) -> str | None:
-        """Tell what the learned selector has against the signals."""
-        return self.learned.incompatibility(signals) if "learned" in self.stages else None
+    def incompatibility(self, samples: Samples) -> str | None:
+        """Return what prevents the learned stage from using the samples, if it is run."""
+        return self.learned.incompatibility(samples) if "learned" in self.stages else None
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
-        """Go through the stages and keep the sites that leave least."""
+        """Run the stages and return the sites with the lowest validation error."""
         kind = ClosedFormScorer if train.target is None else TargetScorer
         scorer = kind(train, train if validation is None else validation, run)
-        trail = _Trail(scorer, _WORTH if train.is_series else 1.0)
+        results = _StageResults(scorer, _MIN_RATIO if train.is_series else 1.0)
         for stage in self._stages(train):
-            if trail.found and stage not in _AT_ONCE and run.seconds_left() <= 0:
+            if results.found and stage not in _ALWAYS_RUN and run.seconds_left() <= 0:
                 continue
             started = time.monotonic()
-            found = self._stage(stage, trail, train, k, validation, run.share(_SHARES.get(stage, 1.0)))
-            trail.note(stage, found, time.monotonic() - started)
-        chosen, sites = trail.best, trail.found[trail.best].sites
+            found = self._stage(stage, results, train, k, validation, run.share(_SHARES.get(stage, 1.0)))
+            results.add(stage, found, time.monotonic() - started)
+        chosen, sites = results.best, results.found[results.best].sites
         if validation is not None and not train.is_series and is_nonlinear(scorer):
-            chosen, sites = trail.race(train, validation, run)
-        notes = {**trail.found[chosen].notes, "chosen": chosen, "scores": trail.scores}
-        return Selection(sites, trail.history, notes)
+            chosen, sites = results.compare_by_network(train, validation, run)
+        notes = {**results.found[chosen].notes, "chosen": chosen, "scores": results.scores}
+        return Selection(sites, results.history, notes)
 
     def refit(self, found: Selection, development: Samples, run: Run) -> Selection:
-        """Let the best stage choose once more, if time is left: any in a series, else one that has no chance in it.
+        """Refit the winning stage on training and validation samples, time permitting.
 
-        In a series validation samples are the latest, and worth more than that these very sites were judged; elsewhere
-        they are as good as others, and a search by chance may end where it is worse. A closed form that took little
-        time always chooses once more.
+        In a time series the validation samples are the latest, which outweighs that the sites were scored on them.
+        Otherwise only deterministic stages are refitted, since a random search may end in a worse optimum. Closed forms
+        that took little time are refitted even after the deadline.
         """
         stage, k = found.notes["chosen"], len(found.sites)
-        took = {row["by"]: float(row["seconds"]) for row in found.history if "by" in row}
-        if not development.is_series and stage not in _STEADY:
+        seconds_by_stage = {row["by"]: float(row["seconds"]) for row in found.history if "by" in row}
+        if not development.is_series and stage not in _DETERMINISTIC:
             return found
-        quick = stage in _CLOSED and took[stage] < max(_LITTLE * sum(took.values()), _MOMENT)
-        if not quick and run.seconds_left() < _AGAIN.get(stage, 1.0) * took[stage]:
+        quick = stage in _CLOSED and seconds_by_stage[stage] < max(
+            _QUICK_SHARE * sum(seconds_by_stage.values()), _QUICK_SECONDS
+        )
+        if not quick and run.seconds_left() < _REFIT_SHARES.get(stage, 1.0) * seconds_by_stage[stage]:
             return found
         if stage == "kernel_exchange":
-            once_more = KernelExchange().improve(development, [found.sites], run)
+            refitted = KernelExchange().improve(development, [found.sites], run)
         elif stage == "exchange":
-            once_more = Exchange().improve(development, found.sites, run)
+            refitted = Exchange().improve(development, found.sites, run)
         else:
-            once_more = self._selector(stage).select(development, k, validation=None, run=replace(run, repeat=1))
-        return replace(found, sites=once_more.sites)
+            refitted = self._selector(stage).select(development, k, validation=None, run=replace(run, repeat=1))
+        return replace(found, sites=refitted.sites)
 
     def _stages(self, train: Samples) -> Iterator[str]:
-        """Give the stages for these signals: a target has its own, but for the law, which serves both."""
+        """Return the stages for these samples; those for a target differ, except for learned masks."""
         if train.target is None:
             return iter(self.stages)
         return (stage for stage in STAGES_FOR_A_TARGET if stage != "learned" or "learned" in self.stages)
 
     def _stage(
-        self, stage: str, trail: _Trail, train: Samples, k: int, validation: Samples | None, run: Run
+        self, stage: str, results: _StageResults, train: Samples, k: int, validation: Samples | None, run: Run
     ) -> Selection:
         if stage == "kernel_exchange":
-            return KernelExchange().improve(train, trail.starts(), run)
+            return KernelExchange().improve(train, results.starts(), run)
         return self._selector(stage).select(train, k, validation=validation, run=run)
 
     def _selector(self, stage: str) -> Selector:
         return self.learned if stage == "learned" else _CLOSED[stage]()
 
 
-class _Trail:
-    """What each stage found and what it was worth."""
+class _StageResults:
+    """Selections of the stages, their validation errors, and the history."""
 
-    def __init__(self, scorer: Scorer, worth: float) -> None:
-        self.scorer, self.worth = scorer, worth
+    def __init__(self, scorer: Scorer, min_ratio: float) -> None:
+        self.scorer, self.min_ratio = scorer, min_ratio
         self.found: dict[str, Selection] = {}
         self.scores: dict[str, float] = {}
         self.history: list[dict[str, Any]] = []
-        self._known: dict[frozenset[int], float] = {}
+        self._cache: dict[frozenset[int], float] = {}
 
     @property
     def best(self) -> str:
-        """Stage whose sites leave least; in a series a closed form, unless another leaves clearly less."""
-        least = min(self.scores, key=self.scores.__getitem__)
-        closed = min((stage for stage in self.scores if stage in _CLOSED), key=self.scores.__getitem__)
-        return least if self.scores[least] < self.worth * self.scores[closed] else closed
+        """Stage with the lowest error; in a time series a closed form, unless another stage is clearly better."""
+        best = min(self.scores, key=self.scores.__getitem__)
+        best_closed = min((stage for stage in self.scores if stage in _CLOSED), key=self.scores.__getitem__)
+        return best if self.scores[best] < self.min_ratio * self.scores[best_closed] else best_closed
 
-    def race(self, train: Samples, validation: Samples, run: Run) -> tuple[str, NDArray[np.int64]]:
-        """Give the stage and the sites that win a race of the best sets; those of the best stage if there is no race.
+    def compare_by_network(self, train: Samples, validation: Samples, run: Run) -> tuple[str, NDArray[np.int64]]:
+        """Return the stage and sites that are best by short trainings of a network.
 
-        What judges stages is a closed form, which tells sets apart that differ by more than a percent. Its word stands
-        where networks leave more than it does.
+        The closed-form scorer is accurate to about one percent; sets within that are compared. Where there is no time,
+        or networks have larger errors than the closed form, the best stage by the closed form is returned.
         """
-        sets, started = self._nearly_best(), time.monotonic()
-        left = race([sites for _, sites in sets], train, validation, run) or []
-        for (stage, _), one in zip(sets, left, strict=False):
-            seconds = round((time.monotonic() - started) / len(left), 2)
-            self.history.append({"stage": "race", "by": stage, "left": one, "best": min(left), "seconds": seconds})
-        if min(left, default=np.inf) > min(self.scores.values()):
+        sets, started = self._close_to_best(), time.monotonic()
+        errors = compare_by_network([sites for _, sites in sets], train, validation, run) or []
+        for (stage, _), error in zip(sets, errors, strict=False):
+            seconds = round((time.monotonic() - started) / len(errors), 2)
+            self.history.append({"stage": "race", "by": stage, "left": error, "best": min(errors), "seconds": seconds})
+        if min(errors, default=np.inf) > min(self.scores.values()):
             return self.best, self.found[self.best].sites
-        return sets[int(np.argmin(left))]
+        return sets[int(np.argmin(errors))]
 
-    def _nearly_best(self) -> list[tuple[str, NDArray[np.int64]]]:
-        """Sets worth a race, each once, with their stages: those of the best stages, then others that these found."""
+    def _close_to_best(self) -> list[tuple[str, NDArray[np.int64]]]:
+        """Distinct sets of nearly the lowest error: those of the best stages, then their other local optima."""
         order = sorted(self.scores, key=self.scores.__getitem__)
-        near = [stage for stage in order if self.scores[stage] <= _NEARLY * self.scores[order[0]]]
+        near = [stage for stage in order if self.scores[stage] <= _CLOSE * self.scores[order[0]]]
         sets = [(stage, self.found[stage].sites) for stage in near]
         sets += [(stage, sites) for stage in near for sites in self.found[stage].others]
         distinct = dict[frozenset[int], tuple[str, NDArray[np.int64]]]()
         for stage, sites in sets:
             distinct.setdefault(frozenset(sites.tolist()), (stage, sites))
-        return list(distinct.values())[:_MOST_RACED]
+        return list(distinct.values())[:_MAX_COMPARED]
 
     def starts(self) -> list[NDArray[np.int64]]:
-        """Sites to swap from: those of every stage, each set once, the best first."""
+        """Initial sites for the kernel exchange: the distinct sets of all stages, the best first."""
         order = sorted(self.scores, key=self.scores.__getitem__)
         distinct = {frozenset(self.found[stage].sites.tolist()): self.found[stage].sites for stage in order}
         return list(distinct.values())
 
-    def note(self, stage: str, found: Selection, seconds: float) -> None:
-        """Judge the sites of a stage and write its row."""
+    def add(self, stage: str, found: Selection, seconds: float) -> None:
+        """Score the sites of a stage and add its row to the history."""
         self.found[stage], self.scores[stage] = found, self._score(found.sites)
         self.history += found.history
         row = {"left": self.scores[stage], "best": min(self.scores.values()), "seconds": round(seconds, 2)}
         self.history.append({"stage": "search", "by": stage, **row})
 
     def _score(self, sites: NDArray[np.int64]) -> float:
-        """Judge sites, once: stages may end where others did."""
+        """Return the validation error of a set of sites, computed once."""
         key = frozenset(sites.tolist())
-        if key not in self._known:
-            self._known[key] = self.scorer(sites)
-        return self._known[key]
+        if key not in self._cache:
+            self._cache[key] = self.scorer(sites)
+        return self._cache[key]
 
 
-def _checked(given: Sequence[str] | str) -> tuple[str, ...]:
+def _check_stages(given: Sequence[str] | str) -> tuple[str, ...]:
     stages = given.split(",") if isinstance(given, str) else given
     unknown = [stage for stage in stages if stage not in STAGES]
     if unknown:

@@ -1,4 +1,4 @@
-"""What a selector is: signals and K in, ranked sites out."""
+"""Interface of the selectors: samples and K in, ranked sites out."""
 
 from __future__ import annotations
 
@@ -21,12 +21,23 @@ __all__ = ["Selection", "Selector", "complete", "subsample"]
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Ranked sites (flat grid indices, best first), and what the selector has to say about them.
+    """Ranked sites, and what the selector reports about them.
 
-    ``reconstruct`` is the network that a selector trained while it searched, fixed on the sites it found: scaled
-    signals in, what it makes of their readings out, ``(N, channels, *grid)``, zero outside. None where it trained none.
-    ``law`` is the law of masks that was collapsed to them, if there was one. ``others`` are sets that it held for
-    nearly as good, for a judge that is slower and sees more.
+    Parameters
+    ----------
+    sites
+        ``(K,)``, flat grid indices, the most useful first.
+    history
+        Rows of a training or search log, one dict for each logged step.
+    notes
+        Diagnostics by name, kept in the plan's record.
+    reconstruct
+        The network that was trained during the search, fixed to the sites: takes scaled samples and returns
+        ``(N, channels, *grid)``, zero outside the valid sites. None where no network was trained.
+    distribution
+        The mask distribution that was collapsed to the sites, if there was one.
+    others
+        Other sets of sites with nearly the same score, for comparison by a slower and more accurate scorer.
     """
 
     sites: NDArray[np.int64]
@@ -38,16 +49,21 @@ class Selection:
 
 
 class Selector(ABC):
-    """Turns scaled signals and K into exactly K distinct observable sites, ranked, that keep the signals' rules.
+    """Base class of the selectors: from scaled samples and K to exactly K ranked sites.
 
-    A selector that ``decides`` something on validation samples gets them apart; one that does not gets everything but
-    the test part to work on.
+    The sites are distinct, observable and feasible under the samples' constraints (`complete` ensures it). A subclass
+    implements `select`, names itself and is listed in the registry `SELECTORS`.
 
-    The rankings of one that is ``nested`` begin with those for fewer sites, so that one ranking, cut, serves every
-    smaller K.
-
-    One that is ``supervised`` chooses for the target, where there is one, and conditions its choice on the existing
-    sites (`Samples.existing`) itself. All others see samples from which what existing sites predict has been removed.
+    Attributes
+    ----------
+    name
+        Registry name, the ``method=`` of a plan.
+    nested
+        Whether the ranking for K sites begins with the ranking for fewer, so that one ranking serves every smaller K.
+    supervised
+        Whether the selector uses the target where there is one. Such a selector conditions on the existing sites
+        (`Samples.existing`) itself; all others get samples from which the linear prediction of the existing sites has
+        been subtracted (`SelectionView`).
     """
 
     name: ClassVar[str]
@@ -56,68 +72,148 @@ class Selector(ABC):
 
     @property
     def requires_validation(self) -> bool:
-        """Whether validation samples are needed."""
+        """Whether validation samples are needed; if not, the selector is given them as training samples."""
         return False
 
-    def incompatibility(self, signals: Samples) -> str | None:
-        """Why these signals are none that it can choose on, or None where they are."""
+    def incompatibility(self, samples: Samples) -> str | None:
+        """Explain why the selector cannot be used with these samples.
+
+        Parameters
+        ----------
+        samples
+            Scaled samples, or an object that describes stored ones.
+
+        Returns
+        -------
+        str or None
+            The reason as part of a sentence, or None where the selector can be used.
+        """
         return None
 
     @abstractmethod
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
-        """Choose ``k`` sites; signals are scaled, K has been checked."""
+        """Select ``k`` sites.
+
+        Parameters
+        ----------
+        train
+            Scaled training samples with their constraints, existing sites and target.
+        k
+            Number of sites, feasible; under a cost limit, the number follows from the costs instead.
+        validation
+            Scaled validation samples, given if `requires_validation`.
+        run
+            Seed, deadline and progress.
+
+        Returns
+        -------
+        Selection
+            Ranked sites and diagnostics.
+        """
 
     def refit(self, found: Selection, development: Samples, run: Run) -> Selection:
-        """Choose once more, as ``found`` was, on everything but test: validation has had its say; as it is by default.
+        """Select again on training and validation samples together, after all choices have been made on validation.
 
-        Asked of one that ``decides`` alone.
+        Called only if `requires_validation`; the default keeps the sites.
+
+        Parameters
+        ----------
+        found
+            The selection made with separate validation samples.
+        development
+            Scaled training and validation samples.
+        run
+            Seed, deadline and progress.
+
+        Returns
+        -------
+        Selection
+            The selection to use.
         """
         return found
 
     def settings(self) -> dict[str, Any]:
-        """Settings that define the selector, for the record."""
+        """Return the settings that define the selector, for the record of the plan."""
         return {}
 
 
 def complete(sites: NDArray[np.int64], k: int, train: Samples) -> NDArray[np.int64]:
-    """Make a legal choice of a ranking: rules are kept, and the most variable sites left fill up to ``k``.
+    """Turn a ranking into a feasible selection of ``k`` sites.
 
-    Under a limit of cost there are as many as can be paid for, whatever ``k`` is. Where the first of the ranking leave
-    no room for ``k``, which a distance may do, the last of them give way.
+    Sites are taken in the order of the ranking as long as the constraints allow; then the most variable feasible sites
+    fill up to ``k``. Where the first sites of the ranking exclude ``k`` feasible sites in all, as a minimum distance
+    may, the last of them are replaced. Under a cost limit as many sites are taken as can be paid for, whatever ``k``
+    is.
+
+    Parameters
+    ----------
+    sites
+        Ranking, flat grid indices; may be empty, or longer than ``k``.
+    k
+        Number of sites.
+    train
+        Scaled samples with their constraints.
+
+    Returns
+    -------
+    ndarray
+        Flat grid indices, ranked.
+
+    Raises
+    ------
+    InfeasibleError
+        If fewer than ``k`` sites are feasible.
     """
-    room = train.room()
-    most = np.inf if room.rules.costs is not None else k
-    room.fill(sites, most)
-    if len(room.taken) < most:
-        room.fill(_by_spread(train), most)
-    if len(room.taken) < most < np.inf:
-        return _made_room(room, k)
-    return np.array(room.taken, np.int64)
+    feasible = train.room()
+    limit = np.inf if feasible.rules.costs is not None else k
+    feasible.fill(sites, limit)
+    if len(feasible.taken) < limit:
+        feasible.fill(_by_variance(train), limit)
+    if len(feasible.taken) < limit < np.inf:
+        return _shortened(feasible, k)
+    return np.array(feasible.taken, np.int64)
 
 
-def _by_spread(train: Samples) -> NDArray[np.int64]:
-    """Observable sites, the most variable first."""
+def _by_variance(train: Samples) -> NDArray[np.int64]:
+    """Return the observable sites by decreasing variance, summed over channels."""
     sites = np.flatnonzero(train.observable.ravel())
     spread = train.values.reshape(len(train), train.channels, -1)[:, :, sites].var(axis=0).sum(axis=0)
     return np.asarray(sites[np.argsort(-spread, kind="stable")], np.int64)
 
 
-def _made_room(room: FeasibleSet, k: int) -> NDArray[np.int64]:
-    """Keep as many of the first sites as leave room for ``k`` in all."""
-    given, kept = room.taken, len(room.taken) - 1
-    while kept > 0:
-        found = packing(room.rules, room.observable, k, given[:kept])
+def _shortened(feasible: FeasibleSet, k: int) -> NDArray[np.int64]:
+    """Keep as many of the first sites as allow ``k`` feasible sites in all."""
+    ranked, n_kept = feasible.taken, len(feasible.taken) - 1
+    while n_kept > 0:
+        found = packing(feasible.rules, feasible.observable, k, ranked[:n_kept])
         if len(found) == k:
             return np.array(found, np.int64)
-        kept = kept // 2
-    found, _ = largest_feasible(room.rules, room.observable, k)
+        n_kept = n_kept // 2
+    found, _ = largest_feasible(feasible.rules, feasible.observable, k)
     if len(found) < k:
         raise InfeasibleError(f"k={k}: no more than {len(found)} sites fit under the constraints")
     return np.array(found, np.int64)
 
 
-def subsample(signals: Samples, most: int, run: Run, purpose: str) -> Samples:
-    """Give at most ``most`` of the samples, drawn by the run's seed for a purpose, in their order."""
-    if len(signals) <= most:
-        return signals
-    return signals.take(np.sort(run.generator(purpose).choice(len(signals), most, replace=False)))
+def subsample(samples: Samples, limit: int, run: Run, purpose: str) -> Samples:
+    """Draw at most ``limit`` samples, without replacement, in their original order.
+
+    Parameters
+    ----------
+    samples
+        Samples to draw from; returned unchanged if there are no more than ``limit``.
+    limit
+        Largest number of samples.
+    run
+        Its seed, together with ``purpose``, determines the draw.
+    purpose
+        Name of the draw.
+
+    Returns
+    -------
+    Samples
+        The subset.
+    """
+    if len(samples) <= limit:
+        return samples
+    return samples.take(np.sort(run.generator(purpose).choice(len(samples), limit, replace=False)))

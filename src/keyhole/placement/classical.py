@@ -1,4 +1,4 @@
-"""Classical selectors: no training, an answer in seconds."""
+"""Classical selectors, which need no training: random, variance, QR pivoting and greedy selection."""
 
 from __future__ import annotations
 
@@ -19,74 +19,90 @@ from keyhole.placement.settings import GreedySettings
 
 __all__ = ["QR", "Greedy", "Random", "Variance", "rank_sites"]
 
-_NOTHING_LEFT = 1e-10
+_RANK_TOLERANCE = 1e-10
 
 
 class Random(Selector):
-    """Sites drawn at random: what any method must beat."""
+    """Sites drawn uniformly at random: the baseline that any method must beat."""
 
     name: ClassVar[str] = "random"
     nested: ClassVar[bool] = True
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
         """Draw ``k`` of the observable sites."""
-        candidates = np.flatnonzero(train.observable.ravel())
-        return Selection(complete(run.generator("random sites").permutation(candidates), k, train))
+        observable = np.flatnonzero(train.observable.ravel())
+        return Selection(complete(run.generator("random sites").permutation(observable), k, train))
 
 
 class Variance(Selector):
-    """The most variable sites, whether they say the same thing or not."""
+    """Sites of the largest variance, regardless of redundancy between them."""
 
     name: ClassVar[str] = "variance"
     nested: ClassVar[bool] = True
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
-        """Rank sites by variance, summed over channels."""
+        """Rank the sites by their variance, summed over channels."""
         return Selection(complete(np.empty(0, np.int64), k, train))
 
 
 class QR(Selector):
-    """Column pivots of the QR decomposition of the principal basis (Manohar et al., 2018).
+    """QR factorisation with column pivoting of the leading principal components.
 
-    With the basis `V` of the K leading components, each pick is the site whose row of `V` has the largest part
-    orthogonal to the rows already picked. A site with several channels has several rows: their squared norms add up and
-    all of them are projected out. The basis grows with K, and all of it counts alike from the first pick on, so
-    rankings are not nested: one for more sites, cut, was made for components that fewer sites cannot tell.
+    With the basis `V` of the K leading components, each step selects the site whose row of `V` has the largest
+    component orthogonal to the rows already selected. A site with several channels has several rows, whose squared
+    norms are added and which are all projected out. Where values are missing, the norm is weighted by the availability
+    of the site. Components are not weighted by their variance, and their number grows with K, so rankings are not
+    nested. `Greedy` accounts for the variances and for measurement noise, and is usually better.
+
+    References
+    ----------
+    Manohar, Brunton, Kutz & Brunton (2018). Data-driven sparse sensor placement. IEEE Control Systems Magazine 38.
+    Drmač & Gugercin (2016). A new selection operator for the discrete empirical interpolation method. SIAM J. Sci.
+    Comput.
     """
 
     name: ClassVar[str] = "qr"
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
-        """Pick ``k`` sites; O(sites x K) a pick."""
-        cells, rows, _ = components_at_sites(train, k)
+        """Select ``k`` sites; O(sites x K) for each."""
+        sites, rows, _ = components_at_sites(train, k)
         residual = np.einsum("csr,csr->s", rows, rows).astype(np.float64)
         directions = np.empty((0, rows.shape[2]))
-        floor, picks = rounding(rows) * residual.max(), FeasibleCandidates(train, cells, k)
+        floor, candidates = rounding(rows) * residual.max(), FeasibleCandidates(train, sites, k)
         available = train.availability()
-        worth = 1.0 if available is None else available.ravel()[cells]
-        while (best := picks.take(worth * residual, floor)) is not None:
-            new = _orthonormal(rows[:, best].astype(np.float64), directions)
-            directions = np.concatenate([directions, new])
-            residual -= np.square(rows @ new.T.astype(rows.dtype)).sum(axis=(0, 2))
-        return Selection(complete(picks.sites, k, train))
+        weight = 1.0 if available is None else available.ravel()[sites]
+        while (best := candidates.take(weight * residual, floor)) is not None:
+            added = _orthonormal(rows[:, best].astype(np.float64), directions)
+            directions = np.concatenate([directions, added])
+            residual -= np.square(rows @ added.T.astype(rows.dtype)).sum(axis=(0, 2))
+        return Selection(complete(candidates.sites, k, train))
 
 
 class Greedy(Selector):
-    """Greedy column subset selection: each pick removes the most variance of the whole grid.
+    """Greedy column subset selection: each step reduces the variance of the whole grid most.
 
-    With the covariance of the signals as `V M V'` (`V` orthonormal, `M = diag(variances)` at first), observing site `j`
-    removes `||M v_j||^2 / (v_j' M v_j)` from the trace, after which `M` loses the rank-one part `M v_j v_j' M / (v_j' M
-    v_j)`; a pick is O(sites x components) (`Explained`). Noise of a sensor adds its variance to `v_j' M v_j`. What a
-    site shows beyond the components counts as variance that goes with no other site.
+    With the covariance of the samples as `V M V'` (`V` orthonormal, `M = diag(variances)` initially), observing site
+    `j` reduces the trace of the posterior covariance by `||M v_j||^2 / (v_j' M v_j)`, after which `M` loses the
+    rank-one part `M v_j v_j' M / (v_j' M v_j)` (greedy A-optimal design, see `ExplainedVariance`). Measurement noise
+    adds its variance to `v_j' M v_j`. The variance of a site that the components do not resolve counts as uncorrelated
+    with all other sites. A step is O(sites x components).
 
-    Picks do not depend on those to come, so rankings are nested: exactly so with a fixed number of components, or up to
-    50 sites; beyond, a ranking for more sites works with more components, and its first picks may differ, though they
-    are as greedy.
+    Rankings are nested with a fixed number of components, and up to 50 sites; for more sites more components are used,
+    and the first sites may differ. `Exchange` improves the result by local search.
 
     Parameters
     ----------
     settings
-        Those of `GreedySettings`, by name.
+        Fields of `GreedySettings`, by name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import keyhole as kh
+    >>> from keyhole.core.run import Run
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> Greedy().select(samples, 2, validation=None, run=Run()).sites.tolist()
+    [1, 3]
     """
 
     name: ClassVar[str] = "greedy"
@@ -96,30 +112,45 @@ class Greedy(Selector):
         self._settings = parse(GreedySettings, settings)
 
     def settings(self) -> dict[str, Any]:
-        """Give the number of components."""
+        """Return the number of components."""
         return self._settings.model_dump()
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
-        """Pick ``k`` sites."""
-        most = self._settings.n_components or max(4 * k, 200)
-        cells, rows, variances = components_at_sites(train, most)
-        alone, picks = unresolved_variance(train, rows, variances), FeasibleCandidates(train, cells, k)
-        left = ExplainedVariance(rows, variances, train.reading_noise(cells), alone)
-        while (best := picks.take(left.gains(), left.floor)) is not None:
-            left.read(best)
-        return Selection(complete(picks.sites, k, train))
+        """Select ``k`` sites."""
+        n_components = self._settings.n_components or max(4 * k, 200)
+        sites, rows, variances = components_at_sites(train, n_components)
+        unresolved, candidates = unresolved_variance(train, rows, variances), FeasibleCandidates(train, sites, k)
+        explained = ExplainedVariance(rows, variances, train.reading_noise(sites), unresolved)
+        while (best := candidates.take(explained.gains(), explained.floor)) is not None:
+            explained.read(best)
+        return Selection(complete(candidates.sites, k, train))
 
 
 def _orthonormal(rows: NDArray[np.float64], directions: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Orthonormal directions that ``rows`` add to those already there."""
-    for _ in range(2):  # once more against rounding
+    """Orthonormal basis of the part of ``rows`` that is orthogonal to ``directions``."""
+    for _ in range(2):  # twice, against rounding errors
         rows = rows - rows @ directions.T @ directions
     _, sizes, right = np.linalg.svd(rows, full_matrices=False)
-    return np.asarray(right[sizes > _NOTHING_LEFT**0.5 * max(sizes[0], 1e-300)])
+    return np.asarray(right[sizes > _RANK_TOLERANCE**0.5 * max(sizes[0], 1e-300)])
 
 
 def rank_sites(train: Samples, sites: NDArray[np.int64], run: Run) -> NDArray[np.int64]:
-    """Rank sites by use: each is the one that adds most to those before it."""
+    """Rank given sites by greedy selection among them.
+
+    Parameters
+    ----------
+    train
+        Scaled samples.
+    sites
+        Flat grid indices.
+    run
+        Seed and progress.
+
+    Returns
+    -------
+    ndarray
+        The same sites, each the one that adds most to those before it.
+    """
     among = np.zeros(train.grid.size, bool)
     among[sites] = True
     only = replace(train, observable=among.reshape(train.grid.shape))

@@ -1,4 +1,4 @@
-"""Signals as selectors see them: what sites that are there already tell is taken off, and groups are sites."""
+"""Samples as selectors see them: residuals given the existing sites, and groups of sites as single sites."""
 
 from __future__ import annotations
 
@@ -16,17 +16,25 @@ from keyhole.models.reconstructors import Ridge
 
 __all__ = ["SelectionView"]
 
-_MOST_GROWTH = 4  # times the size of the data that groups may take as sites
+_MOST_GROWTH = 4  # largest growth of the data when groups become sites
 
 
 @dataclass(frozen=True, eq=False)
 class SelectionView:
-    """The parts that sites are chosen on.
+    """Training, validation and development samples in the form that selectors work on.
 
-    Where sites are there already, what ridge makes of their readings is taken off: what is left is what new sites are
-    for, and for a linear reconstruction it makes no difference. A selector that chooses for a target gets the samples
-    as they are: what an existing site tells only together with a new one would be lost. Where sites come in groups, a
-    group is one site, its members' readings its channels, turned to their principal axes where they are many.
+    Where sites exist already, their linear prediction (ridge) is subtracted, so that selectors see the residual that
+    new sites are to explain; for linear reconstruction this is exact conditioning. Selectors for a target get the
+    samples unchanged, as an existing site may be informative only together with a new one. Where sites come in groups,
+    each group is one site, whose channels are its members' readings, projected on their principal axes where there are
+    many.
+
+    Parameters
+    ----------
+    train, validation, development
+        Scaled samples; development is training and validation together.
+    grouping
+        Groups of sites, if any.
     """
 
     train: Samples
@@ -38,37 +46,50 @@ class SelectionView:
     def of(
         cls, train: Samples, validation: Samples, development: Samples, *, supervised: bool = False
     ) -> SelectionView:
-        """Give scaled parts as their constraints ask; ``supervised`` says that the selector chooses for a target."""
+        """Build the view of scaled samples by their constraints.
+
+        Parameters
+        ----------
+        train, validation, development
+            Scaled samples.
+        supervised
+            Whether the selector selects for the target.
+
+        Returns
+        -------
+        SelectionView
+            The samples to select on.
+        """
         constraints = train.constraints
         if constraints is None:
             return cls(train, validation, development)
-        fixed = train.existing
-        if len(fixed) and not (supervised and train.target is not None):
-            known = Ridge().fit(train, fixed, validation=validation, run=Run())
-            train, validation = _beyond(known, fixed, train), _beyond(known, fixed, validation)
-            known = Ridge().fit(development, fixed, validation=validation, run=Run())
-            development = _beyond(known, fixed, development)
+        existing = train.existing
+        if len(existing) and not (supervised and train.target is not None):
+            predictor = Ridge().fit(train, existing, validation=validation, run=Run())
+            train, validation = _residual(predictor, existing, train), _residual(predictor, existing, validation)
+            predictor = Ridge().fit(development, existing, validation=validation, run=Run())
+            development = _residual(predictor, existing, development)
         if constraints.grouping is None:
             return cls(train, validation, development)
-        turn = _Turn.of(constraints.grouping, train)
-        return cls(turn(train), turn(validation), turn(development), constraints.grouping)
+        project = _GroupProjection.of(constraints.grouping, train)
+        return cls(project(train), project(validation), project(development), constraints.grouping)
 
     def sites(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Give the sites that were chosen, group by group where there are groups."""
+        """Return the flat grid indices of the selected sites, or of all members of the selected groups."""
         if self.grouping is None:
             return chosen
         return np.concatenate([self.grouping.members(int(unit)) for unit in chosen])
 
 
-def _beyond(known: Ridge, fixed: NDArray[np.int64], part: Samples) -> Samples:
-    """Take off what the readings of sites tell."""
-    told = known.reconstruct(part.readings(fixed), part.covariates)
-    return replace(part, values=np.where(part.grid.inside, part.values - told, 0).astype(np.float32), zero=None)
+def _residual(predictor: Ridge, existing: NDArray[np.int64], part: Samples) -> Samples:
+    """Subtract the prediction from the readings of the existing sites."""
+    prediction = predictor.reconstruct(part.readings(existing), part.covariates)
+    return replace(part, values=np.where(part.grid.inside, part.values - prediction, 0).astype(np.float32), zero=None)
 
 
 @dataclass(frozen=True, eq=False)
-class _Turn:
-    """Signals on a grid to signals whose sites are groups, ``axes`` being the principal ones of each."""
+class _GroupProjection:
+    """Projection of samples to a grid of groups, with the principal axes of each group."""
 
     grouping: Grouping
     channels: int
@@ -76,7 +97,7 @@ class _Turn:
     resolved: ResolvedConstraints
 
     @classmethod
-    def of(cls, grouping: Grouping, train: Samples) -> _Turn:
+    def of(cls, grouping: Grouping, train: Samples) -> _GroupProjection:
         sizes = np.bincount(grouping.units) * train.channels
         channels = int(min(sizes.max(), max(_MOST_GROWTH * sizes.sum() // len(sizes), train.channels)))
         packed = train.valid_values()
@@ -84,12 +105,12 @@ class _Turn:
         return cls(grouping, channels, axes, _resolved(train, grouping))
 
     def __call__(self, part: Samples) -> Samples:
-        """Turn signals, and what sensors add to them."""
-        values, noise, noise_draw = self._turned(part.valid_values()), None, None
+        """Project samples and their measurement noise."""
+        values, noise, noise_draw = self._projected(part.valid_values()), None, None
         if part.noise is not None and part.noise_draw is not None:
             root = 1.0 if part.root is None else part.root
             added = replace(part, values=np.asarray(part.noise_draw * root, np.float32)).valid_values()
-            noise_draw = self._turned(added)
+            noise_draw = self._projected(added)
             noise = np.sqrt(np.square(noise_draw, dtype=np.float64).mean(axis=0))
         return replace(
             part, values=values, grid=self.resolved.grid, observable=self.resolved.observable,
@@ -98,19 +119,19 @@ class _Turn:
             imputer=None,
         )  # fmt: skip
 
-    def _turned(self, packed: NDArray[Any]) -> NDArray[np.float32]:
-        """Put packed cells ``(N, channels, cells)`` on the groups, along their axes."""
+    def _projected(self, packed: NDArray[Any]) -> NDArray[np.float32]:
+        """Project values ``(N, channels, sites)`` on the principal axes of the groups."""
         units = self.grouping.units
-        turned = np.zeros((len(packed), self.channels, len(self.grouping.observable)), np.float32)
+        projected = np.zeros((len(packed), self.channels, len(self.grouping.observable)), np.float32)
         alone = np.isin(units, list(self.axes), invert=True)
-        turned[:, 0, units[alone]] = packed[:, 0, alone]
+        projected[:, 0, units[alone]] = packed[:, 0, alone]
         for unit, axes in self.axes.items():
-            turned[:, : axes.shape[1], unit] = packed[:, :, units == unit].reshape(len(packed), -1) @ axes
-        return turned
+            projected[:, : axes.shape[1], unit] = packed[:, :, units == unit].reshape(len(packed), -1) @ axes
+        return projected
 
 
 def _axes(members: NDArray[Any], most: int) -> NDArray[np.float32]:
-    """Principal axes ``(readings, at most most)`` of what the members of a group read."""
+    """Principal axes ``(readings, at most most)`` of the readings of a group's members."""
     flat = members.reshape(len(members), -1).astype(np.float64)
     if flat.shape[1] <= most:
         return np.eye(flat.shape[1], dtype=np.float32)
@@ -118,12 +139,12 @@ def _axes(members: NDArray[Any], most: int) -> NDArray[np.float32]:
 
 
 def _resolved(train: Samples, grouping: Grouping) -> ResolvedConstraints:
-    """Constraints of sites as constraints of groups, on a grid of groups that knows where they are."""
+    """Constraints on sites as constraints on groups, on a grid with the groups' mean coordinates."""
     if train.constraints is None:
-        raise ValueError("groups are constraints")
+        raise ValueError("samples with groups must have constraints")
     count = len(grouping.observable)
     places = train.grid.places[train.grid.cells]
-    spots = np.stack([np.bincount(grouping.units, column, count) for column in places.T], axis=1)
-    grid = replace(Grid.plain((count,)), spots=spots / np.bincount(grouping.units)[:, np.newaxis])
+    centres = np.stack([np.bincount(grouping.units, column, count) for column in places.T], axis=1)
+    grid = replace(Grid.plain((count,)), spots=centres / np.bincount(grouping.units)[:, np.newaxis])
     rules, observable = train.constraints.units()
     return ResolvedConstraints(grid, observable, observable, rules)

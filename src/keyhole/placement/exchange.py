@@ -1,4 +1,4 @@
-"""Greedy sites, then exchanges of one site for another, under a covariance that fades with distance."""
+"""Exchange algorithm for A-optimal design under a localised covariance."""
 
 from __future__ import annotations
 
@@ -13,198 +13,257 @@ from keyhole.placement.base import Selection, Selector, complete, subsample
 from keyhole.placement.classical import Greedy
 from keyhole.placement.failures import Network
 from keyhole.placement.greedy_selection import FeasibleCandidates
-from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance
-from keyhole.placement.settled import fit_localised_covariance
+from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance, fit_localised_covariance
 
 __all__ = ["Exchange"]
 
-_MOST_SAMPLES = 10_000
-_WORTH = 1e-4  # share of a site's gain that a better one must add
-_NOTHING_LEFT = 1e-10
-_MOST_HOPS, _WORK = 8, 2_000_000_000
-_NEAR_BEST = 10  # sites among which a hop chooses at random
+_MAX_SAMPLES = 10_000
+_MIN_IMPROVEMENT = 1e-4  # relative improvement of a site's gain below which an exchange is not made
+_RELATIVE_FLOOR = 1e-10  # of the largest initial gain, below which a candidate adds nothing
+_MAX_RESTARTS, _MAX_WORK = 8, 2_000_000_000
+_N_BEST = 10  # candidates among which a random restart draws
 
 
 class Exchange(Selector):
-    """Sites that leave least of a Gaussian field whose covariance fades with distance.
+    """Exchange algorithm (Fedorov, 1972) with random restarts, for the trace of the posterior covariance.
 
-    The covariance is Kriging's: its length and noise are those that rebuild best from greedy's sites when blocks of
-    samples are left out. Under it sites are picked greedily; then each in turn is dropped and the best of all sites put
-    in its place, until no exchange helps. One exchange costs what one greedy pick does, whatever K is. Then a fifth of
-    the sites is moved at random and exchanged anew, as often as the size of the data allows; the best are kept. What
-    comes out is scored by all cells of the grid, and where it leaves more than the sites it started from, as it may
-    when a time limit cuts in, those are given instead.
+    The objective is the expected squared error of optimal interpolation over the whole grid (A-optimal design). Its
+    covariance is localised; length scale and noise are fitted to the sites of greedy selection by cross-validation over
+    blocks of samples. Sites are selected greedily under it. Then each site in turn is removed and the best of all
+    candidates put in its place, until no exchange improves the objective; one exchange costs as much as one greedy
+    step, whatever K is. Random restarts follow: a fifth of the incumbent's sites is perturbed and the local search
+    repeated, as often as the size of the data allows. The outcome is evaluated over all valid sites and compared with
+    the initial sites, which are kept if they are better (as they may be when a time limit ends the search).
+
+    Prefer `Greedy` where an answer is needed at once or rankings must be nested, and `KernelExchange` where
+    reconstruction is clearly non-linear.
+
+    References
+    ----------
+    Fedorov (1972). Theory of Optimal Experiments. Academic Press.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import keyhole as kh
+    >>> from keyhole.core.run import Run
+    >>> modes = np.cos(np.pi * np.arange(4)[:, None] * np.linspace(0, 1, 12))
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(80, 4)) @ modes)
+    >>> len(Exchange().select(samples, 3, validation=None, run=Run()).sites)
+    3
     """
 
     name: ClassVar[str] = "exchange"
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
-        """Pick ``k`` sites and exchange them; stops with what it has when the time is over."""
-        some = subsample(train, _MOST_SAMPLES, run, "samples to exchange by")
-        start = Greedy().select(some, k, validation=None, run=run).sites
-        covariance, notes = fit_localised_covariance(some, start, run, "exchange")
-        choice = _Choice(PosteriorCovariance(covariance), FeasibleCandidates(train, covariance.candidates, k))
+        """Select ``k`` sites greedily and improve them by exchanges.
+
+        Parameters
+        ----------
+        train
+            Scaled samples; at most 10000 of them are used.
+        k
+            Number of sites.
+        validation
+            Not used.
+        run
+            Seed, deadline and progress; at the deadline the incumbent is returned.
+
+        Returns
+        -------
+        Selection
+            Ranked sites; the notes hold the length scale, the noise and the number of restarts (``hops``).
+        """
+        subset = subsample(train, _MAX_SAMPLES, run, "samples to exchange by")
+        start = Greedy().select(subset, k, validation=None, run=run).sites
+        covariance, notes = fit_localised_covariance(subset, start, run, "exchange")
+        state = _ExchangeState(PosteriorCovariance(covariance), FeasibleCandidates(train, covariance.candidates, k))
         if (
-            not choice.pick() or not choice.picks.full
-        ):  # nothing to explain, or no room for all; greedy's were completed
-            choice = _Choice.at(
+            not state.add_greedily() or not state.candidates.full
+        ):  # no variance, or fewer than K feasible sites; the greedy sites were completed
+            state = _ExchangeState.at(
                 start, PosteriorCovariance(covariance), FeasibleCandidates(train, covariance.candidates, k)
             )
-        choice.exchange(run)
-        hops = _hops(covariance, k)
-        found = _hop(choice, hops, run).remainder.picks
-        return _selection(_no_worse(found, start, covariance, some), covariance, train, k, {"hops": hops, **notes})
+        state.exchange(run)
+        n_restarts = _n_restarts(covariance, k)
+        selected = _random_restarts(state, n_restarts, run).posterior.selected
+        return _selection(
+            _better_of(selected, start, covariance, subset), covariance, train, k, {"hops": n_restarts, **notes}
+        )
 
     def improve(self, train: Samples, sites: NDArray[np.int64], run: Run) -> Selection:
-        """Exchange sites that are good already: a fraction of the time that `select` takes."""
-        some = subsample(train, _MOST_SAMPLES, run, "samples to exchange by")
-        covariance, notes = fit_localised_covariance(some, sites, run, "exchange")
-        choice = _Choice.at(
+        """Improve given sites by exchanges, without random restarts: a fraction of the time of `select`.
+
+        Parameters
+        ----------
+        train
+            Scaled samples.
+        sites
+            Initial sites, flat grid indices.
+        run
+            Seed, deadline and progress.
+
+        Returns
+        -------
+        Selection
+            As many ranked sites.
+        """
+        subset = subsample(train, _MAX_SAMPLES, run, "samples to exchange by")
+        covariance, notes = fit_localised_covariance(subset, sites, run, "exchange")
+        state = _ExchangeState.at(
             sites, PosteriorCovariance(covariance), FeasibleCandidates(train, covariance.candidates, len(sites))
         )
-        choice.exchange(run)
-        found = _no_worse(choice.remainder.picks, sites, covariance, some)
-        return _selection(found, covariance, train, len(sites), notes)
+        state.exchange(run)
+        selected = _better_of(state.posterior.selected, sites, covariance, subset)
+        return _selection(selected, covariance, train, len(sites), notes)
 
 
-def _no_worse(found: list[int], start: NDArray[np.int64], covariance: Covariance, signals: Samples) -> list[int]:
-    """Give the candidates found, or those of the sites a search started from where these explain more of all cells.
+def _better_of(selected: list[int], start: NDArray[np.int64], covariance: Covariance, samples: Samples) -> list[int]:
+    """Return the better of the search's outcome and its initial sites, by the error over all valid sites.
 
-    A search that is cut short has not made up for what it began with, and one that was in a hurry went by a sample of
-    the cells, which flatters sites near those.
+    A search that was interrupted may not have caught up with the initial sites, and one that had little time used a
+    subset of the targets, for which sites close to them look better than they are.
     """
-    before = [int(pick) for pick in np.searchsorted(covariance.candidates, start)]
-    if set(found) == set(before):
-        return found
-    explained = [Network.over_all_cells(covariance, picks, signals).explained for picks in (found, before)]
-    return found if explained[0] >= explained[1] else before
+    initial = [int(candidate) for candidate in np.searchsorted(covariance.candidates, start)]
+    if set(selected) == set(initial):
+        return selected
+    explained = [
+        Network.over_all_cells(covariance, candidates, samples).explained for candidates in (selected, initial)
+    ]
+    return selected if explained[0] >= explained[1] else initial
 
 
-def _selection(picks: list[int], covariance: Covariance, train: Samples, k: int, notes: dict[str, float]) -> Selection:
-    """Rank the sites, and complete them where rules left no room."""
-    ranked = _ranked(covariance, picks)
+def _selection(
+    candidates: list[int], covariance: Covariance, train: Samples, k: int, notes: dict[str, float]
+) -> Selection:
+    """Rank the sites, and complete them where constraints left fewer than ``k``."""
+    ranked = _rank_greedily(covariance, candidates)
     return Selection(complete(covariance.candidates[ranked], k, train), notes=notes)
 
 
-class _Choice:
-    """Sites picked so far, what they leave, and what may be picked beside them."""
+class _ExchangeState:
+    """State of the local search: posterior covariance and feasible candidates, kept in agreement."""
 
-    def __init__(self, remainder: PosteriorCovariance, picks: FeasibleCandidates) -> None:
-        self.remainder, self.picks = remainder, picks
+    def __init__(self, posterior: PosteriorCovariance, candidates: FeasibleCandidates) -> None:
+        self.posterior, self.candidates = posterior, candidates
 
     @classmethod
-    def at(cls, sites: NDArray[np.int64], remainder: PosteriorCovariance, picks: FeasibleCandidates) -> _Choice:
-        """Give the choice of these sites."""
-        choice = cls(remainder, picks)
-        for pick in np.searchsorted(picks.candidates, sites):
-            choice.picks.add(int(pick))
-            choice.remainder.add(int(pick))
-        return choice
+    def at(
+        cls, sites: NDArray[np.int64], posterior: PosteriorCovariance, candidates: FeasibleCandidates
+    ) -> _ExchangeState:
+        """Create the state in which the given sites are selected."""
+        state = cls(posterior, candidates)
+        for candidate in np.searchsorted(candidates.candidates, sites):
+            state.candidates.add(int(candidate))
+            state.posterior.add(int(candidate))
+        return state
 
-    def copy(self) -> _Choice:
-        """Give another one in the same state."""
-        return _Choice(self.remainder.copy(), self.picks.copy())
+    def copy(self) -> _ExchangeState:
+        """Return an independent copy."""
+        return _ExchangeState(self.posterior.copy(), self.candidates.copy())
 
-    def pick(self) -> bool:
-        """Pick greedily, until nothing is left; tells whether anything was picked."""
-        before = len(self.remainder.picks)
-        floor = _NOTHING_LEFT * float(np.abs(self.remainder.gains()[self.picks.open]).max(initial=0.0))
-        while (best := self.picks.take(self.remainder.gains(), floor)) is not None:
-            self.remainder.add(best)
-        return len(self.remainder.picks) > before
+    def add_greedily(self) -> bool:
+        """Add candidates greedily until none has a gain; return whether any was added."""
+        initial = len(self.posterior.selected)
+        floor = _RELATIVE_FLOOR * float(np.abs(self.posterior.gains()[self.candidates.open]).max(initial=0.0))
+        while (best := self.candidates.take(self.posterior.gains(), floor)) is not None:
+            self.posterior.add(best)
+        return len(self.posterior.selected) > initial
 
     def exchange(self, run: Run) -> None:
-        """Exchange sites, one after the other, until none can be bettered and none more can be paid for."""
-        swaps, since = 0, 0
-        while since < len(self.remainder.picks) and run.seconds_left() > 0:
-            site, gains = self.remainder.picks[0], self.gains_without(0)
+        """Exchange sites in turn until no exchange improves the objective and no further site can be paid for."""
+        n_exchanges, n_failed = 0, 0
+        while n_failed < len(self.posterior.selected) and run.seconds_left() > 0:
+            site, gains = self.posterior.selected[0], self.gains_without(0)
             best = int(gains.argmax())
-            more = gains[best] - gains[site] if gains[best] > gains[site] else 0.0
-            better = more > _WORTH * abs(gains[best])
+            improvement = gains[best] - gains[site] if gains[best] > gains[site] else 0.0
+            better = improvement > _MIN_IMPROVEMENT * abs(gains[best])
             self.replace(0, best if better else site)
-            swaps, since = (swaps + 1, 0) if better or self._paid_for_more() else (swaps, since + 1)
-            run.tell(Event("exchange sites", since, len(self.remainder.picks), {"swaps": float(swaps)}))
+            n_exchanges, n_failed = (
+                (n_exchanges + 1, 0) if better or self._added_within_cost() else (n_exchanges, n_failed + 1)
+            )
+            run.tell(Event("exchange sites", n_failed, len(self.posterior.selected), {"swaps": float(n_exchanges)}))
 
-    def gains_without(self, place: int) -> NDArray[np.float64]:
-        """What each candidate would explain in the place of a site, minus infinity where it may not be."""
-        site = self.remainder.picks[place]
-        with self.picks.without(site):
-            return np.where(self.picks.open, self.remainder.gains_without(place), -np.inf)
+    def gains_without(self, position: int) -> NDArray[np.float64]:
+        """Gain of each candidate in place of the site at ``position``, minus infinity where infeasible."""
+        site = self.posterior.selected[position]
+        with self.candidates.without(site):
+            return np.where(self.candidates.open, self.posterior.gains_without(position), -np.inf)
 
-    def allows(self, place: int, pick: int) -> bool:
-        """Whether rules let a site take the place of one."""
-        with self.picks.without(self.remainder.picks[place]):
-            return self.picks.may(pick)
+    def allows(self, position: int, candidate: int) -> bool:
+        """Whether a candidate is feasible in place of the site at ``position``."""
+        with self.candidates.without(self.posterior.selected[position]):
+            return self.candidates.may(candidate)
 
-    def replace(self, place: int, pick: int) -> None:
-        """Put another site in the place of one; it becomes the last."""
-        self.picks.replace(self.remainder.picks[place], pick)
-        self.remainder.replace(place, pick)
+    def replace(self, position: int, candidate: int) -> None:
+        """Exchange the site at ``position`` for a candidate, which becomes the last."""
+        self.candidates.replace(self.posterior.selected[position], candidate)
+        self.posterior.replace(position, candidate)
 
-    def force(self, pick: int) -> None:
-        """Take a site whatever the rules say, drop those that stand in its way, and one if it is one too many."""
-        for other in self.picks.too_near(pick):
-            self._drop(self.remainder.picks.index(other))
-        while self.remainder.picks and not self.picks.may(pick):
+    def force_in(self, candidate: int) -> None:
+        """Add a candidate, and remove the sites that conflict with it or exceed the size of the selection."""
+        for other in self.candidates.too_near(candidate):
+            self._drop(self.posterior.selected.index(other))
+        while self.posterior.selected and not self.candidates.may(candidate):
             self._drop(0)
-        self.picks.add(pick)
-        self.remainder.add(pick)
-        self.pick()
+        self.candidates.add(candidate)
+        self.posterior.add(candidate)
+        self.add_greedily()
 
-    def _drop(self, place: int) -> None:
-        self.picks.drop(self.remainder.picks[place])
-        self.remainder.drop(place)
+    def _drop(self, position: int) -> None:
+        self.candidates.drop(self.posterior.selected[position])
+        self.posterior.drop(position)
 
-    def _paid_for_more(self) -> bool:
-        return self.picks.costs is not None and self.pick()
-
-
-def _hops(covariance: Covariance, k: int) -> int:
-    """How often to move sites at random: less often the more there is to compute for an exchange."""
-    return int(min(_MOST_HOPS, _WORK // (covariance.cross.size * k)))
+    def _added_within_cost(self) -> bool:
+        return self.candidates.costs is not None and self.add_greedily()
 
 
-def _hop(best: _Choice, hops: int, run: Run) -> _Choice:
-    """Move some sites of the best so far to where they explain nearly most, and exchange anew."""
+def _n_restarts(covariance: Covariance, k: int) -> int:
+    """Number of random restarts: fewer where an exchange is expensive."""
+    return int(min(_MAX_RESTARTS, _MAX_WORK // (covariance.cross.size * k)))
+
+
+def _random_restarts(best: _ExchangeState, n_restarts: int, run: Run) -> _ExchangeState:
+    """Perturb the incumbent at random, repeat the local search, and keep the better of both."""
     rng = run.generator("hops of exchanges")
-    count = len(best.remainder.picks)
-    for _ in range(hops if best.remainder.count > count > 1 else 0):
+    count = len(best.posterior.selected)
+    for _ in range(n_restarts if best.posterior.count > count > 1 else 0):
         if run.seconds_left() <= 0:
             break
         trial = best.copy()
         for _ in range(max(2, count // 5)):
-            _move(trial, rng)
-        _crowd(trial, rng)
+            _perturb_one(trial, rng)
+        _make_feasible(trial, rng)
         trial.exchange(run)
-        if trial.picks.full and trial.remainder.explained() > best.remainder.explained():
+        if trial.candidates.full and trial.posterior.explained() > best.posterior.explained():
             best = trial
     return best
 
 
-def _crowd(trial: _Choice, rng: np.random.Generator) -> None:
-    """Where rules leave no room for all, take sites that stand in the way of fewest, until there is."""
-    for _ in range(2 * trial.picks.most if trial.picks.costs is None else 0):
-        free = trial.picks.least_conflicting()
-        if trial.picks.full or not len(free):
+def _make_feasible(trial: _ExchangeState, rng: np.random.Generator) -> None:
+    """Where constraints leave fewer than K sites, add those with the fewest conflicts until there are K."""
+    for _ in range(2 * trial.candidates.limit if trial.candidates.costs is None else 0):
+        allowed = trial.candidates.least_conflicting()
+        if trial.candidates.full or not len(allowed):
             return
-        trial.force(int(rng.choice(free)))
+        trial.force_in(int(rng.choice(allowed)))
 
 
-def _move(trial: _Choice, rng: np.random.Generator) -> None:
-    """Move one site at random to where it explains nearly most; where rules are, those in its way go too."""
-    place = int(rng.integers(len(trial.remainder.picks)))
-    gains = trial.remainder.gains_without(place)
-    near_best = np.argsort(-gains, kind="stable")[:_NEAR_BEST]
-    free = [int(pick) for pick in near_best if pick not in trial.remainder.picks]
-    if not free:
+def _perturb_one(trial: _ExchangeState, rng: np.random.Generator) -> None:
+    """Move one random site to one of the best candidates; sites that conflict with it are removed."""
+    position = int(rng.integers(len(trial.posterior.selected)))
+    gains = trial.posterior.gains_without(position)
+    best_candidates = np.argsort(-gains, kind="stable")[:_N_BEST]
+    allowed = [int(candidate) for candidate in best_candidates if candidate not in trial.posterior.selected]
+    if not allowed:
         return
-    pick = int(rng.choice(free))
-    trial.replace(place, pick) if trial.allows(place, pick) else trial.force(pick)
+    candidate = int(rng.choice(allowed))
+    trial.replace(position, candidate) if trial.allows(position, candidate) else trial.force_in(candidate)
 
 
-def _ranked(covariance: Covariance, picks: list[int]) -> NDArray[np.int64]:
-    """Order the sites as greedy picks among them would come."""
-    among = PosteriorCovariance(covariance.among(np.array(picks)))
-    while len(among.picks) < len(picks):
+def _rank_greedily(covariance: Covariance, candidates: list[int]) -> NDArray[np.int64]:
+    """Order the sites by greedy selection among them."""
+    among = PosteriorCovariance(covariance.among(np.array(candidates)))
+    while len(among.selected) < len(candidates):
         among.add(int(among.gains().argmax()))
-    return np.array(picks)[among.picks]
+    return np.array(candidates)[among.selected]

@@ -1,4 +1,4 @@
-"""What each site would still explain of a covariance of low rank, kept up to date as sites are picked."""
+"""Variance explained by each further site under a low-rank covariance, updated as sites are selected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keyhole.models.principal_components import rounding
 __all__ = ["ExplainedVariance"]
 
 _SINGULAR = 1e-8
-_REFRESHED = 0.1  # numbers are made anew when the covariance is down to this share of what they were made from
+_REFRESHED = 0.1  # statistics are recomputed when the trace has fallen to this share
 
 
 class ExplainedVariance:
@@ -38,55 +38,59 @@ class ExplainedVariance:
 
     def __init__(
         self, rows: NDArray[np.floating[Any]], variances: NDArray[np.float64], noise: NDArray[np.float64],
-        alone: NDArray[np.float64],
+        unresolved: NDArray[np.float64],
     ) -> None:  # fmt: skip
-        # Channels of a site may say nearly the same: what they say apart is lost in single precision.
+        # Channels of a site may be nearly collinear: their difference is lost in single precision.
         self.rows = rows if len(rows) == 1 else rows.astype(np.float64)
-        self.alone, self.beside, self.matrix = alone, noise + alone, np.diag(variances)
+        self.unresolved, self.diagonal, self.matrix = unresolved, noise + unresolved, np.diag(variances)
         self._refresh()
 
     def gains(self) -> NDArray[np.float64]:
-        """Variance that each site would remove."""
+        """Return the reduction of the total variance by each site, ``(sites,)``."""
         channels = len(self.rows)
         if channels == 1:
-            own, alone = self._own[0, 0] + self.beside[0], self.alone[0]
-            removed = self._square[0, 0] + alone * (2 * self._own[0, 0] + alone)
+            own, unresolved = self._own[0, 0] + self.diagonal[0], self.unresolved[0]
+            removed = self._products[0, 0] + unresolved * (2 * self._own[0, 0] + unresolved)
             return np.asarray(np.divide(removed, own, out=np.zeros_like(own), where=own > self.floor))
-        diagonal, here, there = np.eye(channels)[:, :, np.newaxis], self.alone[:, np.newaxis], self.alone[np.newaxis]
-        inverse = np.linalg.pinv((self._own + self.beside * diagonal).transpose(2, 0, 1), _SINGULAR, hermitian=True)
-        removed = self._square + (here + there) * self._own + np.square(self.alone) * diagonal
+        diagonal, first, second = (
+            np.eye(channels)[:, :, np.newaxis],
+            self.unresolved[:, np.newaxis],
+            self.unresolved[np.newaxis],
+        )
+        inverse = np.linalg.pinv((self._own + self.diagonal * diagonal).transpose(2, 0, 1), _SINGULAR, hermitian=True)
+        removed = self._products + (first + second) * self._own + np.square(self.unresolved) * diagonal
         return np.asarray(np.einsum("scd,dcs->s", inverse, removed))
 
     def read(self, site: int) -> None:
-        """Read one more site."""
+        """Observe one more site."""
         factor = self._factor(site)
         both = np.concatenate([factor, factor @ self.matrix]).astype(self.rows.dtype)
-        moved = np.matmul(self.rows, both.T).astype(np.float64)
-        here, there = moved[:, :, : len(factor)], moved[:, :, len(factor) :]
+        projections = np.matmul(self.rows, both.T).astype(np.float64)
+        first, second = projections[:, :, : len(factor)], projections[:, :, len(factor) :]
         self.matrix -= factor.T @ factor
         if np.trace(self.matrix) < _REFRESHED * self._trace:
             self._refresh()
             return
-        self._own -= _products(here, here)
-        change = _products(there, here)
-        self._square -= change + change.transpose(1, 0, 2)
-        self._square += _products(here @ (factor @ factor.T), here)
+        self._own -= _products(first, first)
+        change = _products(second, first)
+        self._products -= change + change.transpose(1, 0, 2)
+        self._products += _products(first @ (factor @ factor.T), first)
 
     def _refresh(self) -> None:
-        """Make the numbers of each site from `M`."""
+        """Recompute the statistics of each site from `M`."""
         self._trace = float(np.trace(self.matrix))
         matrix = self.matrix.astype(self.rows.dtype)
         projected = np.matmul(self.rows, matrix)
-        self._own, self._square = _products(projected, self.rows), _products(projected, projected)
+        self._own, self._products = _products(projected, self.rows), _products(projected, projected)
         self.floor = rounding(self.rows) * float(np.einsum("ccs->s", self._own).max())
 
     def _factor(self, site: int) -> NDArray[np.float64]:
-        """`F` of a site."""
-        here = self.rows[:, site].astype(np.float64)
-        projected = here @ self.matrix
-        sizes, turn = np.linalg.eigh(projected @ here.T + np.diag(self.beside[:, site]))
-        keep = sizes > _SINGULAR * sizes[-1]
-        return np.asarray((turn[:, keep] / np.sqrt(sizes[keep])).T @ projected)
+        """Return `F` of a site."""
+        first = self.rows[:, site].astype(np.float64)
+        projected = first @ self.matrix
+        values, vectors = np.linalg.eigh(projected @ first.T + np.diag(self.diagonal[:, site]))
+        keep = values > _SINGULAR * values[-1]
+        return np.asarray((vectors[:, keep] / np.sqrt(values[keep])).T @ projected)
 
 
 def _products(ones: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:

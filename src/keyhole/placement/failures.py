@@ -1,4 +1,4 @@
-"""Sites that still serve when some of them fail."""
+"""Sensor failures: the expected error after the loss of sites, and sites selected to be robust against it."""
 
 from __future__ import annotations
 
@@ -15,49 +15,79 @@ from keyhole.data.samples import Samples
 from keyhole.placement.base import Selection, subsample
 from keyhole.placement.classical import rank_sites
 from keyhole.placement.greedy_selection import FeasibleCandidates
-from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance
-from keyhole.placement.settled import fit_localised_covariance
+from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance, fit_localised_covariance
 
 __all__ = ["Network", "harden_against_failures"]
 
-_MOST_SAMPLES = 10_000
-_MOST_SETS = 1500  # of failed sites that the mean is taken over
-_TRIES = 12  # candidates that are tried in the place of a site
-_WORTH = 1e-4
+_MAX_SAMPLES = 10_000
+_MAX_SETS = 1500  # of failing sites over which the error is averaged
+_N_CANDIDATES = 12  # candidates evaluated for each exchange
+_MIN_IMPROVEMENT = 1e-4  # relative improvement of the error below which an exchange is not made
 
 
 class Network:
-    """Sites of a Gaussian field, and what is left of it when some of them fail.
+    """A set of selected sites of a Gaussian field, and the increase of the error when some of them fail.
 
-    With `C_SS + a I = B^-1` the covariance of the readings, `G = C_tS B` and `Q = G'G`, the sites `S` take
-    `tr(C_tS B C_St)` off the squared error, and the loss of the sites `F` gives `tr(B_FF^-1 Q_FF)` of it back.
+    With `C_SS + a I = B^-1` the covariance of the readings, `G = C_tS B` and `Q = G'G`, the sites `S` reduce the
+    expected squared error by `tr(C_tS B C_St)`, and the loss of the sites `F` increases it by `tr(B_FF^-1 Q_FF)`.
 
     Parameters
     ----------
     covariance
-        Of candidates with each other and with the cells to be rebuilt.
-    picks
-        Places of the sites among the candidates.
+        Prior covariance of candidates and targets.
+    selected
+        Indices of the selected sites among the candidates.
+
+    Attributes
+    ----------
+    explained
+        Reduction of the expected squared error by all sites together.
     """
 
-    def __init__(self, covariance: Covariance, picks: Sequence[int]) -> None:
-        self.covariance, self.picks = covariance, list(picks)
-        targets = [covariance.with_targets(pick) for pick in self.picks]
+    def __init__(self, covariance: Covariance, selected: Sequence[int]) -> None:
+        self.covariance, self.selected = covariance, list(selected)
+        targets = [covariance.with_targets(candidate) for candidate in self.selected]
         self.targets = np.concatenate(targets, axis=1).astype(np.float64)
         self.channels = targets[0].shape[1]
-        own = covariance.between(self.picks).astype(np.float64)
-        self.inverse = np.linalg.inv(own + np.diag(covariance.noise[self.picks].ravel()))
+        own = covariance.between(self.selected).astype(np.float64)
+        self.inverse = np.linalg.inv(own + np.diag(covariance.noise[self.selected].ravel()))
         inner = self.targets.T @ self.targets
         self.returned = self.inverse @ inner @ self.inverse
         self.explained = float(np.einsum("ij,ij->", inner, self.inverse))
 
     @classmethod
-    def over_all_cells(cls, covariance: Covariance, picks: Sequence[int], signals: Samples) -> Self:
-        """Give the network with all cells of the signals as targets, of which a search may have seen a sample."""
-        return cls(covariance.among(np.array(picks)).with_all_cells(signals), range(len(picks)))
+    def over_all_cells(cls, covariance: Covariance, selected: Sequence[int], samples: Samples) -> Self:
+        """Create the network with all valid sites as targets, where the covariance may hold a subset of them.
+
+        Parameters
+        ----------
+        covariance
+            Prior covariance.
+        selected
+            Indices of the selected sites among its candidates.
+        samples
+            The samples that the covariance was estimated from.
+
+        Returns
+        -------
+        Network
+            With the selected sites as its only candidates.
+        """
+        return cls(covariance.among(np.array(selected)).with_all_cells(samples), range(len(selected)))
 
     def losses(self, sets: NDArray[np.int64]) -> NDArray[np.float64]:
-        """What is given back when each of some sets ``(n, failures)`` of places among the sites fails."""
+        """Return the increase of the expected squared error for each set of failing sites.
+
+        Parameters
+        ----------
+        sets
+            ``(n, failures)``, positions of the failing sites among the selected ones.
+
+        Returns
+        -------
+        ndarray
+            ``(n,)``, zero where no site fails.
+        """
         if sets.shape[1] == 0:
             return np.zeros(len(sets))
         columns = (sets[:, :, np.newaxis] * self.channels + np.arange(self.channels)).reshape(len(sets), -1)
@@ -67,73 +97,118 @@ class Network:
 
 
 def harden_against_failures(found: Selection, train: Samples, failures: int, run: Run) -> Selection:
-    """Exchange sites one by one until the mean error over the loss of ``failures`` of them is least.
+    """Exchange sites until the mean error under the failure of ``failures`` of them is smallest.
 
-    The mean is over all sets of that many sites, or 1500 of them; constraints are kept. Where a sample of the cells
-    stood for a large grid, the outcome is scored by all cells, and the sites stay unless it is better. The notes tell
-    which set would be missed most.
+    A local search as in `Exchange`, with another objective: the expected squared error averaged over all sets of
+    failing sites (or 1500 random ones). Constraints are kept. The outcome is evaluated over all valid sites and used
+    only if it is better than the initial sites.
+
+    Parameters
+    ----------
+    found
+        The selection to improve.
+    train
+        Scaled samples; at most 10000 of them are used.
+    failures
+        Number of sites that fail together.
+    run
+        Seed, deadline and progress.
+
+    Returns
+    -------
+    Selection
+        Ranked sites. The notes hold the unexplained variance before and after (``left_before``, ``left_after``), the
+        set whose failure costs most (``worst``) and the unexplained variance without it (``left_without_worst``).
     """
-    some = subsample(train, _MOST_SAMPLES, run, "samples to harden by")
-    covariance, _ = fit_localised_covariance(some, found.sites, run, "harden")
-    picks = FeasibleCandidates(train, covariance.candidates, len(found.sites))
-    places = [int(place) for place in np.searchsorted(covariance.candidates, found.sites)]
-    for place in places:
-        picks.add(place)
-    sets = failure_sets(len(places), failures, run)
-    start = Network.over_all_cells(covariance, places, some)
-    exchanged = _exchanged(covariance, picks, places, sets, run)
-    network = Network.over_all_cells(covariance, exchanged, some)
-    places, network = (exchanged, network) if _left(network, sets) < _left(start, sets) else (places, start)
+    subset = subsample(train, _MAX_SAMPLES, run, "samples to harden by")
+    covariance, _ = fit_localised_covariance(subset, found.sites, run, "harden")
+    candidates = FeasibleCandidates(train, covariance.candidates, len(found.sites))
+    selected = [int(position) for position in np.searchsorted(covariance.candidates, found.sites)]
+    for position in selected:
+        candidates.add(position)
+    sets = failure_sets(len(selected), failures, run)
+    start = Network.over_all_cells(covariance, selected, subset)
+    exchanged = _local_search(covariance, candidates, selected, sets, run)
+    network = Network.over_all_cells(covariance, exchanged, subset)
+    selected, network = (
+        (exchanged, network) if _mean_error(network, sets) < _mean_error(start, sets) else (selected, start)
+    )
     losses = network.losses(sets)
     worst = sets[int(losses.argmax())]
-    total = _total(network.covariance)
+    prior_variance = _prior_variance(network.covariance)
     notes = {
         "failures": failures,
-        "left_before": _left(start, sets) / total,
-        "left_after": _left(network, sets) / total,
-        "worst": covariance.candidates[[places[place] for place in worst]].tolist(),
-        "left_without_worst": (total - network.explained + float(losses.max())) / total,
+        "left_before": _mean_error(start, sets) / prior_variance,
+        "left_after": _mean_error(network, sets) / prior_variance,
+        "worst": covariance.candidates[[selected[position] for position in worst]].tolist(),
+        "left_without_worst": (prior_variance - network.explained + float(losses.max())) / prior_variance,
     }
-    sites = rank_sites(train, covariance.candidates[places], run)
+    sites = rank_sites(train, covariance.candidates[selected], run)
     return Selection(sites, found.history, {**found.notes, **notes}, None, found.distribution)
 
 
 def failure_sets(count: int, failures: int, run: Run) -> NDArray[np.int64]:
-    """Sets of places that fail together: all of that size, or as many as a mean needs."""
-    if comb(count, failures) <= _MOST_SETS:
+    """Return sets of sites that fail together: all sets of that size, or 1500 random ones where there are more.
+
+    Parameters
+    ----------
+    count
+        Number of selected sites.
+    failures
+        Number of sites that fail together.
+    run
+        Its seed determines the random sets.
+
+    Returns
+    -------
+    ndarray
+        ``(n, failures)``, positions among the selected sites.
+    """
+    if comb(count, failures) <= _MAX_SETS:
         return np.array(list(combinations(range(count), failures)), np.int64)
     rng = run.generator("sites that fail")
-    return np.stack([rng.choice(count, failures, replace=False) for _ in range(_MOST_SETS)]).astype(np.int64)
+    return np.stack([rng.choice(count, failures, replace=False) for _ in range(_MAX_SETS)]).astype(np.int64)
 
 
-def _exchanged(
-    covariance: Covariance, picks: FeasibleCandidates, places: list[int], sets: NDArray[np.int64], run: Run
+def _local_search(
+    covariance: Covariance, candidates: FeasibleCandidates, selected: list[int], sets: NDArray[np.int64], run: Run
 ) -> list[int]:
-    """Exchange each site in turn for the best of a few, until none can be bettered or time is over."""
-    remainder = PosteriorCovariance(covariance)
-    for place in places:
-        remainder.add(place)
-    least, since, swaps = _left(Network(covariance, remainder.picks), sets), 0, 0
-    while since < len(places) and run.seconds_left() > 0:
-        old = remainder.picks[0]
-        with picks.without(old):
-            gains = np.where(picks.open, remainder.gains_without(0), -np.inf)
-        tried = [int(pick) for pick in np.argsort(-gains, kind="stable")[:_TRIES] if np.isfinite(gains[pick])]
-        scores = {pick: _left(Network(covariance, [*remainder.picks[1:], pick]), sets) for pick in tried if pick != old}
+    """Exchange each site in turn for the best of a few candidates, until no exchange improves the mean error."""
+    posterior = PosteriorCovariance(covariance)
+    for position in selected:
+        posterior.add(position)
+    error, n_failed, n_exchanges = _mean_error(Network(covariance, posterior.selected), sets), 0, 0
+    while n_failed < len(selected) and run.seconds_left() > 0:
+        old = posterior.selected[0]
+        with candidates.without(old):
+            gains = np.where(candidates.open, posterior.gains_without(0), -np.inf)
+        proposals = [
+            int(candidate)
+            for candidate in np.argsort(-gains, kind="stable")[:_N_CANDIDATES]
+            if np.isfinite(gains[candidate])
+        ]
+        scores = {
+            candidate: _mean_error(Network(covariance, [*posterior.selected[1:], candidate]), sets)
+            for candidate in proposals
+            if candidate != old
+        }
         best = min(scores, key=scores.__getitem__, default=old)
-        better = best != old and scores[best] < (1 - _WORTH) * least
-        picks.replace(old, best if better else old)
-        remainder.replace(0, best if better else old)
-        least, since, swaps = (scores[best], 0, swaps + 1) if better else (least, since + 1, swaps)
-        run.tell(Event("harden sites", since, len(places), {"swaps": float(swaps)}))
-    return list(remainder.picks)
+        better = best != old and scores[best] < (1 - _MIN_IMPROVEMENT) * error
+        candidates.replace(old, best if better else old)
+        posterior.replace(0, best if better else old)
+        error, n_failed, n_exchanges = (
+            (scores[best], 0, n_exchanges + 1) if better else (error, n_failed + 1, n_exchanges)
+        )
+        run.tell(Event("harden sites", n_failed, len(selected), {"swaps": float(n_exchanges)}))
+    return list(posterior.selected)
 
 
-def _left(network: Network, sets: NDArray[np.int64]) -> float:
-    """Squared error that is left on average when a set fails."""
-    return _total(network.covariance) - network.explained + float(network.losses(sets).mean())
+def _mean_error(network: Network, sets: NDArray[np.int64]) -> float:
+    """Expected squared error, averaged over the sets of failing sites."""
+    return _prior_variance(network.covariance) - network.explained + float(network.losses(sets).mean())
 
 
-def _total(covariance: Covariance) -> float:
+def _prior_variance(covariance: Covariance) -> float:
+    """Sum of the targets' prior variances."""
     targets: Any = covariance.targets
     return float(np.square(targets, dtype=np.float64).sum())

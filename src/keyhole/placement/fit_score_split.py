@@ -1,4 +1,4 @@
-"""Samples that teach a quick judge, and samples that it judges by."""
+"""Fitting and scoring samples of the surrogates."""
 
 from __future__ import annotations
 
@@ -17,96 +17,118 @@ from keyhole.placement.base import subsample
 
 __all__ = ["FitScoreSplit"]
 
-_MOST_TAUGHT, _MOST_JUDGED = 8000, 3000
-# Components that stand for the cells, or two for each site where that is more; of few samples more can be told.
+_MAX_FITTING, _MAX_SCORING = 8000, 3000
+# Principal components, or two for each site where that is more; few samples allow more of them.
 _COMPONENTS, _COMPONENTS_OF_FEW, _FEW = 96, 256, 2000
 
 
 @dataclass(frozen=True, eq=False)
 class FitScoreSplit:
-    """Samples that teach and samples that judge.
+    """Fitting and scoring subsets of the samples, with their leading principal components.
 
     Parameters
     ----------
-    taught, judged
-        Packed cells, ``(n, channels, cells)``, centred on the first.
+    fitting, scoring
+        Values at the valid sites, ``(n, channels, sites)``, centred by the mean of the first.
     basis
-        ``(r, channels * cells)``, leading principal components, which stand for the cells to be rebuilt.
-    signals
-        What they were taken from.
+        ``(r, channels * sites)``, leading principal components, which stand for the values to be reconstructed.
+    samples
+        The samples that they were taken from.
     seen
-        The same samples as sensors see them: without weights, with noise.
+        The same samples as sensors observe them: unweighted, with measurement noise.
     """
 
-    taught: NDArray[np.float32]
-    judged: NDArray[np.float32]
+    fitting: NDArray[np.float32]
+    scoring: NDArray[np.float32]
     basis: NDArray[np.float32]
-    signals: Samples
+    samples: Samples
     seen: tuple[NDArray[np.float32], NDArray[np.float32]]
 
     @cached_property
     def components(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Components of the samples that teach and of those that judge, ``(n, r)``."""
-        return flat(self.taught) @ self.basis.T, flat(self.judged) @ self.basis.T
+        """Principal component scores of the fitting and of the scoring samples, ``(n, r)``."""
+        return flat(self.fitting) @ self.basis.T, flat(self.scoring) @ self.basis.T
 
     @cached_property
     def energy(self) -> tuple[float, float]:
-        """Squares of the samples that judge, summed: in all, and beyond the components."""
-        whole = float(np.square(self.judged, dtype=np.float64).sum())
+        """Sum of squares of the scoring samples: in total, and outside the span of the components."""
+        total = float(np.square(self.scoring, dtype=np.float64).sum())
         within = float(np.square(self.components[1], dtype=np.float64).sum())
-        return max(whole, np.finfo(float).tiny), max(0.0, whole - within)
+        return max(total, np.finfo(float).tiny), max(0.0, total - within)
 
     @cached_property
     def level(self) -> np.float32:
-        """Spread of all that sensors see of the samples that teach."""
+        """Overall standard deviation of the readings of the fitting samples."""
         return np.float32(max(float(self.seen[0].std()), float(np.finfo(np.float32).tiny)))
 
     @cached_property
     def spread(self) -> NDArray[np.float64]:
-        """Spread of what a sensor in each cell would see of the samples that teach, ``(channels, cells)``."""
+        """Scale of the readings at each valid site, ``(channels, sites)``."""
         rows = flat(self.seen[0]).astype(np.float64) / self.level
-        return (spread_of(rows, even=True) * self.level).reshape(self.taught.shape[1:])
+        return (spread_of(rows, even=True) * self.level).reshape(self.fitting.shape[1:])
 
-    def fewer(self, taught: int, judged: int) -> Self:
-        """Give at most so many samples of each, evenly spaced."""
-        kept = [_evenly(len(part), most) for part, most in ((self.taught, taught), (self.judged, judged))]
-        seen = (self.seen[0][kept[0]], self.seen[1][kept[1]])
-        return replace(self, taught=self.taught[kept[0]], judged=self.judged[kept[1]], seen=seen)
+    def fewer(self, fitting: int, scoring: int) -> Self:
+        """Return at most so many samples of each part, evenly spaced."""
+        kept = [
+            _evenly(len(part), n_components)
+            for part, n_components in ((self.fitting, fitting), (self.scoring, scoring))
+        ]
+        readings = (self.seen[0][kept[0]], self.seen[1][kept[1]])
+        return replace(self, fitting=self.fitting[kept[0]], scoring=self.scoring[kept[1]], seen=readings)
 
     @classmethod
-    def of(cls, train: Samples, scorer: Samples | None, k: int, run: Run) -> Self:
-        """Take samples to teach and to judge by; without a judge a third of ``train`` is one, the last in time.
+    def of(cls, train: Samples, scored: Samples | None, k: int, run: Run) -> Self:
+        """Split samples, and compute the principal components of the fitting part.
 
-        Samples that follow each other in time are alike: one drawn from among them would be known already.
+        Parameters
+        ----------
+        train
+            Scaled samples to fit on; at most 8000 are used.
+        scored
+            Scaled samples to score on, at most 3000. If None, a third of ``train``: drawn at random, or the last in
+            time for a time series, whose neighbouring samples are too similar to be independent.
+        k
+            Number of sites; there are at least 2 k components.
+        run
+            Its seed determines the draws.
+
+        Returns
+        -------
+        FitScoreSplit
+            The split.
         """
         from sklearn.utils.extmath import randomized_svd
 
-        if scorer is None:
+        if scored is None:
             drawn = run.generator("samples to swap by").permutation(len(train))
             order = train.order_in_time() if train.is_series else drawn
-            cut = max(1, len(train) - min(_MOST_JUDGED, len(train) // 3))
-            train, scorer = train.take(np.sort(order[:cut])), train.take(np.sort(order[cut:]))
-        first = subsample(train, _MOST_TAUGHT, run, "samples to teach by")
-        second = subsample(scorer, _MOST_JUDGED, run, "samples to judge by")
+            cut = max(1, len(train) - min(_MAX_SCORING, len(train) // 3))
+            train, scored = train.take(np.sort(order[:cut])), train.take(np.sort(order[cut:]))
+        first = subsample(train, _MAX_FITTING, run, "samples to teach by")
+        second = subsample(scored, _MAX_SCORING, run, "samples to judge by")
         mean = first.valid_values().mean(axis=0)
-        taught, judged = first.valid_values() - mean, second.valid_values() - mean
-        rows = flat(taught)
-        most = min(max(_COMPONENTS if len(rows) > _FEW else _COMPONENTS_OF_FEW, 2 * k), *rows.shape)
-        basis = randomized_svd(rows, most, n_iter=3, random_state=0)[2]
-        return cls(taught, judged, np.asarray(basis, np.float32), train, _seen(first, second, (taught, judged)))
+        fitting, scoring = first.valid_values() - mean, second.valid_values() - mean
+        rows = flat(fitting)
+        n_components = min(max(_COMPONENTS if len(rows) > _FEW else _COMPONENTS_OF_FEW, 2 * k), *rows.shape)
+        basis = randomized_svd(rows, n_components, n_iter=3, random_state=0)[2]
+        return cls(
+            fitting, scoring, np.asarray(basis, np.float32), train, _readings_of(first, second, (fitting, scoring))
+        )
 
 
-def _evenly(n: int, most: int) -> slice | NDArray[np.int64]:
-    return slice(None) if n <= most else np.linspace(0, n - 1, most).astype(np.int64)
+def _evenly(n: int, n_components: int) -> slice | NDArray[np.int64]:
+    return slice(None) if n <= n_components else np.linspace(0, n - 1, n_components).astype(np.int64)
 
 
-def _seen(
+def _readings_of(
     first: Samples, second: Samples, plain: tuple[NDArray[np.float32], NDArray[np.float32]]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """What sensors in all cells would read of both parts, ``(n, channels, cells)``, centred on the first."""
+    """Readings of sensors at all valid sites, for both parts, ``(n, channels, sites)``, centred by the first part."""
     if first.root is None and first.noise_draw is None and first.gaps is None:
         return plain
-    seen = [replace(part, values=part.seen(), gaps=None).valid_values().astype(np.float32) for part in (first, second)]
+    readings = [
+        replace(part, values=part.seen(), gaps=None).valid_values().astype(np.float32) for part in (first, second)
+    ]
     root = np.float32(1) if first.root is None else first.root.ravel()[first.grid.cells]
-    mean = seen[0].mean(axis=0)
-    return (seen[0] - mean) / root, (seen[1] - mean) / root
+    mean = readings[0].mean(axis=0)
+    return (readings[0] - mean) / root, (readings[1] - mean) / root

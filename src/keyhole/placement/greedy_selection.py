@@ -1,4 +1,4 @@
-"""Picks, one after the other, of what gains most among what may still be chosen."""
+"""Bookkeeping of greedy and exchange algorithms: candidates, selected sites and constraints."""
 
 from __future__ import annotations
 
@@ -15,91 +15,106 @@ __all__ = ["FeasibleCandidates"]
 
 
 class FeasibleCandidates:
-    """Sites that a greedy method has picked so far.
+    """Candidates of a greedy or exchange algorithm, those selected so far, and the feasible set beside them.
+
+    Candidates are addressed by their index in ``candidates``, as in the arrays of gains.
 
     Parameters
     ----------
-    signals
-        Whose rules are kept.
+    samples
+        Samples whose constraints hold.
     candidates
-        Flat grid index of the sites that gains are given for.
+        ``(m,)``, flat grid indices of the candidates, ascending.
     k
-        How many to pick; under a limit of cost, as many as can be paid for.
+        Number of sites to select; under a cost limit, as many are selected as can be paid for.
     """
 
-    def __init__(self, signals: Samples, candidates: NDArray[np.int64], k: int) -> None:
-        self.room, self.candidates = signals.room(), candidates
-        self.costs = None if self.room.rules.costs is None else self.room.rules.costs[candidates]
-        self.most = k if self.costs is None else len(candidates)
+    def __init__(self, samples: Samples, candidates: NDArray[np.int64], k: int) -> None:
+        self.feasible, self.candidates = samples.room(), candidates
+        self.costs = None if self.feasible.rules.costs is None else self.feasible.rules.costs[candidates]
+        self.limit = k if self.costs is None else len(candidates)
 
     def copy(self) -> FeasibleCandidates:
-        """Give another one in the same state."""
+        """Return an independent copy."""
         other = copy(self)
-        other.room = self.room.copy()
+        other.feasible = self.feasible.copy()
         return other
 
     @property
     def open(self) -> NDArray[np.bool_]:
-        """Which candidates may be picked."""
-        return np.asarray(self.room.open[self.candidates])
+        """Whether each candidate is feasible beside those selected, ``(m,)``."""
+        return np.asarray(self.feasible.open[self.candidates])
 
     @property
     def full(self) -> bool:
-        """Whether there are as many as there are to be; under a limit of cost, there always are."""
-        return self.costs is not None or len(self.room.taken) >= min(self.most, len(self.candidates))
+        """Whether the selection has its final size; always true under a cost limit, where any size is allowed."""
+        return self.costs is not None or len(self.feasible.taken) >= min(self.limit, len(self.candidates))
 
     def may(self, place: int) -> bool:
-        """Whether a candidate may be picked beside the others, and is not one too many."""
-        return len(self.room.taken) < self.most and self.room.may(int(self.candidates[place]))
+        """Whether a candidate can be added: it is feasible, and the selection is smaller than K."""
+        return len(self.feasible.taken) < self.limit and self.feasible.may(int(self.candidates[place]))
 
     def too_near(self, place: int) -> list[int]:
-        """Give the places of what was picked that a candidate is too near to."""
-        near = self.room.rules.near(int(self.candidates[place]))
-        return [int(np.searchsorted(self.candidates, site)) for site in self.room.taken if site in near]
+        """Return the selected candidates within the minimum distance of a candidate."""
+        near = self.feasible.rules.near(int(self.candidates[place]))
+        return [int(np.searchsorted(self.candidates, site)) for site in self.feasible.taken if site in near]
 
     def least_conflicting(self) -> NDArray[np.int64]:
-        """Give the places of the candidates, not picked, for which the fewest of those picked would have to go."""
+        """Return the unselected candidates with the fewest conflicts, none of them with existing sites."""
         sites = self.candidates
-        free = self.room.observable[sites] & ~np.isin(sites, self.room.taken)
-        free &= ~np.isin(sites, np.concatenate([[-1], *map(self.room.rules.near, self.room.rules.held)]))
-        count = np.where(free, self.room.conflicts[sites], np.iinfo(np.int32).max)
+        free = self.feasible.observable[sites] & ~np.isin(sites, self.feasible.taken)
+        free &= ~np.isin(sites, np.concatenate([[-1], *map(self.feasible.rules.near, self.feasible.rules.held)]))
+        count = np.where(free, self.feasible.conflicts[sites], np.iinfo(np.int32).max)
         return np.flatnonzero(free & (count == count.min()))
 
     def add(self, place: int) -> None:
-        """Pick a candidate."""
-        self.room.take(int(self.candidates[place]))
+        """Add a candidate to the selection."""
+        self.feasible.take(int(self.candidates[place]))
 
     def drop(self, place: int) -> None:
-        """Pick a candidate no more."""
-        self.room.leave(int(self.candidates[place]))
+        """Remove a candidate from the selection."""
+        self.feasible.leave(int(self.candidates[place]))
 
     @contextmanager
     def without(self, place: int) -> Iterator[None]:
-        """Do as if one candidate had not been picked."""
+        """Remove a selected candidate for the duration of a ``with`` block."""
         site = int(self.candidates[place])
-        self.room.leave(site)
+        self.feasible.leave(site)
         try:
             yield
         finally:
-            self.room.take(site)
+            self.feasible.take(site)
 
     def replace(self, old: int, new: int) -> None:
-        """Leave one candidate and take another, or the same again."""
-        self.room.leave(int(self.candidates[old]))
-        self.room.take(int(self.candidates[new]))
+        """Exchange a selected candidate for another one, or for itself."""
+        self.feasible.leave(int(self.candidates[old]))
+        self.feasible.take(int(self.candidates[new]))
 
     @property
     def sites(self) -> NDArray[np.int64]:
-        """Flat grid index of the sites picked."""
-        return np.array(self.room.taken, np.int64)
+        """Flat grid indices of the selected sites, in the order of selection."""
+        return np.array(self.feasible.taken, np.int64)
 
     def take(self, gains: NDArray[np.float64], floor: float) -> int | None:
-        """Take the candidate that gains most, for what it costs, and give its place; None where there is no more."""
-        if len(self.room.taken) >= self.most:
+        """Select the feasible candidate with the largest gain, per unit of cost where sites have costs.
+
+        Parameters
+        ----------
+        gains
+            ``(m,)``, gain of each candidate.
+        floor
+            Gain at or below which a candidate is not worth selecting, such as the rounding error of the gains.
+
+        Returns
+        -------
+        int or None
+            Index of the candidate, or None where the selection is complete or no gain exceeds the floor.
+        """
+        if len(self.feasible.taken) >= self.limit:
             return None
         gains = np.where(self.open, gains, -np.inf)
         best = int((gains if self.costs is None else gains / self.costs).argmax())
         if gains[best] <= floor:
             return None
-        self.room.take(int(self.candidates[best]))
+        self.feasible.take(int(self.candidates[best]))
         return best

@@ -1,4 +1,4 @@
-"""The learned selector: a law of masks and the network behind it, trained together."""
+"""Learned masks: a mask distribution and a reconstructor or predictor, trained jointly."""
 
 from __future__ import annotations
 
@@ -29,17 +29,34 @@ from keyhole.training.settings import TrainSettings
 
 __all__ = ["Learned"]
 
-_WARM: dict[str, type[Greedy] | type[QR]] = {"greedy": Greedy, "qr": QR}
+_WARM_STARTS: dict[str, type[Greedy] | type[QR]] = {"greedy": Greedy, "qr": QR}
 _CONCENTRATED = 0.95
-_SPREAD = 0.02  # share of the count that soft masks keep spread over all sites, so that none is beyond reach
+_SOFT_SPREAD = 0.02  # share of the count that soft masks spread over all sites, so that every site keeps a gradient
 
 
 class JointTask(Task):
-    """Law, budget and goal on one loss.
+    """Mask distribution, budget and objective, trained on one loss.
 
-    Each batch is seen through a few masks of the law, each shared by several signals; the loss is what the goal makes
-    of that plus what the budget asks. Of several processes each draws all masks and sees its part of the batch through
-    its part of them.
+    Each batch is observed through a few masks drawn from the distribution, each shared by several samples. The loss is
+    that of the objective plus the term of the budget. With several processes, each draws all masks and uses its part of
+    the batch and of the masks.
+
+    Parameters
+    ----------
+    distribution
+        Mask distribution with learned parameters.
+    budget
+        Holds the number of open sites: exact K, dual ascent or L0 penalty.
+    goal
+        The objective, with the network behind the masks.
+    samples
+        Scaled training samples, or a source that reads them from a file.
+    settings
+        Settings of the learned selector.
+    k
+        Number of sites.
+    rate
+        Learning rate of the network.
     """
 
     needs_whole_batch: ClassVar[bool] = True
@@ -50,7 +67,7 @@ class JointTask(Task):
         distribution: MaskDistribution,
         budget: Budget,
         goal: MaskObjective,
-        signals: Samples,
+        samples: Samples,
         settings: LearnedSettings,
         k: int,
         rate: float,
@@ -58,14 +75,14 @@ class JointTask(Task):
         super().__init__()
         self.distribution, self.budget, self.goal = distribution, budget, goal
         self.settings, self.k, self.rate = settings, k, rate
-        self.samples, self.first_count, self.source = signals.taught, distribution.count(), signals.source
+        self.samples, self.first_count, self.source = samples.taught, distribution.count(), samples.source
         if self.source is None:
-            truth, seen = _truth(signals), signals.seen()
+            truth, seen = _with_missing(samples), samples.seen()
             self.register_buffer("signals", torch.from_numpy(truth), persistent=False)
             self.register_buffer("seen", None if seen is truth else torch.from_numpy(seen), persistent=False)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
-        """See a batch through masks of the law."""
+        """Return the losses of a batch observed through masks of the distribution."""
         sample = self.distribution.sample(self.processes.whole(min(self.settings.n_masks, len(batch))), generator)
         mine, masks = self.processes.mine(batch), self.processes.mine(self.budget.masks(self.distribution, sample))
         x, seen = self._samples(mine)
@@ -73,11 +90,11 @@ class JointTask(Task):
         return parts | {"budget": self.budget.loss(self.distribution, sample)}, partial(self._after, sample)
 
     def order(self, generator: torch.Generator) -> Tensor:
-        """Draw an order, by chunks of the file where samples are not in memory."""
+        """Draw the order of the samples, by chunks of the file where they are not in memory."""
         return super().order(generator) if self.source is None else self.source.order(generator)
 
     def _samples(self, batch: Tensor) -> tuple[Tensor, Tensor]:
-        """Give signals, and what sensors would see of them."""
+        """Return samples, and what sensors observe of them."""
         if self.source is not None:
             x = torch.from_numpy(self.source.fetch(batch.cpu().numpy())).to(batch.device)
             return x, x
@@ -87,30 +104,34 @@ class JointTask(Task):
     def _after(self, sample: MaskSample) -> None:
         self.budget.update(self.distribution, sample)
         if self.settings.masks == "soft":
-            self.distribution.polarise(sample, _SPREAD * self.wanted() / self.distribution.sites)
+            self.distribution.polarise(sample, _SOFT_SPREAD * self.wanted() / self.distribution.sites)
 
     def wanted(self) -> int:
-        """Give the K that the budget holds now, or the one asked for where it holds none."""
+        """Return the K that the budget holds at present, or the final K where it holds none."""
         return self.budget.k if isinstance(self.budget, CountBudget) else self.k
 
     def groups(self) -> list[dict[str, Any]]:
-        """Let the law move faster than the network, and without decay, which would pull it to a half."""
+        """Parameter groups: a higher learning rate for the mask distribution, and no weight decay."""
         latent, step = self.distribution.latent_weights(), self.settings.mask_learning_rate
-        others = [one for one in self.distribution.parameters() if not any(one is weight for weight in latent)]
+        others = [
+            parameter
+            for parameter in self.distribution.parameters()
+            if not any(parameter is weight for weight in latent)
+        ]
         distribution = [(others, step), (latent, step * self.settings.latent_learning_rate)]
         groups = [{"params": params, "lr": lr, "weight_decay": 0.0} for params, lr in distribution if params]
         return [{"params": list(self.goal.parameters()), "lr": self.rate}, *groups]
 
     def begin(self, progress: float) -> None:
-        """Lower the temperature geometrically, and K likewise where it is to fall."""
+        """Anneal the temperature geometrically, and K where ``k_anneal`` is set."""
         first, last = self.settings.temperature
         self.distribution.temperature = first * (last / first) ** progress
         if self.settings.k_anneal and isinstance(self.budget, CountBudget):
-            left = max(0.0, 1 - progress / self.settings.k_anneal)
-            self.budget.k = round(self.k * (max(self.first_count, self.k) / self.k) ** left)
+            remaining = max(0.0, 1 - progress / self.settings.k_anneal)
+            self.budget.k = round(self.k * (max(self.first_count, self.k) / self.k) ** remaining)
 
     def figures(self) -> dict[str, float]:
-        """Expected L0, count and concentration of the law."""
+        """Return expected L0, count, concentration and temperature of the mask distribution."""
         with torch.no_grad():
             sample = self.distribution.sample(1, torch.Generator().manual_seed(0))
         marginals = self.distribution.marginals()
@@ -123,12 +144,19 @@ class JointTask(Task):
 
 
 class Learned(Selector):
-    """Where to look and how to rebuild, learned together (Dona & Gallinari), then collapsed to K sites.
+    """Learned masks (Dona & Gallinari): mask distribution and reconstructor trained jointly, then collapsed.
+
+    Samples are observed through random masks, and the mask distribution is trained by the gradient of the
+    reconstruction loss (or the prediction loss of a target) under a budget on the number of open sites. The trained
+    distribution is collapsed to K sites by its marginals, by the frequency of sites in draws, or to the best of several
+    draws by validation error. The distributions and formulas are documented in `keyhole.masks`. Prefer it where
+    reconstruction is far from linear or a target is to be predicted; `Exchange` is faster and usually as good for
+    smooth fields.
 
     Parameters
     ----------
     settings
-        Those of `LearnedSettings`, by name.
+        Fields of `LearnedSettings`, by name.
     """
 
     name: ClassVar[str] = "learned"
@@ -139,24 +167,28 @@ class Learned(Selector):
 
     @property
     def requires_validation(self) -> bool:
-        """The best of several joint samples is chosen on validation."""
+        """Whether the best of several draws is chosen on validation samples (``collapse="best"``)."""
         return self._settings.collapse == "best"
 
     def settings(self) -> dict[str, Any]:
-        """Give all settings."""
+        """Return all settings."""
         return self._settings.model_dump()
 
-    def incompatibility(self, signals: Samples) -> str | None:
-        """Tell that convolutions need two axes, and that they tell no target."""
-        if self._settings.objective == "gan" and signals.gaps is not None:
-            return "its discriminator needs whole signals, and some values are missing"
-        shape, convolves = signals.choices, self._settings.objective == "gan" or self._settings.decoder == "resnet"
+    def incompatibility(self, samples: Samples) -> str | None:
+        """Convolutions need two dimensions and predict no target; the discriminator needs complete samples."""
+        if self._settings.objective == "gan" and samples.gaps is not None:
+            return "its discriminator needs complete samples, and some values are missing"
+        shape, convolves = samples.choices, self._settings.objective == "gan" or self._settings.decoder == "resnet"
         if convolves and len(shape) != 2:
             return f"convolutions need a grid of two axes, not of shape {shape}"
-        return "convolutions rebuild signals, they tell no target" if convolves and signals.target is not None else None
+        return (
+            "convolutions reconstruct the field, they predict no target"
+            if convolves and samples.target is not None
+            else None
+        )
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
-        """Train the law, then collapse it."""
+        """Train the mask distribution and collapse it to ``k`` sites."""
         task, history = self.learn(train, k, run)
         distribution = task.distribution
         concentration = distribution.concentration(k)
@@ -175,29 +207,46 @@ class Learned(Selector):
         )
 
     def learn(self, train: Samples, k: int, run: Run) -> tuple[JointTask, list[dict[str, float]]]:
-        """Train the law and the network behind it; gives both, on the CPU, and the history."""
+        """Train the mask distribution and the network.
+
+        Parameters
+        ----------
+        train
+            Scaled samples.
+        k
+            Number of sites.
+        run
+            Seed, deadline, checkpoints and progress.
+
+        Returns
+        -------
+        task : JointTask
+            The trained task, on the CPU in evaluation mode.
+        history : list of dict
+            Training log.
+        """
         task, chosen = self._task(train, k, run)
         identity = f"{train.fingerprint()} {k} {self._settings} {chosen} {run.seed}"
         history = training.train(task, chosen, name=f"learn {self._settings.distribution}", identity=identity, run=run)
         return task.cpu().eval(), history
 
-    def _task(self, signals: Samples, k: int, run: Run) -> tuple[JointTask, TrainSettings]:
+    def _task(self, samples: Samples, k: int, run: Run) -> tuple[JointTask, TrainSettings]:
         settings = self._settings
-        distribution = self._distribution(signals, torch.Generator().manual_seed(run.seed_of("law")))
-        if settings.warm_start != "none" and signals.target is None:
-            start = _WARM[settings.warm_start]().select(signals, k, validation=None, run=run)
+        distribution = self._distribution(samples, torch.Generator().manual_seed(run.seed_of("law")))
+        if settings.warm_start != "none" and samples.target is None:
+            start = _WARM_STARTS[settings.warm_start]().select(samples, k, validation=None, run=run)
             distribution.warm_start(start.sites)
         with seeded(run.seed_of("decoder")):
-            goal = make_objective(signals, k, settings)
-        chosen = settings.train or _train_settings(signals.taught)
+            goal = make_objective(samples, k, settings)
+        chosen = settings.train or _train_settings(samples.taught)
         return JointTask(
-            distribution, self._budget(k, goal.unit), goal, signals, settings, k, chosen.learning_rate
+            distribution, self._budget(k, goal.unit), goal, samples, settings, k, chosen.learning_rate
         ), chosen
 
-    def _distribution(self, signals: Samples, generator: torch.Generator) -> MaskDistribution:
+    def _distribution(self, samples: Samples, generator: torch.Generator) -> MaskDistribution:
         kind = MASK_DISTRIBUTIONS[self._settings.distribution]
         latent = {"rank": self._settings.rank} if kind.correlated else {}
-        observable = torch.from_numpy(signals.observable)
+        observable = torch.from_numpy(samples.observable)
         return kind(observable, temperature=self._settings.temperature[0], generator=generator, **latent)
 
     def _budget(self, k: int, unit: float) -> Budget:
@@ -213,32 +262,37 @@ class Learned(Selector):
         k: int,
         scorer: Callable[[], Scorer],
         run: Run,
-        legal: Callable[[Sites], Sites],
+        make_feasible: Callable[[Sites], Sites],
     ) -> NDArray[np.int64]:
         generator = torch.Generator().manual_seed(run.seed_of("collapse"))
         if self._settings.collapse == "marginal":
-            return legal(collapse.marginal(distribution, distribution.sites))
+            return make_feasible(collapse.marginal(distribution, distribution.sites))
         if self._settings.collapse == "frequency":
-            return legal(collapse.frequency(distribution, distribution.sites, draws=4096, generator=generator))
+            return make_feasible(collapse.frequency(distribution, distribution.sites, draws=4096, generator=generator))
         return collapse.best_of(
-            distribution, k, candidates=self._settings.n_candidates, score=scorer(), generator=generator, legal=legal
+            distribution,
+            k,
+            candidates=self._settings.n_candidates,
+            score=scorer(),
+            generator=generator,
+            legal=make_feasible,
         )
 
 
-def _truth(signals: Samples) -> NDArray[np.float32]:
-    """Values, NaN where they are missing."""
-    return signals.values if signals.gaps is None else np.where(signals.gaps, np.float32(np.nan), signals.values)
+def _with_missing(samples: Samples) -> NDArray[np.float32]:
+    """Values with NaN where they are missing."""
+    return samples.values if samples.gaps is None else np.where(samples.gaps, np.float32(np.nan), samples.values)
 
 
 def _train_settings(samples: int) -> TrainSettings:
-    """Long enough for a law to make up its mind; no averaging, since the law is to be where it ended."""
+    """Default training length; no EMA of weights, since the final distribution is what is collapsed."""
     batch = int(min(256, max(16, samples // 2)))
     steps = int(min(4000, max(2000, 10 * samples // batch)))
     return TrainSettings(steps=steps, batch_size=batch, ema_decay=0.0)
 
 
 def _fixed(name: str, fixed: dict[str, Any], given: dict[str, Any]) -> Learned:
-    """Give the learned selector with some settings fixed by its name in the registry."""
+    """Create the learned selector with some settings fixed by its registry name."""
     for setting in fixed.keys() & given.keys():
         raise SettingsError(f"method {name!r} has its {setting}; take method 'learned' to choose another")
     return Learned(**fixed, **given)

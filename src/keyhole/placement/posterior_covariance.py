@@ -1,4 +1,4 @@
-"""What a set of sites leaves of a Gaussian field, kept up to date as sites come and go."""
+"""Localised covariance of the field, and its posterior covariance given the selected sites."""
 
 from __future__ import annotations
 
@@ -11,37 +11,47 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import sgemm
 
+from keyhole.core.run import Run
 from keyhole.data.samples import Samples
 from keyhole.models.localisation import localisation, some
+from keyhole.models.reconstructors import OptimalInterpolation
 
-__all__ = ["Covariance", "PosteriorCovariance"]
+__all__ = ["Covariance", "PosteriorCovariance", "fit_localised_covariance"]
 
-_MOST_NUMBERS = 10_000_000  # of the largest array; directions stand for cells where there would be more
-_MOST_SEEN = 200_000_000  # of the covariance that directions are found in; fewer cells stand for all beyond
-_SEEN_A_SECOND = 3_000_000  # of them, about, on one core
-_FEWEST_TARGETS = 256
-_BLOCK = 8_000_000  # numbers that are worked on at a time
-_DRIFT = 0.05  # share of a site's noise that rounding may add up to, before all is made anew
+_MAX_CROSS_SIZE = (
+    10_000_000  # numbers in the cross-covariance, above which the targets are projected on fewer directions
+)
+_MAX_PROJECTED_SIZE = (
+    200_000_000  # numbers in the cross-covariance before the projection, above which targets are subsampled
+)
+_PROJECTED_PER_SECOND = 3_000_000  # of them, approximately, on one core
+_MIN_TARGETS = 256
+_BLOCK = 8_000_000  # numbers in a block of the cross-covariance
+_MIN_NOISE = 1e-3  # share of the readings' variance; without noise, adjacent sites appear informative
+_DRIFT = 0.05  # share of a site's noise variance that accumulated rounding may reach before everything is recomputed
 
 
 @dataclass(frozen=True, eq=False)
 class Covariance:
-    """Covariance of candidates with each other and with the cells to be rebuilt, `S * exp(-d / length)`.
+    """Localised sample covariance of candidates and targets, `S * exp(-d / length)` elementwise.
+
+    The sample covariance `S` is tapered by an exponential of the distance `d` (covariance localisation), which removes
+    spurious long-range correlations of few samples. It is never stored as a matrix of all sites by all sites.
 
     Parameters
     ----------
     candidates
-        Flat grid index of the sites that may be chosen.
+        ``(m,)``, flat grid indices of the sites that may be selected.
     readings
-        ``(n, m, channels)``, what they read, centred, over the root of n.
+        ``(n, m, channels)``, centred readings of the candidates divided by the square root of n.
     targets
-        ``(n, t)``, the cells to be rebuilt (all channels, or as many as time allows), likewise.
+        ``(n, t)``, values to be reconstructed, likewise (all channels of all valid sites, or a subset).
     sites, cells
-        Places of candidates ``(m, d)`` and targets ``(t, d)``.
+        Coordinates of the candidates ``(m, d)`` and of the targets ``(t, d)``.
     length
-        Of the fading.
+        Length scale of the localisation; infinite for none.
     noise
-        ``(m, channels)``, variance of each reading's noise.
+        ``(m, channels)``, noise variance of each reading.
     """
 
     candidates: NDArray[np.int64]
@@ -54,147 +64,217 @@ class Covariance:
 
     @classmethod
     def of(
-        cls, signals: Samples, length: float, noise: float, rng: np.random.Generator, *, seconds: float = np.inf
+        cls, samples: Samples, length: float, noise: float, rng: np.random.Generator, *, seconds: float = np.inf
     ) -> Self:
-        """Estimate it; ``noise`` is a share of the readings' mean variance, beside what sensors add.
+        """Estimate the covariance from samples.
 
-        Fewer cells stand for all where the ``seconds`` that are left are too few to see them all.
+        Parameters
+        ----------
+        samples
+            Scaled samples.
+        length
+            Length scale of the localisation, in the units of `Grid.places`.
+        noise
+            Noise variance as a share of the mean variance of the readings, in addition to the sensors' own noise.
+        rng
+            Draws the subset of targets where not all are used.
+        seconds
+            Time available; where it is short, fewer targets are used.
+
+        Returns
+        -------
+        Covariance
+            With the observable sites as candidates.
         """
-        centred = _centred(signals)
-        may = signals.observable.ravel()[signals.grid.cells]
-        readings = centred[:, :, may].transpose(0, 2, 1)
-        if signals.root is not None:
-            readings = readings / signals.root.ravel()[signals.grid.cells[may]][:, np.newaxis]
-        places = signals.grid.places[signals.grid.cells]
-        seen = int(max(_MOST_NUMBERS, min(_MOST_SEEN, _SEEN_A_SECOND * seconds)))
-        columns = some(centred[0].size, max(seen // readings[0].size, _FEWEST_TARGETS), rng)
-        level = float(np.square(readings).sum()) / readings[0].size or 1.0
+        centred = _centred(samples)
+        observable = samples.observable.ravel()[samples.grid.cells]
+        readings = centred[:, :, observable].transpose(0, 2, 1)
+        if samples.root is not None:
+            readings = readings / samples.root.ravel()[samples.grid.cells[observable]][:, np.newaxis]
+        places = samples.grid.places[samples.grid.cells]
+        size = int(max(_MAX_CROSS_SIZE, min(_MAX_PROJECTED_SIZE, _PROJECTED_PER_SECOND * seconds)))
+        columns = some(centred[0].size, max(size // readings[0].size, _MIN_TARGETS), rng)
+        mean_variance = float(np.square(readings).sum()) / readings[0].size or 1.0
         return cls(
-            signals.grid.cells[may], readings, centred.reshape(len(centred), -1)[:, columns],
-            places[may], places[columns % len(places)], length, noise * level + _sensors(signals, may),
+            samples.grid.cells[observable], readings, centred.reshape(len(centred), -1)[:, columns],
+            places[observable], places[columns % len(places)], length,
+            noise * mean_variance + _sensor_noise(samples, observable),
         )  # fmt: skip
 
-    def among(self, picks: NDArray[np.int64]) -> Covariance:
-        """Let only some of the candidates be chosen."""
+    def among(self, selected: NDArray[np.int64]) -> Covariance:
+        """Restrict the candidates to those with the given indices."""
         return replace(
-            self, candidates=self.candidates[picks], readings=self.readings[:, picks], sites=self.sites[picks],
-            noise=self.noise[picks],
+            self, candidates=self.candidates[selected], readings=self.readings[:, selected], sites=self.sites[selected],
+            noise=self.noise[selected],
         )  # fmt: skip
 
-    def with_all_cells(self, signals: Samples) -> Covariance:
-        """Let all cells be targets, where a sample of them stood for all; of the signals it was estimated from."""
-        centred = _centred(signals).reshape(len(signals), -1)
+    def with_all_cells(self, samples: Samples) -> Covariance:
+        """Use all valid sites as targets, where a subset was used; ``samples`` are those it was estimated from."""
+        centred = _centred(samples).reshape(len(samples), -1)
         if centred.shape == self.targets.shape:
             return self
-        places = np.tile(signals.grid.places[signals.grid.cells], (signals.channels, 1))
+        places = np.tile(samples.grid.places[samples.grid.cells], (samples.channels, 1))
         return replace(self, targets=centred, cells=places)
 
-    def own(self) -> NDArray[np.float32]:
-        """Of each candidate's readings with each other, ``(m, channels, channels)``, without noise."""
+    def own_covariance(self) -> NDArray[np.float32]:
+        """Covariance of each candidate's channels, ``(m, channels, channels)``, without noise."""
         return np.asarray(np.einsum("nmc,nmd->mcd", self.readings, self.readings))
 
     @cached_property
     def cross(self) -> NDArray[np.float32]:
-        """Of all targets with all candidates, ``(t, m, channels)``; of fewer directions where there are too many.
+        """Cross-covariance of targets and candidates, ``(t, m, channels)``, float32.
 
-        Only sums over the targets of products of columns are ever asked of it, and these are the same in any
-        orthonormal basis of the columns' span. Where cells are many and fields smooth, a few leading directions have as
-        good as all of that span (found by a random projection, Halko et al., 2011). A sample of the cells would not do:
-        sites are then chosen to be near those.
+        Where it would have more than 10 million numbers, the targets are projected on fewer orthonormal directions,
+        found by a randomised range finder (Halko et al., 2011). Only sums over the targets of products of its columns
+        are ever used, and these are invariant under an orthonormal basis of the columns' span; for smooth fields a few
+        directions hold nearly all of that span. A subset of the targets would not do: sites would be selected close to
+        its members.
+
+        References
+        ----------
+        Halko, Martinsson & Tropp (2011). Finding structure with randomness. SIAM Review 53.
         """
         width = self.readings[0].size
-        count = max(_MOST_NUMBERS // width, _FEWEST_TARGETS)
+        count = max(_MAX_CROSS_SIZE // width, _MIN_TARGETS)
         if self.targets.shape[1] <= count:
-            return self._with_all(slice(None))
-        count = min(count, width)  # the span of the columns has no more directions
-        drawn = np.random.default_rng(0).normal(size=(width, count)).astype(np.float32)
-        return self._onto(np.linalg.qr(self._projected(drawn))[0]).reshape(count, *self.readings.shape[1:])
+            return self._cross_rows(slice(None))
+        count = min(count, width)  # the rank of the columns
+        test_matrix = np.random.default_rng(0).normal(size=(width, count)).astype(np.float32)
+        return self._project(np.linalg.qr(self._range_sketch(test_matrix))[0]).reshape(count, *self.readings.shape[1:])
 
-    def _with_all(self, rows: slice) -> NDArray[np.float32]:
-        """Of some targets with all candidates."""
+    def _cross_rows(self, rows: slice) -> NDArray[np.float32]:
+        """Cross-covariance of some targets with all candidates."""
         plain = np.tensordot(self.targets[:, rows], self.readings, axes=(0, 0))
         return np.asarray(plain * localisation(self.cells[rows], self.sites, self.length)[:, :, np.newaxis])
 
     def _blocks(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        """Give some targets at a time, and their covariance with all readings, ``(rows, m * channels)``."""
+        """Iterate over blocks of targets and their cross-covariance with all readings, ``(rows, m * channels)``."""
         step = max(1, _BLOCK // self.readings[0].size)
         for start in range(0, self.targets.shape[1], step):
             rows = slice(start, start + step)
-            yield rows, self._with_all(rows).reshape(-1, self.readings[0].size)
+            yield rows, self._cross_rows(rows).reshape(-1, self.readings[0].size)
 
-    def _projected(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Covariance of targets with sums of readings, ``(t, directions)``."""
+    def _range_sketch(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Multiply the cross-covariance by ``directions`` from the right, ``(t, directions)``."""
         return np.concatenate([block @ directions for _, block in self._blocks()])
 
-    def _onto(self, basis: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Covariance of sums of targets ``(t, directions)`` with all readings, ``(directions, m * channels)``."""
+    def _project(self, basis: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Multiply the cross-covariance by the transpose of ``basis`` from the left, ``(directions, m * channels)``."""
         total = np.zeros((basis.shape[1], self.readings[0].size), np.float32)
         for rows, block in self._blocks():
             total += basis[rows].T @ block
         return total
 
-    def with_targets(self, pick: int) -> NDArray[np.float32]:
-        """Of all targets, or of the directions in their place, with one candidate, ``(t, channels)``."""
-        return self.cross[:, pick]
+    def with_targets(self, candidate: int) -> NDArray[np.float32]:
+        """Cross-covariance of all targets, or their projection, with one candidate, ``(t, channels)``."""
+        return self.cross[:, candidate]
 
-    def with_candidates(self, pick: int) -> NDArray[np.float32]:
-        """Of all candidates with one of them, ``(m, channels, channels)``."""
-        plain = np.einsum("nmc,nd->mcd", self.readings, self.readings[:, pick], optimize=True)
-        return np.asarray(plain * localisation(self.sites, self.sites[[pick]], self.length)[:, :, np.newaxis])
+    def with_candidates(self, candidate: int) -> NDArray[np.float32]:
+        """Covariance of all candidates with one of them, ``(m, channels, channels)``, without noise."""
+        plain = np.einsum("nmc,nd->mcd", self.readings, self.readings[:, candidate], optimize=True)
+        return np.asarray(plain * localisation(self.sites, self.sites[[candidate]], self.length)[:, :, np.newaxis])
 
-    def between(self, picks: Sequence[int]) -> NDArray[np.float32]:
-        """Of some candidates with each other, ``(picks * channels, picks * channels)``, without noise."""
-        readings = self.readings[:, picks].reshape(len(self.readings), -1)
-        faded = localisation(self.sites[picks], self.sites[picks], self.length)
+    def between(self, selected: Sequence[int]) -> NDArray[np.float32]:
+        """Covariance among some candidates, ``(len(selected) * channels, len(selected) * channels)``, without noise."""
+        readings = self.readings[:, selected].reshape(len(self.readings), -1)
+        taper = localisation(self.sites[selected], self.sites[selected], self.length)
         channels = self.readings.shape[2]
-        return np.asarray(readings.T @ readings * np.kron(faded, np.ones((channels, channels))))
+        return np.asarray(readings.T @ readings * np.kron(taper, np.ones((channels, channels))))
 
 
-def _centred(signals: Samples) -> NDArray[np.float32]:
-    """Cells of all samples, ``(n, channels, cells)``, less their mean, over the root of n."""
-    packed = signals.valid_values().astype(np.float32)
+def _centred(samples: Samples) -> NDArray[np.float32]:
+    """Values at the valid sites, ``(n, channels, sites)``, centred and divided by the square root of n."""
+    packed = samples.valid_values().astype(np.float32)
     return np.asarray((packed - packed.mean(axis=0)) / np.float32(np.sqrt(len(packed))))
 
 
-def _sensors(signals: Samples, may: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Variance of the noise of the sensors that may be chosen, ``(m, channels)``, in units of their readings."""
-    cells = signals.grid.cells[may]
-    root = np.ones(len(cells)) if signals.root is None else signals.root.ravel()[cells]
-    return np.asarray((signals.reading_noise(cells) / np.square(root)).T)
+def _sensor_noise(samples: Samples, observable: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Noise variance of the observable sensors, ``(m, channels)``, in units of their readings."""
+    cells = samples.grid.cells[observable]
+    root = np.ones(len(cells)) if samples.root is None else samples.root.ravel()[cells]
+    return np.asarray((samples.reading_noise(cells) / np.square(root)).T)
+
+
+def fit_localised_covariance(
+    samples: Samples, sites: NDArray[np.int64], run: Run, purpose: str
+) -> tuple[Covariance, dict[str, float]]:
+    """Estimate the localised covariance with the length scale and noise that suit given sites.
+
+    Both are those of optimal interpolation fitted to the sites, chosen by cross-validation over blocks of samples. If
+    the measurement noise is known, the readings already contain it, and only a minimal share is added.
+
+    Parameters
+    ----------
+    samples
+        Scaled samples.
+    sites
+        Flat grid indices of the sites to fit to, such as those of greedy selection.
+    run
+        Seed and deadline.
+    purpose
+        Names the random draw of targets on a large grid.
+
+    Returns
+    -------
+    covariance : Covariance
+        The estimate.
+    parameters : dict
+        ``length`` and ``noise``.
+    """
+    fitted = OptimalInterpolation().fit(samples, sites, validation=samples, run=run).chosen
+    noise = _MIN_NOISE if samples.noise is not None else max(fitted["strength"], _MIN_NOISE)
+    rng = run.generator(f"cells to {purpose} by")
+    covariance = Covariance.of(samples, fitted["length"], noise, rng, seconds=run.seconds_left())
+    return covariance, {"length": fitted["length"], "noise": noise}
 
 
 class PosteriorCovariance:
-    """What is left of a covariance `C` once some sites `S` are read: `P = C - C_xS (C_SS + a I)^-1 C_Sx`.
+    """Covariance of the field given the observed sites, with rank-one updates and downdates.
 
-    The trace of `P` over the targets is the squared error that the best linear estimate leaves. Reading site j as well
-    takes `tr((P_jj + a I)^-1 P_jt P_tj)` from it. Dropping site i gives back `G b^-1 G'`, with `B = (C_SS + a I)^-1`,
-    `G = C_xS B_Si` and `b = B_ii`: so the gain of every candidate after a drop costs one product with `P`.
+    For the prior covariance `C`, observed sites `S` and noise variance `a`,
 
-    Each change adds rounding, which little noise blows up. For sites that are read `P_SS = a - a B a` tells how much
-    there is by now, and `P` is made anew when it is too much.
+        P = C - C_xS (C_SS + a I)^-1 C_Sx.
+
+    The trace of `P` over the targets is the expected squared error of the optimal linear estimate (A-optimality).
+    Observing site j as well reduces it by `tr((P_jj + a I)^-1 P_jt P_tj)`. Removing site i adds `G b^-1 G'` to `P`,
+    with `B = (C_SS + a I)^-1`, `G = C_xS B_Si` and `b = B_ii`; so the gains of all candidates after a removal cost one
+    product with `P`, as many operations as the gains of one greedy step.
+
+    Updates accumulate rounding errors, which small noise amplifies. For the observed sites the exact value is
+    `P_SS = a - a B a`; where the difference grows too large, `P` is recomputed.
+
+    Parameters
+    ----------
+    covariance
+        Prior covariance of candidates and targets.
+
+    Attributes
+    ----------
+    selected
+        Indices of the observed candidates, in the order of observation.
     """
 
     def __init__(self, covariance: Covariance) -> None:
         self.covariance = covariance
-        self.picks: list[int] = []
-        self._left, self._own = covariance.cross.copy(), covariance.own()
-        self._square = _squares(self._left)
-        self._to_targets: list[NDArray[np.float32]] = []
-        self._to_candidates: list[NDArray[np.float32]] = []
+        self.selected: list[int] = []
+        self._cross, self._own = covariance.cross.copy(), covariance.own_covariance()
+        self._products = _column_products(self._cross)
+        self._target_columns: list[NDArray[np.float32]] = []
+        self._candidate_columns: list[NDArray[np.float32]] = []
 
     def copy(self) -> PosteriorCovariance:
-        """Give another one in the same state."""
+        """Return an independent copy; the prior covariance is shared."""
         other = object.__new__(PosteriorCovariance)
-        other.covariance, other.picks = self.covariance, list(self.picks)
-        other._left, other._own, other._square = self._left.copy(), self._own.copy(), self._square.copy()
-        other._to_targets, other._to_candidates = list(self._to_targets), list(self._to_candidates)
+        other.covariance, other.selected = self.covariance, list(self.selected)
+        other._cross, other._own, other._products = self._cross.copy(), self._own.copy(), self._products.copy()
+        other._target_columns, other._candidate_columns = list(self._target_columns), list(self._candidate_columns)
         return other
 
     def explained(self) -> float:
-        """Squared error that the sites take away, `tr(C_tS (C_SS + a I)^-1 C_St)`."""
-        if not self.picks:
+        """Return the reduction of the expected squared error by the observed sites, `tr(C_tS (C_SS + a I)^-1 C_St)`."""
+        if not self.selected:
             return 0.0
-        targets = np.stack(self._to_targets).astype(np.float64)
+        targets = np.stack(self._target_columns).astype(np.float64)
         return float(np.einsum("stc,scue,ute->", targets, self._inverse(), targets, optimize=True))
 
     @property
@@ -203,110 +283,117 @@ class PosteriorCovariance:
         return len(self.covariance.candidates)
 
     def gains(self) -> NDArray[np.float64]:
-        """What reading each candidate would take from the error; nothing for one that is read."""
-        return self._gains(self._own, self._square, self.picks)
+        """Return the reduction of the error by each further candidate, ``(m,)``; minus infinity for observed ones."""
+        return self._gains(self._own, self._products, self.selected)
 
-    def add(self, pick: int) -> None:
-        """Read one more site."""
-        column = self.covariance.with_candidates(pick)
-        factor = np.linalg.inv(self._own[pick] + self._noise[pick])
-        self._move(self._left[:, pick].copy(), -factor, self._left_of(column))
-        self._note(pick, self.covariance.with_targets(pick), column)
-        self._mend()
+    def add(self, candidate: int) -> None:
+        """Observe one more candidate (rank-one update, of rank ``channels`` where there are several)."""
+        column = self.covariance.with_candidates(candidate)
+        factor = np.linalg.inv(self._own[candidate] + self._noise[candidate])
+        self._rank_update(self._cross[:, candidate].copy(), -factor, self._posterior_column(column))
+        self._append(candidate, self.covariance.with_targets(candidate), column)
+        self._recompute_if_drifted()
 
-    def gains_without(self, place: int) -> NDArray[np.float64]:
-        """What reading each candidate would take from the error once the site at ``place`` in the picks is dropped."""
-        targets, factor, candidates = self._given_back(place)
-        single = targets.astype(np.float32)  # or all that is left would be copied to double
-        with_left = (single.T @ self._left.reshape(len(targets), -1)).T.reshape(*candidates.shape[:2], -1)
+    def gains_without(self, position: int) -> NDArray[np.float64]:
+        """Return the gain of each candidate, ``(m,)``, once the site at ``position`` in ``selected`` is removed.
+
+        The removed site itself is among the candidates, with the gain of observing it again.
+        """
+        targets, factor, candidates = self._removal_terms(position)
+        single = targets.astype(np.float32)  # otherwise the whole cross-covariance would be copied to float64
+        with_left = (single.T @ self._cross.reshape(len(targets), -1)).T.reshape(*candidates.shape[:2], -1)
         half = np.einsum("mce,ef,mdf->mcd", with_left, factor, candidates, optimize=True)
         inner = factor @ (targets.T @ targets) @ factor.T
-        square = self._square + half + half.transpose(0, 2, 1)
+        square = self._products + half + half.transpose(0, 2, 1)
         square += np.einsum("mce,ef,mdf->mcd", candidates, inner, candidates, optimize=True)
         own = self._own + np.einsum("mce,ef,mdf->mcd", candidates, factor, candidates, optimize=True)
-        return self._gains(own, square, self.picks[:place] + self.picks[place + 1 :])
+        return self._gains(own, square, self.selected[:position] + self.selected[position + 1 :])
 
-    def drop(self, place: int) -> None:
-        """Read the site at ``place`` in the picks no more."""
-        self._move(*self._given_back(place))
-        self._forget(place)
-        self._mend()
+    def drop(self, position: int) -> None:
+        """Remove the site at ``position`` in ``selected`` (rank-one downdate)."""
+        self._rank_update(*self._removal_terms(position))
+        self._pop(position)
+        self._recompute_if_drifted()
 
-    def replace(self, place: int, pick: int) -> None:
-        """Drop the site at ``place`` in the picks, and read another one, or the same again: it becomes the last."""
-        if self.picks[place] == pick:
-            self._note(*self._forget(place))
+    def replace(self, position: int, candidate: int) -> None:
+        """Exchange the site at ``position`` in ``selected`` for a candidate, or for itself; it becomes the last."""
+        if self.selected[position] == candidate:
+            self._append(*self._pop(position))
             return
-        self.drop(place)
-        self.add(pick)
+        self.drop(position)
+        self.add(candidate)
 
-    def _forget(self, place: int) -> tuple[int, NDArray[np.float32], NDArray[np.float32]]:
-        return self.picks.pop(place), self._to_targets.pop(place), self._to_candidates.pop(place)
+    def _pop(self, position: int) -> tuple[int, NDArray[np.float32], NDArray[np.float32]]:
+        return self.selected.pop(position), self._target_columns.pop(position), self._candidate_columns.pop(position)
 
-    def _note(self, pick: int, targets: NDArray[np.float32], candidates: NDArray[np.float32]) -> None:
-        self.picks.append(pick)
-        self._to_targets.append(targets)
-        self._to_candidates.append(candidates)
+    def _append(self, candidate: int, targets: NDArray[np.float32], candidates: NDArray[np.float32]) -> None:
+        self.selected.append(candidate)
+        self._target_columns.append(targets)
+        self._candidate_columns.append(candidates)
 
     @cached_property
     def _noise(self) -> NDArray[np.float64]:
-        """Of each candidate's readings, ``(m, channels, channels)``."""
+        """Noise covariance of each candidate, ``(m, channels, channels)``."""
         return self.covariance.noise[:, :, np.newaxis] * np.eye(self.covariance.noise.shape[1])
 
-    def _gains(self, own: NDArray[Any], square: NDArray[Any], picks: list[int]) -> NDArray[np.float64]:
+    def _gains(self, own: NDArray[Any], square: NDArray[Any], selected: list[int]) -> NDArray[np.float64]:
         gains = np.einsum("mcd,mdc->m", np.linalg.inv(own + self._noise), square)
-        gains[picks] = -np.inf
+        gains[selected] = -np.inf
         return np.asarray(gains, np.float64)
 
-    def _move(self, targets: NDArray[Any], factor: NDArray[Any], candidates: NDArray[Any]) -> None:
-        """Add `targets factor candidates'` to what is left."""
-        moved = candidates.reshape(-1, len(factor)) @ factor.T
-        left = self._left.reshape(len(targets), -1)
-        added = sgemm(1.0, moved, targets, beta=1.0, c=left.T, trans_b=1, overwrite_c=1)  # in place: no second array
-        self._left = added.T.reshape(self._left.shape)
+    def _rank_update(self, targets: NDArray[Any], factor: NDArray[Any], candidates: NDArray[Any]) -> None:
+        """Add `targets factor candidates'` to the posterior covariance."""
+        scaled = candidates.reshape(-1, len(factor)) @ factor.T
+        cross = self._cross.reshape(len(targets), -1)
+        added = sgemm(
+            1.0, scaled, targets, beta=1.0, c=cross.T, trans_b=1, overwrite_c=1
+        )  # in place, without a second array
+        self._cross = added.T.reshape(self._cross.shape)
         self._own += np.einsum("mce,ef,mdf->mcd", candidates, factor, candidates, optimize=True).astype(np.float32)
-        self._square = _squares(self._left)
+        self._products = _column_products(self._cross)
 
-    def _mend(self) -> None:
-        """Make all anew from what the sites read, where rounding has added up."""
-        if not self.picks:
+    def _recompute_if_drifted(self) -> None:
+        """Recompute the posterior covariance where rounding errors have accumulated."""
+        if not self.selected:
             return
-        noise, inverse, places = self._noise[self.picks], self._inverse(), np.arange(len(self.picks))
+        noise, inverse, places = self._noise[self.selected], self._inverse(), np.arange(len(self.selected))
         exact = noise - noise @ inverse[places, :, places] @ noise
-        if bool((np.abs(self._own[self.picks] - exact) <= _DRIFT * noise.max(axis=(1, 2), keepdims=True)).all()):
+        if bool((np.abs(self._own[self.selected] - exact) <= _DRIFT * noise.max(axis=(1, 2), keepdims=True)).all()):
             return
-        targets, candidates = np.stack(self._to_targets), np.stack(self._to_candidates)
+        targets, candidates = np.stack(self._target_columns), np.stack(self._candidate_columns)
         weights = np.einsum("stc,scue->tue", targets, inverse, optimize=True)
-        left = self.covariance.cross - np.einsum("tue,umde->tmd", weights, candidates, optimize=True)
+        cross = self.covariance.cross - np.einsum("tue,umde->tmd", weights, candidates, optimize=True)
         own = np.einsum("smdc,scue,umfe->mdf", candidates, inverse, candidates, optimize=True)
-        self._left, self._own = left.astype(np.float32), (self.covariance.own() - own).astype(np.float32)
-        self._square = _squares(self._left)
+        self._cross, self._own = cross.astype(np.float32), (self.covariance.own_covariance() - own).astype(np.float32)
+        self._products = _column_products(self._cross)
 
     def _inverse(self) -> NDArray[np.float64]:
         """`(C_SS + a I)^-1`, ``(sites, channels, sites, channels)``."""
-        count, channels = len(self.picks), self._own.shape[1]
-        between = np.stack([column[self.picks] for column in self._to_candidates], axis=2)
+        count, channels = len(self.selected), self._own.shape[1]
+        between = np.stack([column[self.selected] for column in self._candidate_columns], axis=2)
         size = count * channels
-        matrix = between.astype(np.float64).reshape(size, size) + np.diag(self.covariance.noise[self.picks].ravel())
+        matrix = between.astype(np.float64).reshape(size, size) + np.diag(self.covariance.noise[self.selected].ravel())
         return np.asarray(np.linalg.inv(matrix).reshape(count, channels, count, channels), np.float64)
 
-    def _given_back(self, place: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def _removal_terms(self, position: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """`G` over the targets, `b^-1`, and `G` over the candidates."""
-        inverse = self._inverse()[:, :, place]
-        targets = np.einsum("stc,sce->te", np.stack(self._to_targets), inverse, optimize=True)
-        candidates = np.einsum("smdc,sce->mde", np.stack(self._to_candidates), inverse, optimize=True)
-        return targets, np.linalg.inv(inverse[place]), candidates
+        inverse = self._inverse()[:, :, position]
+        targets = np.einsum("stc,sce->te", np.stack(self._target_columns), inverse, optimize=True)
+        candidates = np.einsum("smdc,sce->mde", np.stack(self._candidate_columns), inverse, optimize=True)
+        return targets, np.linalg.inv(inverse[position]), candidates
 
-    def _left_of(self, column: NDArray[np.float32]) -> NDArray[Any]:
-        """What is left of the covariance of all candidates with one, ``(m, channels, channels)``."""
-        if not self.picks:
+    def _posterior_column(self, column: NDArray[np.float32]) -> NDArray[Any]:
+        """Posterior covariance of all candidates with one, given its prior column, ``(m, channels, channels)``."""
+        if not self.selected:
             return column
-        weights = np.einsum("scte,ted->scd", self._inverse(), column[self.picks], optimize=True)
-        return np.asarray(column - np.einsum("smdc,sce->mde", np.stack(self._to_candidates), weights, optimize=True))
+        weights = np.einsum("scte,ted->scd", self._inverse(), column[self.selected], optimize=True)
+        return np.asarray(
+            column - np.einsum("smdc,sce->mde", np.stack(self._candidate_columns), weights, optimize=True)
+        )
 
 
-def _squares(left: NDArray[np.float32]) -> NDArray[np.float32]:
+def _column_products(cross: NDArray[np.float32]) -> NDArray[np.float32]:
     """Sums over the targets of products of each candidate's columns, ``(m, channels, channels)``."""
-    channels = range(left.shape[2])
-    pairs = [[np.einsum("tm,tm->m", left[:, :, one], left[:, :, other]) for other in channels] for one in channels]
+    channels = range(cross.shape[2])
+    pairs = [[np.einsum("tm,tm->m", cross[:, :, one], cross[:, :, other]) for other in channels] for one in channels]
     return np.asarray(np.moveaxis(np.array(pairs), 2, 0), np.float32)

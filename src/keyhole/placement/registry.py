@@ -1,4 +1,4 @@
-"""Selectors by name."""
+"""Registry of the selectors: names of ``method=`` and the classes behind them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SELECTORS: Registry[Callable[..., Selector]] = Registry(
         "cae": f"{_BASELINES}.concrete_autoencoder:ConcreteAutoencoder",
         "cae_distinct": f"{_BASELINES}.concrete_autoencoder:distinct_concrete_autoencoder",
         "exchange": f"{_HERE}.exchange:Exchange",
-        "kernel_exchange": f"{_HERE}.swaps:KernelExchange",
+        "kernel_exchange": f"{_HERE}.kernel_exchange:KernelExchange",
         "greedy": f"{_HERE}.classical:Greedy",
         "qr": f"{_HERE}.classical:QR",
         "variance": f"{_HERE}.classical:Variance",

@@ -1,4 +1,4 @@
-"""Quick judges of sites: a closed form fitted on train, its error on validation."""
+"""Scorers: the validation error of a set of sites, by closed forms fitted on the training samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from keyhole.models.reconstructors.model_selection import squared_error
 from keyhole.models.reconstructors.optimal_interpolation import OptimalInterpolation
 from keyhole.models.reconstructors.ridge import Ridge
 from keyhole.placement.base import subsample
-from keyhole.placement.baselines.forests import forest_of
+from keyhole.placement.baselines.supervised import extra_trees
 from keyhole.placement.fit_score_split import FitScoreSplit
 from keyhole.placement.kernel_surrogate import fit_surrogate
 from keyhole.placement.surrogate import NONLINEAR_THRESHOLD
@@ -25,91 +25,117 @@ __all__ = ["ClosedFormScorer", "LinearScorer", "Scorer", "TargetScorer", "is_non
 
 Scorer = Callable[[NDArray[np.int64]], float]
 
-_MOST_SAMPLES = 10_000
-_TREES, _UNSURE = 100, 0.02  # of a forest that judges; a tree that never erred on a class is not certain
+_MAX_SAMPLES = 10_000
+_TREES, _SMOOTHING = 100, 0.02  # of the extra trees; probabilities are smoothed towards uniform, as log loss needs
 
 
 class LinearScorer:
-    """Fraction of variance that ridge or kriging, whichever is better, leaves on validation, for any set of sites.
+    """Unexplained variance on validation of ridge or optimal interpolation, whichever is lower.
 
-    Fits on at most 10000 samples, and what context does is chosen for the first sites alone, so that a candidate costs
-    little.
+    At most 10000 samples are used, and the hyperparameters for covariates are chosen once, for the first sites.
+
+    Parameters
+    ----------
+    train, validation
+        Scaled samples.
+    run
+        Its seed determines the subsample.
     """
 
     def __init__(self, train: Samples, validation: Samples, run: Run) -> None:
-        self.train, self.validation = _few(train, run), _few(validation, run)
-        self._kriging: OptimalInterpolation | None = None
+        self.train, self.validation = _subsampled(train, run), _subsampled(validation, run)
+        self._interpolation: OptimalInterpolation | None = None
         self.energy = float(np.nansum(np.square(self.validation.truth(), dtype=np.float64)))
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
-        """Score the sites (flat grid indices); lower is better."""
-        kriging = OptimalInterpolation(like=self._kriging)
-        self._kriging = self._kriging or kriging
-        left = min(self._left(fitted, sites) for fitted in (Ridge(), kriging))
-        return left / max(self.energy, np.finfo(float).tiny)
+        """Return the unexplained variance for the sites (flat grid indices); lower is better."""
+        interpolation = OptimalInterpolation(like=self._interpolation)
+        self._interpolation = self._interpolation or interpolation
+        error = min(self._error(fitted, sites) for fitted in (Ridge(), interpolation))
+        return error / max(self.energy, np.finfo(float).tiny)
 
-    def _left(self, linear: LinearReconstructor, sites: NDArray[np.int64]) -> float:
+    def _error(self, linear: LinearReconstructor, sites: NDArray[np.int64]) -> float:
         fitted = linear.fit(self.train, sites, validation=self.validation, run=Run())
         return squared_error(fitted, sites, self.validation)
 
 
 class TargetScorer:
-    """What ridge or a small forest, whichever is better, leaves of a target on validation.
+    """Validation error of a target by a linear predictor or extra trees, whichever is lower.
 
-    Log loss of a class, share of variance of a number. Existing sites are read beside those that are scored. Fits on at
-    most 10000 samples, so that a candidate costs little.
+    The error is the log loss for classes and the unexplained variance for numbers. Existing sites are observed in
+    addition to those that are scored. At most 10000 samples are used.
+
+    Parameters
+    ----------
+    train, validation
+        Scaled samples with a target.
+    run
+        Its seed determines the subsample.
     """
 
     def __init__(self, train: Samples, validation: Samples, run: Run) -> None:
-        self.train, self.validation = _few(train, run), _few(validation, run)
+        self.train, self.validation = _subsampled(train, run), _subsampled(validation, run)
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
-        """Score the sites (flat grid indices); lower is better."""
+        """Return the error for the sites (flat grid indices); lower is better."""
         sites = np.concatenate([self.train.existing, sites[~np.isin(sites, self.train.existing)]])
         linear = Linear().fit(self.train, sites, validation=self.validation, run=Run())
         target = target_of(self.validation)
         name = "log_loss" if target.is_class else "fvu"
-        told = (linear.predict(self.validation.readings(sites)), self._by_forest(sites))
-        return min(target_scores(target, one, linear.expected)[name] for one in told)
+        predictions = (linear.predict(self.validation.readings(sites)), self._by_forest(sites))
+        return min(target_scores(target, prediction, linear.expected)[name] for prediction in predictions)
 
     def _by_forest(self, sites: NDArray[np.int64]) -> NDArray[np.float64]:
-        """What a small forest tells of the target on validation."""
-        taught, judged = (part.readings(sites).reshape(len(part), -1) for part in (self.train, self.validation))
+        """Predict the target of the validation samples by extra trees."""
+        training, validation = (part.readings(sites).reshape(len(part), -1) for part in (self.train, self.validation))
         target = target_of(self.train)
-        forest = forest_of(self.train, _TREES, 0).fit(taught, target.values)
+        forest = extra_trees(self.train, _TREES, 0).fit(training, target.values)
         if not target.is_class:
-            return np.asarray(forest.predict(judged), np.float64)
-        found = np.full((len(judged), len(target.classes)), 1 / len(target.classes))
-        found[:, forest.classes_] = forest.predict_proba(judged)
-        return (1 - _UNSURE) * found + _UNSURE / len(target.classes)
+            return np.asarray(forest.predict(validation), np.float64)
+        probabilities = np.full((len(validation), len(target.classes)), 1 / len(target.classes))
+        probabilities[:, forest.classes_] = forest.predict_proba(validation)
+        return (1 - _SMOOTHING) * probabilities + _SMOOTHING / len(target.classes)
 
 
 def make_scorer(train: Samples, validation: Samples, run: Run) -> Scorer:
-    """Give the judge of sites for these signals; lower is better."""
+    """Return the scorer for the samples: of the target where there is one, else of the reconstruction.
+
+    Parameters
+    ----------
+    train, validation
+        Scaled samples.
+    run
+        Its seed determines the subsample.
+
+    Returns
+    -------
+    Scorer
+        Callable from flat grid indices to an error; lower is better.
+    """
     kind = LinearScorer if train.target is None else TargetScorer
     return kind(train, validation, run)
 
 
 class ClosedFormScorer(LinearScorer):
-    """As LinearScore, but for a quick judge that is not linear where that leaves clearly less: seconds a candidate."""
+    """As `LinearScorer`, with the error of a non-linear surrogate where that is clearly lower; takes seconds."""
 
     def __init__(self, train: Samples, validation: Samples, run: Run) -> None:
         super().__init__(train, validation, run)
-        self._halves: FitScoreSplit | None = None
-        self.is_nonlinear = False  # whether what is not linear was better for any sites so far
+        self._split: FitScoreSplit | None = None
+        self.is_nonlinear = False  # whether the non-linear error was lower for any sites so far
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
-        """Score the sites (flat grid indices); lower is better."""
-        self._halves = self._halves or FitScoreSplit.of(self.train, self.validation, len(sites), Run())
-        linear, curved = super().__call__(sites), fit_surrogate(self._halves, sites, Run())(sites)
-        self.is_nonlinear = self.is_nonlinear or curved < NONLINEAR_THRESHOLD * linear
-        return curved if curved < NONLINEAR_THRESHOLD * linear else linear
+        """Return the unexplained variance for the sites (flat grid indices); lower is better."""
+        self._split = self._split or FitScoreSplit.of(self.train, self.validation, len(sites), Run())
+        linear, nonlinear = super().__call__(sites), fit_surrogate(self._split, sites, Run())(sites)
+        self.is_nonlinear = self.is_nonlinear or nonlinear < NONLINEAR_THRESHOLD * linear
+        return nonlinear if nonlinear < NONLINEAR_THRESHOLD * linear else linear
 
 
 def is_nonlinear(scorer: Scorer) -> bool:
-    """Tell whether what is not linear was better for any sites that were judged so far."""
+    """Whether a non-linear surrogate was clearly better for any of the sites scored so far."""
     return isinstance(scorer, ClosedFormScorer) and scorer.is_nonlinear
 
 
-def _few(part: Samples, run: Run) -> Samples:
-    return subsample(part, _MOST_SAMPLES, run, "samples to score by")
+def _subsampled(part: Samples, run: Run) -> Samples:
+    return subsample(part, _MAX_SAMPLES, run, "samples to score by")

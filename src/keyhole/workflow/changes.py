@@ -23,7 +23,7 @@ from keyhole.models.predictors import eliminate
 from keyhole.models.reconstructors import Reconstructor
 from keyhole.placement import SELECTORS, Selection
 from keyhole.placement.failures import Network
-from keyhole.placement.settled import fit_localised_covariance
+from keyhole.placement.posterior_covariance import fit_localised_covariance
 from keyhole.plan.plan import Plan
 from keyhole.workflow.checks import deadline_after
 from keyhole.workflow.selection import fit_reconstructor, fit_target, make_plan, select

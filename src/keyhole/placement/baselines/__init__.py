@@ -1,1 +1,1 @@
-"""Selectors of other papers and packages that Keyhole is compared with."""
+"""Selectors from other papers and packages, for comparison."""

@@ -1,4 +1,4 @@
-"""AEFS: a non-linear auto-encoder whose first layer loses its rows, one site after the other."""
+"""AEFS: auto-encoder feature selection with a row-sparse first layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from keyhole.training.settings import TrainSettings
 
 __all__ = ["AEFS", "SparseRows"]
 
-_FIRST_CUT, _LAST_CUT = 0.2, 0.8  # share of the run after which rows may be lost, and at which K should be left
+_FIRST_CUT, _LAST_CUT = 0.2, 0.8  # share of the run at which pruning begins, and at which K rows remain
 _FIRST_WEIGHT = 1e-2  # of the penalty, as a share of a row's first norm
 _CHANGE = 1.05  # of the weight in a step
 _MEMORY = 0.01  # share of a new gradient in the mean of their squares, as in the optimiser
@@ -46,10 +46,10 @@ class SparseRows(Task):
     weight: Tensor
     squares: Tensor
 
-    def __init__(self, signals: Samples, k: int, hidden: int) -> None:
+    def __init__(self, samples: Samples, k: int, hidden: int) -> None:
         super().__init__()
-        cells = torch.from_numpy(signals.valid_values().astype(np.float32))
-        readings = cells[:, :, torch.from_numpy(signals.observable.ravel()[signals.grid.cells])]
+        cells = torch.from_numpy(samples.valid_values().astype(np.float32))
+        readings = cells[:, :, torch.from_numpy(samples.observable.ravel()[samples.grid.cells])]
         self.samples, self.channels, self.sites = readings.shape
         self.k, self.allowed = k, self.sites
         self.encode = nn.Linear(self.channels * self.sites, hidden)
@@ -62,7 +62,7 @@ class SparseRows(Task):
         self.register_buffer("squares", torch.zeros(self.sites))
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
-        """Rebuild a batch through the hidden layer."""
+        """Reconstruct a batch through the hidden layer."""
         readings, cells = self.get_buffer("readings")[batch], self.get_buffer("cells")[batch]
         reconstructed = self.decode(torch.tanh(self.encode(readings)))
         return {"reconstruction": reconstruction(reconstructed, cells)}, self.after
@@ -74,17 +74,17 @@ class SparseRows(Task):
 
     @torch.no_grad()
     def after(self) -> None:
-        """Take note of the gradients, and shorten the rows."""
+        """Update the running mean of squared gradients, and apply the proximal step."""
         if self.encode.weight.grad is not None:
             self.squares.lerp_(self._of_sites(self.encode.weight.grad), _MEMORY)
         self.shrink()
 
     @torch.no_grad()
     def shrink(self) -> None:
-        """Shorten the rows while there are too many, and adapt by how much."""
+        """Apply the proximal step while there are too many rows, and adapt the weight of the penalty."""
         kept = self.alive.float()
         if int(self.alive.sum()) > self.allowed:
-            kept = torch.relu(1 - self._lost())
+            kept = torch.relu(1 - self._shrinkage())
             self.weight *= _CHANGE
         elif self.allowed < self.sites:
             self.weight /= _CHANGE
@@ -96,17 +96,17 @@ class SparseRows(Task):
         return self._of_sites(self.encode.weight.detach()).sqrt()
 
     def figures(self) -> dict[str, float]:
-        """Rows that are left, and the weight of the penalty."""
+        """Number of non-zero rows, and the weight of the penalty."""
         return {"rows": float(self.alive.sum()), "penalty": float(self.weight)}
 
-    def _lost(self) -> Tensor:
-        """Share of its norm that each row is to lose, one or more where it is to be zero."""
+    def _shrinkage(self) -> Tensor:
+        """Relative shrinkage of each row's norm, at least one where the row becomes zero."""
         gradients = self.squares.sqrt()
-        usual = gradients[self.alive].mean().clamp_min(_SMALL)
-        lost = self.weight * usual / gradients.clamp_min(_SMALL * usual) / self.norms()
-        lost = torch.where(self.alive, lost, torch.inf)
-        first_too_many = lost.sort().values[self.allowed]
-        return lost / first_too_many.clamp_min(1.0)
+        typical = gradients[self.alive].mean().clamp_min(_SMALL)
+        shrinkage = self.weight * typical / gradients.clamp_min(_SMALL * typical) / self.norms()
+        shrinkage = torch.where(self.alive, shrinkage, torch.inf)
+        first_too_many = shrinkage.sort().values[self.allowed]
+        return shrinkage / first_too_many.clamp_min(1.0)
 
     def _of_sites(self, weights: Tensor) -> Tensor:
         """Sum of squares over the hidden units and channels of each site."""
@@ -114,14 +114,18 @@ class SparseRows(Task):
 
 
 class AEFS(Selector):
-    """Auto-encoder feature selection (Han et al., 2017): sites ranked by their rows of a sparse first layer.
+    """Auto-encoder feature selection (Han et al., 2018): sites ranked by the rows of a sparse first layer.
 
-    The weight of the penalty is found while it learns, see `SparseRows`.
+    The weight of the penalty is adapted during training so that K rows remain, see `SparseRows`.
 
     Parameters
     ----------
     settings
-        Those of `AEFSSettings`, by name.
+        Fields of `AEFSSettings`, by name.
+
+    References
+    ----------
+    Han, Wang, Zhang, Li & Xu (2018). Autoencoder inspired unsupervised feature selection. ICASSP.
     """
 
     name: ClassVar[str] = "aefs"
@@ -130,11 +134,11 @@ class AEFS(Selector):
         self._settings = parse(AEFSSettings, settings)
 
     def settings(self) -> dict[str, Any]:
-        """Give all settings."""
+        """Return all settings."""
         return self._settings.model_dump()
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
-        """Train until ``k`` rows are left."""
+        """Train until ``k`` rows remain."""
         chosen = self._settings.train or _train_settings(len(train))
         with seeded(run.seed_of("aefs weights")):
             task = SparseRows(train, k, self._settings.n_hidden)
@@ -147,5 +151,5 @@ class AEFS(Selector):
 
 
 def _train_settings(samples: int) -> TrainSettings:
-    """Long enough to lose rows a few at a time; no averaging, since a row that is lost must be zero."""
+    """Long enough to prune a few rows at a time; no EMA of weights, since pruned rows must be zero."""
     return TrainSettings(steps=2000, batch_size=int(min(256, max(16, samples // 8))), ema_decay=0.0)

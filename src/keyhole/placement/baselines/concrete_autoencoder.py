@@ -1,4 +1,4 @@
-"""The concrete autoencoder: K rows that each settle on one site, and a decoder, trained together."""
+"""Concrete autoencoder: K relaxed one-hot rows and a decoder, trained jointly."""
 
 from __future__ import annotations
 
@@ -103,20 +103,20 @@ class DenseDecoder(nn.Sequential):
 class ConvolutionalDecoder(DCGANDecoder):
     """The decoder of DCGAN, of whose grid the inside cells are kept, packed."""
 
-    def __init__(self, inputs: int, signals: Samples) -> None:
-        super().__init__(inputs, signals.channels, check_two_dimensional(signals.grid.shape, "dcgan"))
-        self.register_buffer("cells", torch.from_numpy(signals.grid.cells), persistent=False)
+    def __init__(self, inputs: int, samples: Samples) -> None:
+        super().__init__(inputs, samples.channels, check_two_dimensional(samples.grid.shape, "dcgan"))
+        self.register_buffer("cells", torch.from_numpy(samples.grid.cells), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs)`` to ``(N, channels * cells)``."""
         return super().forward(x).flatten(2)[:, :, self.get_buffer("cells")].flatten(1)
 
 
-def decoder_of(k: int, signals: Samples, settings: CAESettings) -> nn.Module:
-    """Give the decoder that the settings name, from ``k`` readings to packed cells."""
-    inputs, outputs = k * signals.channels, signals.channels * len(signals.grid.cells)
+def decoder_of(k: int, samples: Samples, settings: CAESettings) -> nn.Module:
+    """Create the decoder that the settings name, from ``k`` readings to the valid sites."""
+    inputs, outputs = k * samples.channels, samples.channels * len(samples.grid.cells)
     if settings.decoder == "dcgan":
-        return ConvolutionalDecoder(inputs, signals)
+        return ConvolutionalDecoder(inputs, samples)
     return DenseDecoder(inputs, outputs, width=settings.width, dropout=settings.dropout)
 
 
@@ -125,20 +125,21 @@ def _hidden(inputs: int, outputs: int, dropout: float) -> list[nn.Module]:
 
 
 class Autoencoder(Task):
-    """Rows and decoder on one loss: the error of what the decoder makes of the rows' sites.
+    """Joint training of rows and decoder on the reconstruction error.
 
-    All signals of a batch are seen through one sample of the rows, `M x`; a site with several channels gives them all.
+    All samples of a batch are observed through one draw of the rows, `M x`; a site with several channels gives them
+    all.
     """
 
-    def __init__(self, rows: ConcreteRows, decoder: nn.Module, signals: Samples, settings: CAESettings) -> None:
+    def __init__(self, rows: ConcreteRows, decoder: nn.Module, samples: Samples, settings: CAESettings) -> None:
         super().__init__()
-        self.rows, self.decoder, self.settings, self.samples = rows, decoder, settings, len(signals)
-        self.register_buffer("cells", torch.from_numpy(signals.valid_values()), persistent=False)
-        seen = np.flatnonzero(signals.observable.ravel()[signals.grid.cells])
+        self.rows, self.decoder, self.settings, self.samples = rows, decoder, settings, len(samples)
+        self.register_buffer("cells", torch.from_numpy(samples.valid_values()), persistent=False)
+        seen = np.flatnonzero(samples.observable.ravel()[samples.grid.cells])
         self.register_buffer("seen", torch.from_numpy(seen), persistent=False)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
-        """Rebuild a batch from one draw of the rows."""
+        """Reconstruct a batch from one draw of the rows."""
         x = self.get_buffer("cells")[batch]
         features = torch.einsum("km,ncm->nkc", self.rows.sample(generator), x[:, :, self.get_buffer("seen")])
         parts = {"reconstruction": reconstruction(self.decoder(features.flatten(1)), x.flatten(1))}
@@ -147,17 +148,17 @@ class Autoencoder(Task):
         return parts, None
 
     def groups(self) -> list[dict[str, Any]]:
-        """Let the rows move faster than the decoder."""
+        """Parameter groups: a higher learning rate for the rows."""
         rows = {"params": list(self.rows.parameters()), "lr": self.settings.selector_learning_rate, "weight_decay": 0.0}
         return [{"params": list(self.decoder.parameters())}, rows]
 
     def begin(self, progress: float) -> None:
-        """Lower the temperature geometrically."""
+        """Anneal the temperature geometrically."""
         first, last = self.settings.temperature
         self.rows.temperature = first * (last / first) ** progress
 
     def done(self) -> bool:
-        """Whether the rows have made up their mind; above temperature 1 a sample is a blend, however sure they are."""
+        """Whether the rows have converged; never above temperature 1, where a draw is a mixture of sites."""
         return self.rows.temperature <= 1 and self.rows.certainty() > _SETTLED
 
     def figures(self) -> dict[str, float]:
@@ -170,17 +171,21 @@ class Autoencoder(Task):
 
 
 class ConcreteAutoencoder(Selector):
-    """Concrete autoencoder (Abid, Balin & Zou, 2019): as many relaxed one-hot rows as sites, and a decoder behind them.
+    """Concrete autoencoder: K relaxed one-hot selections of sites and a decoder, trained jointly.
 
-    Rows may settle on the same site. Then fewer than K sites are found, the ranking is filled up with the most
-    variable sites left, and the notes say how many there were; ``reconstruct`` is the decoder on its own K rows,
-    whatever they hold. With ``distinct`` the loss grows by ``overlap`` times what the rows want twice, and at the end
-    each row gets a site of its own, by the assignment of the largest joint probability.
+    Several rows may converge to the same site. Then fewer than K distinct sites are found, the ranking is completed
+    with the most variable sites, and the notes give the number of duplicates; ``reconstruct`` is the decoder with its
+    own K rows. With ``distinct`` the loss has a penalty on the overlap of the rows, and finally each row is assigned a
+    site of its own by the assignment of largest joint probability.
 
     Parameters
     ----------
     settings
-        Those of `CAESettings`, by name.
+        Fields of `CAESettings`, by name.
+
+    References
+    ----------
+    Abid, Balin & Zou (2019). Concrete autoencoders for differentiable feature selection and reconstruction. ICML.
     """
 
     name: ClassVar[str] = "cae"
@@ -189,23 +194,23 @@ class ConcreteAutoencoder(Selector):
         self._settings = parse(CAESettings, settings)
 
     def settings(self) -> dict[str, Any]:
-        """Give all settings."""
+        """Return all settings."""
         return self._settings.model_dump()
 
-    def incompatibility(self, signals: Samples) -> str | None:
-        """Tell that convolutions need two axes."""
-        shape = signals.choices
+    def incompatibility(self, samples: Samples) -> str | None:
+        """The convolutional decoder needs a grid of two dimensions."""
+        shape = samples.choices
         if self._settings.decoder == "dense" or len(shape) == 2:
             return None
         return f"convolutions need a grid of two axes, not of shape {shape}"
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
-        """Train rows and decoder, then read the sites off the rows."""
+        """Train rows and decoder, and take the sites from the rows."""
         task, history = self.learn(train, k, run)
         return collapsed(task, train, history)
 
     def learn(self, train: Samples, k: int, run: Run) -> tuple[Autoencoder, list[dict[str, float]]]:
-        """Train rows and decoder; gives both, on the CPU, and the history."""
+        """Train rows and decoder; return the task, on the CPU, and the training log."""
         settings, chosen = self._settings, self._settings.train or _train_settings(len(train))
         with seeded(run.seed_of("concrete autoencoder")):
             rows = ConcreteRows(k, int(train.observable.sum()), temperature=settings.temperature[0])
@@ -217,7 +222,7 @@ class ConcreteAutoencoder(Selector):
 
 
 def collapsed(task: Autoencoder, train: Samples, history: Sequence[dict[str, float]] = ()) -> Selection:
-    """Read the sites off trained rows, the surest row's first, and fill up what duplicates leave open."""
+    """Return the sites of trained rows, the most certain first, completed where rows are duplicates."""
     rows, candidates = task.rows, np.flatnonzero(train.observable.ravel())
     picked = rows.assignment() if task.settings.distinct else rows.favourites()
     ranked = picked[np.argsort(-rows.log_probability_of(picked), kind="stable")]
@@ -228,20 +233,20 @@ def collapsed(task: Autoencoder, train: Samples, history: Sequence[dict[str, flo
         "mean_max_probability": rows.certainty(),
     }
     notes |= {"reassigned": int((picked != rows.favourites()).sum())} if task.settings.distinct else {}
-    reconstruct = partial(_rebuilt, task.decoder, candidates[picked])
+    reconstruct = partial(_reconstruct, task.decoder, candidates[picked])
     return Selection(complete(candidates[found], len(picked), train), history, notes, reconstruct)
 
 
-def _rebuilt(decoder: nn.Module, sites: NDArray[np.int64], signals: Samples) -> NDArray[np.float32]:
-    """What the decoder makes of the readings at the rows' sites, in the rows' order."""
-    readings = np.ascontiguousarray(signals.readings(sites), np.float32)
+def _reconstruct(decoder: nn.Module, sites: NDArray[np.int64], samples: Samples) -> NDArray[np.float32]:
+    """Decode the readings at the rows' sites, in the order of the rows."""
+    readings = np.ascontiguousarray(samples.readings(sites), np.float32)
     with torch.inference_mode():
         parts = [decoder(part.flatten(1)).numpy() for part in torch.split(torch.from_numpy(readings), _CHUNK)]
-    return unpack(np.concatenate(parts), signals.channels, signals.grid)
+    return unpack(np.concatenate(parts), samples.channels, samples.grid)
 
 
 def _train_settings(samples: int) -> TrainSettings:
-    """Adam's step of the paper, and time for rows to be nearly sure; no averaging: they are to be where they end."""
+    """The paper's learning rate, long enough for the rows to converge; no EMA of weights."""
     batch = int(min(256, max(16, samples // 2)))
     steps = int(min(4000, max(2000, 20 * samples // batch)))
     return TrainSettings(steps=steps, batch_size=batch, learning_rate=1e-3, weight_decay=0.0, ema_decay=0.0)

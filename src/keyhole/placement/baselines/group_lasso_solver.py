@@ -1,4 +1,4 @@
-"""Least squares with a penalty on groups of rows: the problem, and two ways to solve it."""
+"""Group lasso with several targets: the problem, and two solvers."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class GroupLassoProblem:
         return np.sqrt(np.bincount(self.labels, weights=squares, minlength=len(self.weights)))
 
     def residual(self, rows: Array) -> Array:
-        """What the rows leave of the targets."""
+        """Residual of the targets."""
         used = np.flatnonzero(rows.any(axis=1))
         return np.asarray(self.targets - self.design[:, used] @ rows[used])
 
     def pressure(self, residual: Array) -> Array:
-        """How hard each group asks to be let in."""
+        """Norm of each group's gradient over its weight: the smallest penalty at which the group stays zero."""
         return np.asarray(self.norms(self.design.T @ residual) / self.weights)
 
     def gap(self, rows: Array, alpha: float) -> float:
@@ -96,7 +96,7 @@ def coordinate_descent(problem: GroupLassoProblem, alpha: float, start: Array) -
 
 
 def proximal_gradient(problem: GroupLassoProblem, alpha: float, start: Array) -> Array:
-    """Solve by FISTA (Beck & Teboulle, 2009), whose momentum starts anew where it points uphill."""
+    """Solve by FISTA (Beck & Teboulle, 2009) with adaptive restart of the momentum."""
     gram, towards = problem.design.T @ problem.design, problem.design.T @ problem.targets
     step = 1 / float(np.linalg.norm(problem.design, 2)) ** 2
     rows = ahead = start

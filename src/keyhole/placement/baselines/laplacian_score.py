@@ -1,4 +1,4 @@
-"""The Laplacian score: sites that keep near samples near."""
+"""Laplacian score: sites that preserve the neighbourhoods of samples."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Laplacian(Selector):
         self._settings = parse(LaplacianSettings, settings)
 
     def settings(self) -> dict[str, Any]:
-        """Give the number of neighbours."""
+        """Return the number of neighbours."""
         return self._settings.model_dump()
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:

@@ -1,4 +1,4 @@
-"""The lasso and the group lasso: sites whose rows of a linear reconstruction are not zero."""
+"""Multi-task lasso and group lasso: sites with non-zero rows in a sparse linear reconstruction."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class GroupLasso(Selector):
         self._settings = parse(GroupLassoSettings, settings)
 
     def settings(self) -> dict[str, Any]:
-        """Give the side of a block."""
+        """Return the side of a block."""
         return self._settings.model_dump()
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
@@ -136,9 +136,9 @@ def _select(train: Samples, k: int, *, block: int, solver: Solver, run: Run, sta
 
 
 def _sparsest(path: Path, k: int, run: Run, stage: str, channels: int) -> tuple[float, Array]:
-    """Give the largest weight with at least ``k`` active sites, to a small part of a step, and the rows there.
+    """Return the largest weight with at least ``k`` active sites, up to a small part of a step, and the rows there.
 
-    Where the weight is at its lowest or time is up, there are fewer.
+    There are fewer where the weight is at its lowest or time is up.
     """
     high = low = path.highest
     most = 0

@@ -1,4 +1,4 @@
-"""Linear auto-encoder with few rows: an encoder of the sites whose rows are driven to zero."""
+"""Linear auto-encoder with a row-sparse encoder of the sites."""
 
 from __future__ import annotations
 

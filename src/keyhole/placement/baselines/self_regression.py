@@ -1,4 +1,4 @@
-"""Signals regressed on their own sites, in the space of their principal components."""
+"""Regression of samples on their own sites, in the space of their principal components."""
 
 from __future__ import annotations
 
