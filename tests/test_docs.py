@@ -5,7 +5,11 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+import os
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -26,7 +30,33 @@ def test_python_in_the_pages_runs(page, tmp_path, monkeypatch):
         exec(compile(block, str(page), "exec"), space)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_examples_for_contributors_run(tmp_path):
+    """The files that CONTRIBUTING.md shows make a package with entry points, whose own tests pass."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    for name, code in re.findall(r"```python\n# (\S+)\n(.*?)```", text, flags=re.DOTALL):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(code)
+    install_entry_points(tmp_path, re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)[0])
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 passed" in done.stdout
+
+
+def install_entry_points(folder: Path, pyproject: str) -> None:
+    """Write the metadata that an installer makes of a package's entry points."""
+    groups = tomllib.loads(pyproject)["project"]["entry-points"]
+    lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in entries.items()) for group, entries in groups.items()]
+    metadata = folder / "my_sensors-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-sensors\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     """Files that a page links to or shows exist."""
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
