@@ -24,7 +24,7 @@ Given = str | Path | Sequence[str | Path] | None
 def check_regular(path: Path) -> None:
     """Raise a StorageError if a path is a pipe, a socket or a device: reading from one may block, or never end.
 
-    A path that does not exist passes; whoever opens it says so.
+    A path that does not exist passes; opening it raises the error.
     """
     try:
         kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode))

@@ -1,4 +1,4 @@
-"""Labelled values brought to a grid, or to samples: by label, never by position."""
+"""Alignment of labelled values to a grid or to samples: by label, never by position."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Labels = NDArray[Any]
 
 
 def is_a(given: Any, module: str, *names: str) -> bool:
-    """Whether ``given`` is of a class whose module need not be loaded to know: whoever made it has done so."""
+    """Whether ``given`` is of a class whose module need not be loaded to know: an instance exists only if it is."""
     found = sys.modules.get(module)
     kinds = tuple(kind for kind in (getattr(found, name, None) for name in names) if kind is not None)
     return bool(kinds) and isinstance(given, kinds)
@@ -100,13 +100,13 @@ def same_places(array: Any, dim: Any, grid: Grid) -> NDArray[np.int64] | None:
     None unless it has a coordinate along that dimension for each axis of the grid, as fields have that were taken at
     sites (``field.sel(lat=..., lon=..., method="nearest")``).
     """
-    told = {grid.axis_named(str(name)): one for name, one in array.coords.items() if one.dims == (dim,)}
-    if grid.names is not None or not set(told) >= set(range(len(grid.dims))):
+    coordinates = {grid.axis_named(str(name)): one for name, one in array.coords.items() if one.dims == (dim,)}
+    if grid.names is not None or not set(coordinates) >= set(range(len(grid.dims))):
         return None
     found = []
     for axis in range(len(grid.dims)):
         own = grid.labels(axis)
-        found.append(match(np.asarray(told[axis].values), own, turn=_turn(grid, axis), steps=own))
+        found.append(match(np.asarray(coordinates[axis].values), own, turn=_turn(grid, axis), steps=own))
     flat = np.ravel_multi_index([places for places, _ in found], grid.shape)
     return np.where(np.all([counts == 1 for _, counts in found], axis=0), flat, -1)
 

@@ -1,6 +1,6 @@
 """Named data sets: two that ship with Keyhole or scikit-learn, and benchmarks found through KEYHOLE_DATA.
 
-Each has its fixed split, so that every method is judged on the same samples.
+Each has its fixed split, so that every method is scored on the same samples.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _images(images: NDArray[np.floating[Any]], name: str, *, train: int) -> Samp
 
 
 def _shuffled(values: NDArray[Any], name: str) -> Samples:
-    """Signals of an array whose samples are sorted by class, so that a random fifth is to test."""
+    """Samples of an array sorted by class, with a random fifth as the test part."""
     signals = read_array(values.astype(np.float32), name=name)
     order = np.random.default_rng(0).permutation(len(signals))
     train = int(0.8 * len(signals))

@@ -92,11 +92,11 @@ def warn_of(findings: Sequence[Finding]) -> None:
     if not findings:
         return
     left, kept = ([one for one in findings if one.candidate is candidate] for candidate in (False, True))
-    told = (
+    parts = (
         [_sentence(left, "no candidate unless named as existing (existing=, --existing, must_select=)")] if left else []
     )
-    told += [_sentence(kept, "still a candidate; leave it out of the table if it only names the rows")] if kept else []
-    warnings.warn("; ".join(told), KeyholeWarning, stacklevel=3)
+    parts += [_sentence(kept, "still a candidate; leave it out of the table if it only names the rows")] if kept else []
+    warnings.warn("; ".join(parts), KeyholeWarning, stacklevel=3)
 
 
 def notes_of(findings: Sequence[Finding]) -> dict[str, Any]:

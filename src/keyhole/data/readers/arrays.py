@@ -1,4 +1,4 @@
-"""Arrays: numpy arrays in memory, .npy and .npz files."""
+"""Readers of NumPy arrays, .npy and .npz files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_array(source: ArrayLike, *, channels: int | None = None, name: str = "s
 
 
 def read_npy(path: Path, *, channels: int | None = None) -> Samples:
-    """Read signals from a .npy file."""
+    """Read samples from a .npy file."""
     return read_array(load_npy(path), channels=channels, name=path.stem)
 
 

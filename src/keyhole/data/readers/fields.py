@@ -1,4 +1,4 @@
-"""Fields: xarray DataArrays and Datasets, NetCDF, Zarr and GRIB files."""
+"""Readers of gridded fields: xarray DataArrays and Datasets, NetCDF, Zarr and GRIB files."""
 
 from __future__ import annotations
 

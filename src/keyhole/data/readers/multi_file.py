@@ -1,4 +1,4 @@
-"""Fields that are spread over several files, each with some of the samples: joined along the sample dimension."""
+"""Readers of fields in several files, concatenated along the sample dimension."""
 
 from __future__ import annotations
 

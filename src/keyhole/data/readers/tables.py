@@ -1,4 +1,4 @@
-"""Tables: pandas frames and CSV files, one sample a row, one site a column; one column may be the target."""
+"""Readers of pandas DataFrames, CSV and Parquet: a sample is a row, a site a column; one column may be the target."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def read_frame(
             raise SettingsError(
                 f"target_kind={target_kind!r} has no meaning without a target; give one, or leave it out"
             )
-        return _signals(frame, name)
+        return _samples(frame, name)
     place = _place(frame, target)
-    told = Target.of(frame.iloc[:, place], name=target, kind=target_kind)
-    return _signals(frame.drop(columns=frame.columns[place]), name).with_target(told)
+    column = Target.of(frame.iloc[:, place], name=target, kind=target_kind)
+    return _samples(frame.drop(columns=frame.columns[place]), name).with_target(column)
 
 
 def read_csv(path: Path, *, target: str | None = None, target_kind: TargetKind | None = None) -> Samples:
@@ -177,8 +177,8 @@ def _typed(texts: pd.Series[Any], name: str, kind: TargetKind | None) -> pd.Seri
     words = known[numbers.isna() & known.notna()]
     if words.empty:
         return numbers
-    told = numbers.dropna()
-    if kind is None and len(told) > len(words) and not looks_like_classes(told):
+    known = numbers.dropna()
+    if kind is None and len(known) > len(words) and not looks_like_classes(known):
         raise DataError(
             f"target {name!r}: {words.iloc[0]!r} stands among numbers; leave such samples out, "
             "or give the kind 'class' if the numbers are names too"
@@ -186,7 +186,7 @@ def _typed(texts: pd.Series[Any], name: str, kind: TargetKind | None) -> pd.Seri
     return known
 
 
-def _signals(frame: pd.DataFrame, name: str) -> Samples:
+def _samples(frame: pd.DataFrame, name: str) -> Samples:
     import pandas as pd
 
     check_numbers([str(column) for column, kind in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)])
