@@ -40,7 +40,7 @@ class ConcreteRows(nn.Module):
     .. math:: M_k = \mathrm{softmax}\!\left(\frac{\log a_k + G_k}{T}\right)
 
     As `T` falls it tends to one-hot, and which entry is hot follows `p_k = softmax(log a_k)`. Nothing keeps two rows
-    from the same site; what they share is told by ``overlap``.
+    from the same site; ``overlap`` measures it.
 
     Examples
     --------

@@ -20,7 +20,7 @@ _CONSTANT = 1e-10
 
 
 class Laplacian(Selector):
-    r"""Laplacian score (He, Cai & Niyogi, 2006): the sites that vary least between neighbouring samples.
+    r"""Laplacian score (He, Cai & Niyogi, 2005): the sites that vary least between neighbouring samples.
 
     Samples are joined to their nearest neighbours by the heat kernel,
     :math:`S_{ij} = \exp(-\|x_i - x_j\|^2 / t)` with :math:`t` the mean squared distance of neighbours. With the degrees
@@ -30,7 +30,7 @@ class Laplacian(Selector):
               \tilde f = f - \frac{f' D 1}{1' D 1} 1,
 
     and lower is better. Over the channels of a site, numerators and denominators add up. The graph is that of at most
-    2000 samples, drawn by the run's seed. Sites are judged one by one: two that say the same thing both rank high.
+    2000 samples, drawn by the run's seed. Sites are scored independently: redundant ones rank alike.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ _MOST_ROUNDS = 30
 
 
 class Lasso(Selector):
-    r"""Multi-task lasso: the signals rebuilt from themselves, with few sites allowed to speak.
+    r"""Multi-task lasso: linear self-reconstruction of the samples from few sites.
 
     .. math:: \min_W \tfrac{1}{2n} \|X - X W\|_F^2 + \alpha \sum_s \|W_s\|_F
 

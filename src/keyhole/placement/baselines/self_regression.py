@@ -15,9 +15,9 @@ __all__ = ["Regression", "regress_on_sites", "site_norms"]
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    r"""Design and targets of a regression of signals on the sites that may be chosen.
+    r"""Design and targets of a regression of the samples on the observable sites.
 
-    With the covariance of the signals as :math:`V \Lambda V'` and the rows :math:`V_o` of the sites that may be chosen,
+    With the covariance of the samples as :math:`V \Lambda V'` and the rows :math:`V_o` of the observable sites,
 
     .. math:: \tfrac1n \|X - X_o W\|_F^2 = \|\Lambda^{1/2} - \Lambda^{1/2} V_o' A\|_F^2 \quad\text{where}\quad W = A V'.
 
