@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from law_helpers import make_distribution, seeded
+from mask_helpers import make_distribution, seeded
 
 from keyhole.masks.modes import concrete_modes, logit_normal_modes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from law_helpers import make_distribution, roughened, seeded, standard_error
+from mask_helpers import make_distribution, roughened, seeded, standard_error
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from keyhole.core.errors import SettingsError

@@ -22,7 +22,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 def make_distribution(name: str, observable: torch.Tensor = OBSERVABLE) -> MaskDistribution:
     distribution = MASK_DISTRIBUTIONS[name](observable, generator=seeded())
-    distribution.warm_start(distribution.index[[7, 3, 11]], inside=0.9)
+    distribution.warm_start(distribution.index[[7, 3, 11]], selected_marginal=0.9)
     return distribution
 
 

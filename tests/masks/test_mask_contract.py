@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from law_helpers import holed, make_distribution, roughened, seeded, standard_error
+from mask_helpers import holed, make_distribution, roughened, seeded, standard_error
 
 from keyhole.masks import MASK_DISTRIBUTIONS, MaskSample, share
 
