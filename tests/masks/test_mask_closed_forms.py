@@ -1,4 +1,4 @@
-"""Closed forms against a million draws, and the laws' starting points."""
+"""Closed forms against a million draws, and the distributions' starting points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every registered law must do when it is moved or asked about itself; see `test_law_contract`."""
+"""What every registered distribution must do when it is moved or asked about itself; see `test_mask_contract`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_concentration(name):
 
 @every_distribution
 def test_covariance(name):
-    """Correlated laws show the covariance of their logits; the others say that they have none."""
+    """Correlated distributions show the covariance of their logits; the others say that they have none."""
     distribution = roughened(make_distribution(name))
     if not distribution.correlated:
         with pytest.raises(SettingsError, match=name):
@@ -82,7 +82,7 @@ def test_covariance(name):
 
 @every_distribution
 def test_interior_modes_vanish_as_the_temperature_falls(name):
-    """The paper's remedy works, and a hot law shows what it is a remedy for."""
+    """The paper's remedy works, and a hot distribution shows what it is a remedy for."""
     distribution = make_distribution(name)
     assert distribution.interior_modes().shape == (distribution.sites,)
     assert distribution.interior_modes().dtype == torch.bool
@@ -94,7 +94,7 @@ def test_interior_modes_vanish_as_the_temperature_falls(name):
 
 @every_distribution
 def test_refusals_name_what_they_got(name):
-    """A law refuses what it cannot work with."""
+    """A distribution refuses what it cannot work with."""
     with pytest.raises(DataError, match="observable"):
         make_distribution(name, torch.zeros(2, 2, dtype=torch.bool))
     with pytest.raises(SettingsError, match="gamma"):
@@ -135,7 +135,7 @@ def test_polarise_leaves_no_interior_mode(name):
 @every_distribution
 @pytest.mark.parametrize("shift", [30.0, -30.0])
 def test_polarise_keeps_sites_within_reach(name, shift):
-    """However sure a law is, its marginals come back from 0 and 1; those that were not sure stay."""
+    """However sure a distribution is, its marginals come back from 0 and 1; those that were not sure stay."""
     distribution = roughened(make_distribution(name))
     before = distribution.marginals()
     distribution.polarise(distribution.sample(4096, seeded(1)), 0.01)

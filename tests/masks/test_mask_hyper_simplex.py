@@ -1,4 +1,4 @@
-"""What is particular to HNet-LN and to the simplex law."""
+"""What is particular to HNet-LN and to the simplex distribution."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_hnet_surrogate_is_exact_for_an_independent_latent(temperature):
         assert ((estimate / DRAWS - expected).abs() < 4.5 * standard_error(expected, DRAWS)).all()
 
 
-def test_hnet_surrogate_is_not_its_own_law():
+def test_hnet_surrogate_is_not_the_distribution():
     """With the latent that made `W` and `b` it does not hold: the reason why the collapse samples."""
     distribution = roughened(make_distribution("hnet", LINE))
     surrogate = torch.stack([distribution.sample(8, seeded(s)).zero_temperature.detach() for s in range(500)])
