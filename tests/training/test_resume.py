@@ -1,4 +1,4 @@
-"""Training resumes bit for bit where it was stopped: mask distributions with their budgets and objectives, predictors."""
+"""Training resumes bit for bit where it was stopped: mask distributions, budgets, objectives, predictors."""
 
 from __future__ import annotations
 
