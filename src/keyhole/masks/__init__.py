@@ -1,8 +1,58 @@
-"""Mask distributions with learned parameters, budgets that hold the number of open sites, and collapse to K sites."""
+r"""Differentiable mask distributions for PyTorch: learn which K sites (features, sensors) to observe.
+
+A *mask distribution* is a `torch.nn.Module` whose samples are masks in [0, 1] on a grid, differentiable in its
+parameters. A *budget* controls how many sites the masks open during training. *Collapse* functions turn the trained
+distribution into K ranked sites. The package depends on torch and `keyhole.core` alone, so it fits into any training
+loop.
+
+================================  =========================================================================
+`IndependentLogitNormal` (iln)    independent sites, normal logits
+`CorrelatedLogitNormal` (vln)     logits share a low-dimensional latent: a low-rank covariance; the default choice
+`HyperNetworkLogitNormal` (hnet)  location and weights are themselves functions of the latent: not Gaussian
+`HardConcrete` (sct)              independent sites, logistic logits
+`SimplexLogitNormal` (simplex)    each site takes one of several options (instruments, precisions) or none
+`L0Penalty`                       weight on the expected number of open sites; the number results from the weight
+`DualAscent`                      a Lagrange multiplier holds the expected number at K
+`ExactK`                          every mask opens exactly K sites
+`marginal`, `frequency`           K sites by marginal probability, or by sampled frequency
+`best_of`                         K sites of the best of several joint samples, by a score
+`rounded`                         as in the paper: the count rounded down and up to tens
+================================  =========================================================================
+
+References
+----------
+.. [1] J. Donà and P. Gallinari. Differentiable Feature Selection, a Reparameterization Approach. ECML PKDD 2021.
+.. [2] C. Louizos, M. Welling and D. P. Kingma. Learning Sparse Neural Networks through L0 Regularization. ICLR 2018.
+
+Examples
+--------
+Ten features, of which only 3 and 7 determine the target; a linear model and the masks are trained together:
+
+>>> import torch
+>>> from keyhole.masks import CorrelatedLogitNormal, ExactK, marginal
+>>> generator = torch.Generator().manual_seed(0)
+>>> x = torch.randn(256, 10, generator=generator)
+>>> y = x[:, 3] - 2 * x[:, 7]
+>>> distribution = CorrelatedLogitNormal(torch.ones(10, dtype=torch.bool), rank=4, generator=generator)
+>>> budget, model = ExactK(2), torch.zeros(10, requires_grad=True)
+>>> optimiser = torch.optim.Adam([*distribution.parameters(), model], lr=0.05)
+>>> for _ in range(150):
+...     sample = distribution.sample(16, generator)
+...     masks = budget.masks(distribution, sample)  # (16, 10)
+...     error = (((masks[:, None] * x) @ model - y) ** 2).mean()
+...     optimiser.zero_grad()
+...     (error + budget.loss(distribution, sample)).backward()
+...     optimiser.step()
+...     budget.update(distribution, sample)
+>>> sorted(marginal(distribution, 2).tolist())
+[3, 7]
+"""
 
 from __future__ import annotations
 
 from keyhole.masks.base import MaskDistribution, MaskSample, concentration_of, share
+from keyhole.masks.budgets import Budget, CountBudget, DualAscent, ExactK, L0Penalty
+from keyhole.masks.collapse import best_of, frequency, marginal, rounded
 from keyhole.masks.hard_concrete import HardConcrete
 from keyhole.masks.hyper_network import HyperNetworkLogitNormal
 from keyhole.masks.logit_normal import CorrelatedLogitNormal, IndependentLogitNormal
@@ -10,14 +60,23 @@ from keyhole.masks.simplex import SimplexLogitNormal
 
 __all__ = [
     "MASK_DISTRIBUTIONS",
+    "Budget",
     "CorrelatedLogitNormal",
+    "CountBudget",
+    "DualAscent",
+    "ExactK",
     "HardConcrete",
     "HyperNetworkLogitNormal",
     "IndependentLogitNormal",
+    "L0Penalty",
     "MaskDistribution",
     "MaskSample",
     "SimplexLogitNormal",
+    "best_of",
     "concentration_of",
+    "frequency",
+    "marginal",
+    "rounded",
     "share",
 ]
 

@@ -1,4 +1,4 @@
-"""Budgets: how many sites a law may open, and how that is held while it learns."""
+"""Budgets: control of the number of open sites while a mask distribution is trained."""
 
 from __future__ import annotations
 
@@ -7,41 +7,93 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from keyhole.masks import MaskDistribution, MaskSample
+from keyhole.masks.base import MaskDistribution
+from keyhole.masks.sample import MaskSample
 
 __all__ = ["Budget", "CountBudget", "DualAscent", "ExactK", "L0Penalty"]
 
-_PULL = 0.05  # share of the way to k that a dual law is shifted after each step
+_RECENTRE_RATE = 0.05  # share of the shift towards a count of k that dual ascent makes after each step
 
 
 class Budget(nn.Module, ABC):
-    """What stands between a law's sample and the reconstructor, and what it costs to open sites.
+    """Base class: turns a sample of masks into those that the reconstructor receives, and adds a cost for open sites.
 
-    A training step asks for `masks` and `loss`, steps the optimiser, then calls `update`.
+    In each training step, apply `masks` to the input, add `loss` to the objective, step the optimiser, then call
+    `update` with the same sample. A budget is a module: its state (multiplier, k) is part of `state_dict`.
+
+    `ExactK` is the best default when the number of sites is given; `DualAscent` keeps the soft masks of the paper and
+    meets the number on average; `L0Penalty` is the paper's objective, where the number depends on the weight.
     """
 
     def masks(self, distribution: MaskDistribution, sample: MaskSample) -> Tensor:
-        """Return the masks that the reconstructor sees, `(draws, *grid)`."""
+        """Compute the masks that are applied to the reconstructor's input.
+
+        Parameters
+        ----------
+        distribution
+            The distribution that the sample was drawn from.
+        sample
+            Draws of this training step.
+
+        Returns
+        -------
+        Tensor
+            `(draws, *grid)`, differentiable in the distribution's parameters.
+        """
         return sample.values
 
     @abstractmethod
     def loss(self, distribution: MaskDistribution, sample: MaskSample) -> Tensor:
-        """Return a scalar to add to the objective."""
+        """Compute the term that is added to the objective.
+
+        Parameters
+        ----------
+        distribution, sample
+            As in `masks`.
+
+        Returns
+        -------
+        Tensor
+            Scalar, differentiable in the distribution's parameters.
+        """
 
     @torch.no_grad()
     def update(self, distribution: MaskDistribution, sample: MaskSample) -> None:
-        """Move what is not learned by gradient; after the optimiser's step."""
+        """Update the budget's own state and recentre the distribution; call it after the optimiser's step.
+
+        Parameters
+        ----------
+        distribution, sample
+            As in `masks`; the distribution may be shifted in place. The default does nothing.
+        """
 
 
 class L0Penalty(Budget):
-    r"""The paper's way: a price on the expected L0, and the number of sites comes out as it may.
+    r"""Penalty on the expected L0 norm of the mask, as in the paper.
 
     .. math:: \text{weight} \cdot \frac{1}{m} \sum_i P(S_i > 0)
+
+    with `m` observable sites. The number of sites is not prescribed: it results from the weight, which has to be
+    searched. Prefer `DualAscent` or `ExactK` when K is given.
 
     Parameters
     ----------
     weight
-        The paper searches it in [0.01, 1].
+        Weight relative to the reconstruction loss. The paper searches it in [0.01, 1].
+
+    References
+    ----------
+    .. [1] J. Donà and P. Gallinari. Differentiable Feature Selection, a Reparameterization Approach. ECML PKDD 2021.
+    .. [2] C. Louizos, M. Welling and D. P. Kingma. Learning Sparse Neural Networks through L0 Regularization.
+       ICLR 2018.
+
+    Examples
+    --------
+    >>> from keyhole.masks import HardConcrete
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> distribution = HardConcrete(torch.ones(5, dtype=torch.bool), generator=generator)
+    >>> round(L0Penalty(0.1).loss(distribution, distribution.sample(4, generator)).item(), 4)
+    0.0832
     """
 
     def __init__(self, weight: float) -> None:
@@ -49,12 +101,30 @@ class L0Penalty(Budget):
         self.weight = weight
 
     def loss(self, distribution: MaskDistribution, sample: MaskSample) -> Tensor:
-        """Return `weight * expected_l0 / sites`."""
+        """Compute `weight * expected_l0 / sites`.
+
+        Parameters
+        ----------
+        distribution, sample
+            As in `Budget.loss`.
+
+        Returns
+        -------
+        Tensor
+            Scalar.
+        """
         return self.weight * sample.expected_l0 / distribution.sites
 
 
 class CountBudget(Budget):
-    """A budget of k sites; `k` may be set between steps and is part of `state_dict`."""
+    """Base class of budgets with a given number of sites.
+
+    Parameters
+    ----------
+    k
+        Number of sites. The attribute `k` may be assigned between steps, for example to anneal it from a larger
+        number, and is part of `state_dict`. Whether k sites exist is checked when the budget is first used.
+    """
 
     _k: Tensor
 
@@ -64,7 +134,7 @@ class CountBudget(Budget):
 
     @property
     def k(self) -> int:
-        """How many sites."""
+        """Number of sites."""
         return int(self._k)
 
     @k.setter
@@ -73,41 +143,51 @@ class CountBudget(Budget):
 
 
 class DualAscent(CountBudget):
-    r"""Hold the zero-temperature count at k by a price that is learned.
+    r"""Hold the expected number of sites at k with a Lagrange multiplier, learned by dual ascent.
 
     .. math:: \text{loss} = (p + \rho\, e)\,\frac{c - k}{k}, \qquad
               e = \frac{\bar c - k}{\max(\bar c, k)}, \qquad
               p \leftarrow p + \text{rate} \cdot e
 
-    The gradient is that of a multiplier and a quadratic (augmented) term, with an error between -1 and 1, so
-    that a law that starts far above k does not wind the price up. `p` may go negative: a law with too few
-    sites is paid to open more.
+    with the multiplier `p`, the zero-temperature count `c` and its bias-corrected value `c_bar`. The gradient is that
+    of an augmented Lagrangian (a linear and a quadratic term). The relative violation `e` lies between -1 and 1, so
+    that the multiplier does not overshoot when the count starts far above k. `p` may become negative, which rewards
+    opening more sites.
 
-    The error is that of the *sampled* count: `c` of this sample plus `gap`, the smoothed difference between
-    what draws open and what `c` says. Where `c` is a surrogate (HNet-LN) it still ends at k. The gradient of
-    `c` goes half through the sample's zero-temperature probabilities and half through the logits drawn: the
-    surrogate alone can be emptied while the law goes on opening sites.
+    Details that matter for convergence:
 
-    The price tells sites apart; that they are k on average is soon held by a common shift of all logits as
-    well, since sites that are nearly sure answer to a price late, and then too much.
-
-    Soft masks let a law cheat: a logit held just below zero is not counted, yet the mask shows part of the
-    site, which a reconstructor scales back. So what is priced with them is the paper's expected L0, which
-    counts every site that shows at all, and the price moves until the *count* is k; a law that is paid is
-    paid for the count. `MaskDistribution.polarise` keeps such a law from half-open masks; `hard` ones cannot leak.
+    - `c_bar` is `c` of the sample plus a moving average (`gap`) of the difference between the sampled number of open
+      sites and `c`. So the constraint holds for the sampled masks, also where `c` is only a surrogate
+      (`HyperNetworkLogitNormal`).
+    - Half of the gradient of `c` comes from the zero-temperature probabilities and half from the drawn logits: a
+      surrogate alone can go to zero while the sampled masks still open sites.
+    - `update` also shifts all logits by a constant towards a count of k, because sites whose marginal is nearly 0 or 1
+      respond to the multiplier late and then too strongly.
+    - With soft masks and `p > 0` the penalised quantity is the expected L0, which counts every site whose mask is above
+      0. Otherwise a logit just below zero would not be counted while the reconstructor recovers the site's value by
+      rescaling a partly open mask. `MaskDistribution.polarise` removes such masks; `hard=True` rules them out.
 
     Parameters
     ----------
     k
-        How many sites.
-    rate, stiffness
-        Growth of the price per step, and `rho`, both in units of the objective: the defaults suit one of
-        order 1 (the share of variance not explained, say), scale them with it.
+        Number of sites.
+    rate
+        Step size of the multiplier, in units of the objective. The defaults of `rate` and `stiffness` suit an
+        objective of order 1, such as the unexplained variance; scale both with it.
+    stiffness
+        `rho`, the weight of the quadratic term, in units of the objective.
     smoothing
-        Share of `gap` that is kept from step to step.
+        Decay of the moving average `gap`, from 0 (last sample only) to below 1.
     hard
-        Whether the reconstructor sees the zero-temperature masks, with the gradient of the soft ones.
+        Whether the reconstructor receives the zero-temperature masks, with the gradient of the soft masks
+        (straight-through).
 
+    References
+    ----------
+    .. [1] D. P. Bertsekas. Constrained Optimization and Lagrange Multiplier Methods. Academic Press, 1982.
+
+    Examples
+    --------
     >>> budget = DualAscent(5)
     >>> budget.k, budget.multiplier.item()
     (5, 0.0)
@@ -131,32 +211,68 @@ class DualAscent(CountBudget):
         self.register_buffer("gap", torch.tensor(0.0))
 
     def masks(self, distribution: MaskDistribution, sample: MaskSample) -> Tensor:
-        """Return the law's masks, or the zero-temperature ones where they are to be hard."""
+        """Return the soft masks of the sample, or the zero-temperature masks if `hard`.
+
+        Parameters
+        ----------
+        distribution, sample
+            As in `Budget.masks`.
+
+        Returns
+        -------
+        Tensor
+            `(draws, *grid)`, with the gradient of the soft masks in both cases.
+        """
         if not self.hard:
             return sample.values
         opened = distribution.scatter(sample.opened.to(sample.values.dtype))
         return opened + (sample.values - sample.values.detach())
 
     def loss(self, distribution: MaskDistribution, sample: MaskSample) -> Tensor:
-        """Return price times violation."""
+        """Compute the augmented Lagrangian term.
+
+        Parameters
+        ----------
+        distribution, sample
+            As in `Budget.loss`.
+
+        Returns
+        -------
+        Tensor
+            Scalar, in units of the objective.
+
+        Raises
+        ------
+        InfeasibleError
+            There are fewer than k observable sites, or k is less than 1.
+        """
         distribution.check_k(self.k)
-        price = self.multiplier + self.stiffness * self._error(sample)
-        shown = sample.expected_l0 if price > 0 and not self.hard else sample.soft_count
-        path = (shown + torch.sigmoid(sample.logits / distribution.temperature).sum(1).mean()) / 2
+        price = self.multiplier + self.stiffness * self._violation(sample)
+        penalised = sample.expected_l0 if price > 0 and not self.hard else sample.soft_count
+        path = (penalised + torch.sigmoid(sample.logits / distribution.temperature).sum(1).mean()) / 2
         return price * (self._count(sample) + (path - path.detach()) - self.k) / self.k
 
     @torch.no_grad()
     def update(self, distribution: MaskDistribution, sample: MaskSample) -> None:
-        """Raise the price where the count is above k, lower it where it is below, and shift the law towards k."""
+        """Update the multiplier and `gap`, and shift the logits towards a count of k.
+
+        Parameters
+        ----------
+        distribution, sample
+            As in `Budget.update`. Distributions whose open sites are not those with a positive logit
+            (`SimplexLogitNormal`) are not shifted.
+        """
         self.gap.lerp_((sample.sampled_count - sample.soft_count).to(self.gap), 1 - self.smoothing)
-        self.multiplier.add_(self.rate * self._error(sample).to(self.multiplier))
-        if torch.equal(sample.opened, sample.logits > 0):  # of a simplex, logits do not tell
-            _recentre(distribution, sample, self.k, _PULL)
+        self.multiplier.add_(self.rate * self._violation(sample).to(self.multiplier))
+        if torch.equal(sample.opened, sample.logits > 0):  # not so on the simplex
+            _recentre(distribution, sample, self.k, _RECENTRE_RATE)
 
     def _count(self, sample: MaskSample) -> Tensor:
+        """Return the bias-corrected count."""
         return sample.soft_count.detach() + self.gap
 
-    def _error(self, sample: MaskSample) -> Tensor:
+    def _violation(self, sample: MaskSample) -> Tensor:
+        """Return the relative violation of the constraint, between -1 and 1."""
         count = self._count(sample)
         return (count - self.k) / count.clamp_min(self.k)
 
@@ -166,21 +282,29 @@ class ExactK(CountBudget):
 
     .. math:: \text{mask} = 1[u \ge u_{(k)}] \text{, with the gradient of } \mathrm{sigmoid}((u - \tau) / \lambda)
 
-    `tau` lies midway between the k-th and the next logit. It moves with `u` so that the soft mask keeps its
-    sum, `d tau = sum_i w_i du_i / sum_i w_i` with `w = s (1 - s)`: every site would lower the error by
-    opening, only those that lower it more than the sites they displace should rise. (With `tau` held fixed
-    the law does not concentrate; with the gradient of the two logits beside it, it does so more slowly.)
+    a straight-through estimator. The threshold `tau` is the midpoint between the k-th and the next largest logit. Its
+    gradient keeps the sum of the soft mask constant, `d tau = sum_i w_i du_i / sum_i w_i` with `w = s (1 - s)`, so the
+    gradient compares sites with those that they would displace: opening any site lowers the error, but only sites that
+    lower it more than others should rise. (With a constant `tau` the distribution does not concentrate; with the
+    gradient of the two adjacent logits it concentrates more slowly.)
 
-    A constant added to all logits changes no mask; `update` uses that freedom to keep the law's
-    zero-temperature count near k, where its marginals mean what they say.
+    A constant added to all logits changes no mask. `update` uses this freedom to keep the zero-temperature count near
+    k, so that the marginals remain meaningful.
 
     Parameters
     ----------
     k
-        How many sites; a schedule may set it.
+        Number of sites; may be assigned between steps.
     rate
-        Share of the shift that each update makes: its smoothing.
+        Share of the shift towards a count of k that each update makes.
 
+    References
+    ----------
+    .. [1] Y. Bengio, N. Léonard and A. Courville. Estimating or Propagating Gradients Through Stochastic Neurons for
+       Conditional Computation. arXiv:1308.3432, 2013.
+
+    Examples
+    --------
     >>> from keyhole.masks import CorrelatedLogitNormal
     >>> generator = torch.Generator().manual_seed(0)
     >>> distribution = CorrelatedLogitNormal(torch.ones(4, 4, dtype=torch.bool), generator=generator)
@@ -193,48 +317,81 @@ class ExactK(CountBudget):
         self.rate = rate
 
     def masks(self, distribution: MaskDistribution, sample: MaskSample) -> Tensor:
-        """Return zeros and exactly k ones per draw; equal logits are taken in C order."""
+        """Compute masks with exactly k ones per draw, and zeros elsewhere.
+
+        Parameters
+        ----------
+        distribution, sample
+            As in `Budget.masks`.
+
+        Returns
+        -------
+        Tensor
+            `(draws, *grid)`; ties between logits are resolved in C order.
+
+        Raises
+        ------
+        InfeasibleError
+            There are fewer than k observable sites, or k is less than 1.
+        """
         distribution.check_k(self.k)
         ordered, order = _largest(sample.logits.detach(), self.k)
         hard = torch.zeros_like(sample.logits).scatter(1, order[:, : self.k], 1.0)
-        tau = _after(ordered, self.k, distribution.temperature)
+        tau = _threshold_after(ordered, self.k, distribution.temperature)
         soft = _soft_mask(sample.logits, tau, distribution.temperature)
         return distribution.scatter(hard + (soft - soft.detach()))
 
     def loss(self, distribution: MaskDistribution, sample: MaskSample) -> Tensor:
-        """Return zero: the masks hold the budget."""
+        """Return zero: the masks meet the budget by construction.
+
+        Parameters
+        ----------
+        distribution, sample
+            As in `Budget.loss`.
+
+        Returns
+        -------
+        Tensor
+            Scalar zero.
+        """
         return sample.logits.new_zeros(())
 
     @torch.no_grad()
     def update(self, distribution: MaskDistribution, sample: MaskSample) -> None:
-        """Shift the law towards the level that its logits, all draws together, pass k times a draw."""
+        """Shift the logits towards a count of k; the masks do not change.
+
+        Parameters
+        ----------
+        distribution, sample
+            As in `Budget.update`.
+        """
         _recentre(distribution, sample, self.k, self.rate)
 
 
 def _recentre(distribution: MaskDistribution, sample: MaskSample, k: int, share: float) -> None:
-    """Shift the law by a share of the way to where its logits, all draws together, pass zero k times a draw."""
+    """Shift the logits by a share of the way to where k of them per draw, on average, are positive."""
     pooled, total = sample.logits.reshape(1, -1), k * len(sample.logits)
     ordered = pooled.topk(min(total + 1, pooled.shape[1]), dim=1).values
-    distribution.shift(-share * float(_after(ordered, total, distribution.temperature)))
+    distribution.shift(-share * float(_threshold_after(ordered, total, distribution.temperature)))
 
 
 def _largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k largest of each row and the next, falling, and where they are; of equal ones the first."""
+    """Return the k + 1 largest of each row in descending order, and their positions; ties in C order."""
     found = logits.topk(min(k + 1, logits.shape[1]), dim=1)
     if k < logits.shape[1] and bool((found.values[:, k - 1] == found.values[:, k]).any()):
         return logits.sort(dim=1, descending=True, stable=True)
     return found.values, found.indices
 
 
-def _after(ordered: Tensor, position: int, temperature: float) -> Tensor:
-    """Return `(rows, 1)`, midway between the falling values at a position and the next; below the last."""
+def _threshold_after(ordered: Tensor, position: int, temperature: float) -> Tensor:
+    """Return `(rows, 1)`: the midpoint between the first `position` descending values and the next one."""
     last = ordered[:, position - 1 : position]
     following = ordered[:, position : position + 1] if position < ordered.shape[1] else last - 2 * temperature
     return (last + following) / 2
 
 
 def _soft_mask(logits: Tensor, tau: Tensor, temperature: float) -> Tensor:
-    """Return `sigmoid((u - tau) / lam)`, with `tau` following `u` so that the sum stays."""
+    """Return `sigmoid((u - tau) / lam)`, with a gradient of `tau` in `u` that keeps the sum constant."""
     soft = torch.sigmoid((logits.detach() - tau) / temperature)
     weight = soft * (1 - soft)
     share = weight / weight.sum(1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)

@@ -1,4 +1,4 @@
-"""The stretched binary concrete law (SCT), also known as hard concrete."""
+"""The hard concrete distribution: stretched and clipped binary concrete (SCT in the paper)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,30 @@ __all__ = ["HardConcrete"]
 
 
 class HardConcrete(MaskDistribution):
-    r"""Independent sites with logistic noise.
+    r"""Hard concrete distribution: independent sites with logistic logits.
 
     .. math::
         u = \log\alpha + \log v - \log(1 - v), \quad v \sim U(0, 1), \qquad
         P(S_i > 0) = \mathrm{sigmoid}(\log\alpha_i - \lambda \log(-\gamma / \eta)), \qquad
         P(S_i = 1) \to \mathrm{sigmoid}(\log\alpha_i) \text{ as } \lambda \to 0
 
-    Starts at `log_alpha = 0`: at temperature 2/3 and the usual stretch, `P(S = 0) = P(S = 1) = 0.168`. The
-    noise has one scale only, so 0.2 cannot be had at this temperature. Arguments as in `MaskDistribution`.
+    The standard choice for L0 regularisation, with one parameter per site. The logit-normal distributions have a free
+    standard deviation as well, and can be correlated. `log_alpha` is initialised to 0: at temperature 2/3 and the
+    default stretch `P(S = 0) = P(S = 1) = 0.168`.
 
+    Parameters
+    ----------
+    observable, generator, temperature, gamma, eta
+        As in `MaskDistribution`; the default temperature is 2/3.
+
+    References
+    ----------
+    .. [1] C. Louizos, M. Welling and D. P. Kingma. Learning Sparse Neural Networks through L0 Regularization. ICLR
+    2018.
+    .. [2] C. J. Maddison, A. Mnih and Y. W. Teh. The Concrete Distribution. ICLR 2017.
+
+    Examples
+    --------
     >>> distribution = HardConcrete(torch.ones(5, dtype=torch.bool), generator=torch.Generator().manual_seed(0))
     >>> distribution.count(), round(distribution.temperature, 3)
     (2.5, 0.667)
@@ -47,19 +61,31 @@ class HardConcrete(MaskDistribution):
     def _marginals(self) -> Tensor:
         return torch.sigmoid(self.log_alpha)
 
-    def _move(self, delta: Tensor) -> None:
+    def _shift_logits(self, delta: Tensor) -> None:
         self.log_alpha.add_(delta)
 
     @torch.no_grad()
-    def polarise(self, sample: MaskSample, least: float) -> None:
-        """Bound the marginals; below temperature 1 there are no interior modes."""
-        furthest = math.log((1 - least) / least)
-        self.log_alpha.clamp_(-furthest, furthest)
+    def polarise(self, sample: MaskSample, min_marginal: float) -> None:
+        """Clip the marginals; up to temperature 1 there are no interior modes to remove.
 
-    def _offset(self, marginals: Tensor) -> Tensor:
+        Parameters
+        ----------
+        sample, min_marginal
+            As in `MaskDistribution.polarise`; the sample is not used.
+        """
+        bound = math.log((1 - min_marginal) / min_marginal)
+        self.log_alpha.clamp_(-bound, bound)
+
+    def _shift_to_marginals(self, marginals: Tensor) -> Tensor:
         return torch.logit(marginals) - self.log_alpha
 
     @torch.no_grad()
     def interior_modes(self) -> Tensor:
-        """Tell it per site, exactly; no site has one at a temperature of 1 or less. See `concrete_modes`."""
+        """Find sites with an interior mode, exactly; there is none up to temperature 1. See `concrete_modes`.
+
+        Returns
+        -------
+        Tensor
+            Bool, `(sites,)`.
+        """
         return concrete_modes(self.log_alpha, self.temperature, self.lower_logit, self.upper_logit)

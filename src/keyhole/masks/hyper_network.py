@@ -1,4 +1,4 @@
-"""The hypernetwork law (HNet-LN): weights and biases are themselves drawn."""
+"""Hypernetwork logit-normal distribution (HNet-LN): weights and biases are functions of the latent vector."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from keyhole.masks.normal import normal_above, row_norm
 __all__ = ["HyperNetworkLogitNormal"]
 
 _LEAK = 0.2
-_ROWS = 8  # draws whose W is written out for the closed forms
-_POOLED = 256  # reference draws whose logits are sorted together at the start
-_CHUNK = 1024  # sites whose logits are held at once for all reference draws
+_ROWS = 8  # draws for which W is computed explicitly, for the closed forms
+_POOLED = 256  # reference draws whose logits are pooled for the initial quantiles
+_CHUNK = 1024  # sites whose logits are in memory at once for all reference draws
 
 
 class _Layer(nn.Module):
-    """A linear layer, He-scaled, whose weights come from a generator (torch's own uses the global one)."""
+    """Linear layer with He initialisation from a given generator (that of torch uses the global one)."""
 
     def __init__(self, inputs: int, outputs: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class _Layer(nn.Module):
 
 
 class _Hidden(NamedTuple):
-    """What the heads see of some draws."""
+    """Hidden layers of some draws: the inputs of the two output heads."""
 
     outer: Tensor  # (draws, (hidden + 1) * d)
     for_weight: Tensor  # (draws, hidden + 1)
@@ -44,24 +44,39 @@ class _Hidden(NamedTuple):
 
 
 class HyperNetworkLogitNormal(MaskDistribution):
-    r"""The paper's hypernetwork law.
+    r"""Logit-normal distribution whose parameters come from a hypernetwork (HNet-LN in the paper).
 
     .. math:: r = F_{rep}(z), \quad W = F_W(r), \quad b = F_b(r), \quad u = W z + b, \qquad z \sim N(0, I_d)
 
-    Each `F` is linear, leaky ReLU, linear. With `h` the hidden layer of `F_W` and a 1 appended, `W_i z` is
-    the product of a matrix `A_i` and the outer product `h z'`, summed: the outer product comes first and one
-    matrix product with the head `A`, `(sites, (hidden + 1) * d)`, follows, so that a draws x sites x d
-    tensor is never made.
+    Each `F` is a two-layer perceptron with leaky ReLU. The logits are not Gaussian, so the joint distribution is more
+    flexible than that of `CorrelatedLogitNormal`, with about `hidden` times as many parameters.
 
-    **The closed forms are surrogates.** Given `r` they read `P(S_i > 0) = 1 - Phi((lam L - b_i) / ||W_i||)`,
-    but `W` and `b` depend on the same `z` that they multiply: they would be exact for `W(r) z' + b(r)` with
-    an independent `z'`. They come from at most 8 of the draws. What the law is judged by (`marginals`,
-    `count`, `covariance`) is sampled, from 4096 fixed draws.
+    `W_i z` is bilinear in the last hidden layer `h` of `F_W` (with a 1 appended) and `z`. The outer product `h z'` is
+    computed first and multiplied by the head, `(sites, (hidden + 1) * d)`, so no draws x sites x d tensor is allocated.
 
-    At the start every site has mean zero and, over all sites together, `P(S = 0) = P(S = 1) = 0.2`, both by
-    sampling. Arguments as in `MaskDistribution`, and `rank`, the `d` of the formula, and `hidden`, the width of `r` and
-    of the hidden layers.
+    **The closed-form probabilities are surrogates.** Given `r` they are `P(S_i > 0) = 1 - Phi((lam L - b_i) /
+    ||W_i||)`, which is exact for `W(r) z' + b(r)` with an independent `z'`; here `W` and `b` depend on the same `z`
+    that they multiply. They are computed for at most 8 of the draws. `marginals`, `count` and `covariance` are Monte
+    Carlo estimates from 4096 fixed draws instead.
 
+    Initially every site has mean zero and, over all sites, `P(S = 0) = P(S = 1) = 0.2`, both estimated from samples.
+
+    Parameters
+    ----------
+    observable, generator, temperature, gamma, eta
+        As in `MaskDistribution`.
+    rank
+        Dimension `d` of the latent vector.
+    hidden
+        Width of `r` and of the hidden layers.
+
+    References
+    ----------
+    .. [1] J. Donà and P. Gallinari. Differentiable Feature Selection, a Reparameterization Approach. ECML PKDD 2021.
+    .. [2] D. Ha, A. Dai and Q. V. Le. HyperNetworks. ICLR 2017.
+
+    Examples
+    --------
     >>> generator = torch.Generator().manual_seed(0)
     >>> distribution = HyperNetworkLogitNormal(torch.ones(4, 4, dtype=torch.bool), generator=generator)
     >>> distribution.sample(64, torch.Generator().manual_seed(0)).open_probability.shape
@@ -90,19 +105,47 @@ class HyperNetworkLogitNormal(MaskDistribution):
         self.bias_head = nn.Parameter(2 * self._uniform(self.sites, hidden, generator=generator) - 1)
         self.bias = nn.Parameter(self._filled(0.0))
         self.to(self.index.device)
-        self._balance()
+        self._initialise_scale()
 
     def latent_draws(self, draws: int, generator: torch.Generator) -> Tensor:
-        """Return the `z`, `(draws, d)`, that `sample` would use from this generator."""
+        """Draw the latent vectors `z` that `sample` would draw with this generator.
+
+        Parameters
+        ----------
+        draws, generator
+            As in `sample`.
+
+        Returns
+        -------
+        Tensor
+            `(draws, d)`.
+        """
         return self._normal(draws, self.rank, generator=generator)
 
     def conditional(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return `W(r)`, `(rows, sites, d)`, and `b(r)`, `(rows, sites)`, at a few latents, `(rows, d)`."""
+        """Compute the weights and biases given latent vectors.
+
+        Parameters
+        ----------
+        z
+            `(rows, d)`; few rows, since `W` is computed explicitly.
+
+        Returns
+        -------
+        weight, bias : Tensor
+            `W(r)`, `(rows, sites, d)`, and `b(r)`, `(rows, sites)`.
+        """
         return self._conditional(self._hidden(z))
 
     @torch.no_grad()
     def interior_modes(self) -> Tensor:
-        """Tell it per site on the surrogate: True if any of 8 fixed draws of `W` and `b` has such a mode."""
+        """Find sites with an interior mode under the surrogate, for any of 8 fixed draws of `W` and `b`.
+
+        Returns
+        -------
+        Tensor
+            Bool, `(sites,)`.
+        """
         weight, bias = self.conditional(self.latent_draws(_ROWS, reference_generator()))
         location, spread = bias / self.temperature, row_norm(weight) / self.temperature
         return logit_normal_modes(location, spread, self.lower_logit, self.upper_logit).any(0)
@@ -130,7 +173,7 @@ class HyperNetworkLogitNormal(MaskDistribution):
         return Draw(self._logits(hidden), opening, normal_above(0.0, bias, spread))
 
     def _reference_logits(self) -> Iterator[Tensor]:
-        """Yield the logits of the fixed draws, (4096, sites), some sites at a time."""
+        """Yield the logits of the reference draws, `(4096, chunk)`, for chunks of the sites."""
         hidden = self._hidden(self.latent_draws(REFERENCE_DRAWS, reference_generator()))
         for start in range(0, self.sites, _CHUNK):
             yield self._logits(hidden, slice(start, start + _CHUNK))
@@ -138,18 +181,18 @@ class HyperNetworkLogitNormal(MaskDistribution):
     def _marginals(self) -> Tensor:
         return torch.cat([(u > 0).to(u.dtype).mean(0) for u in self._reference_logits()])
 
-    def _move(self, delta: Tensor) -> None:
+    def _shift_logits(self, delta: Tensor) -> None:
         self.bias.add_(delta)
 
-    def _offset(self, marginals: Tensor) -> Tensor:
-        """From the order of the fixed draws, so that `marginals` meets the goal to within one draw."""
+    def _shift_to_marginals(self, marginals: Tensor) -> Tensor:
+        """Use order statistics of the reference draws, so that `marginals` is met to within one draw."""
         below = ((1 - marginals) * REFERENCE_DRAWS).round().long().clamp(1, REFERENCE_DRAWS - 1)
         parts = zip(torch.split(below, _CHUNK), self._reference_logits(), strict=True)
         return torch.cat([-_split_point(u, rank) for rank, u in parts])
 
     @torch.no_grad()
-    def _balance(self) -> None:
-        """Set the bias and scale the heads, so that the law starts as the class says."""
+    def _initialise_scale(self) -> None:
+        """Centre the logits and scale the heads to the initial probabilities of the class docstring."""
         mean, pooled = zip(*((u.mean(0), u[:_POOLED].flatten()) for u in self._reference_logits()), strict=True)
         self.bias.sub_(torch.cat(mean))
         centred = torch.cat([u - m.repeat(_POOLED) for u, m in zip(pooled, mean, strict=True)]).sort().values
@@ -161,6 +204,6 @@ class HyperNetworkLogitNormal(MaskDistribution):
 
 
 def _split_point(u: Tensor, below: Tensor) -> Tensor:
-    """Per column, a value with `below` of its entries under it: midway between two order statistics."""
+    """Return for each column the midpoint between the order statistics `below` and `below + 1`."""
     ordered = u.T.contiguous().sort(dim=1).values
     return (ordered.gather(1, below[:, None]) + ordered.gather(1, below[:, None] - 1)).squeeze(1) / 2

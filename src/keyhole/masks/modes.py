@@ -1,4 +1,4 @@
-"""Does the density of a mask peak inside (0, 1)? Closed forms, by the sign changes of its slope."""
+"""Interior modes of mask densities, in closed form from the sign of the derivative of the log density."""
 
 from __future__ import annotations
 
@@ -9,22 +9,33 @@ __all__ = ["concrete_modes", "logit_normal_modes"]
 
 
 def logit_normal_modes(location: Tensor, spread: Tensor, lower: float, upper: float) -> Tensor:
-    r"""Tell whether a logit-normal density has a local maximum between two logits.
+    r"""Test whether a logit-normal density has a local maximum between two logits.
 
     With `t = logit(y) ~ N(m, s^2)` the density of `y` is `N(t; m, s^2) / (y (1 - y))`, and
 
     .. math:: \frac{d \log f}{dt} = -\frac{g(t)}{s^2}, \qquad g(t) = t - m - s^2 \tanh(t / 2)
 
-    so maxima are the up-crossings of `g`. It rises everywhere if `s^2 <= 2`; else it rises outside
-    `(-t*, t*)`, where `cosh(t* / 2)^2 = s^2 / 2`. On a rising stretch, the signs at its ends tell.
+    so maxima are the upward zero crossings of `g`. `g` is increasing if `s^2 <= 2`; otherwise it is increasing outside
+    `(-t*, t*)`, where `cosh(t* / 2)^2 = s^2 / 2`. An increasing section has a crossing if `g` changes sign over it.
 
     Parameters
     ----------
     location, spread
-        `m` and `s`: the moments of the logit after temperature.
+        `m` and `s`: mean and standard deviation of the logit after division by the temperature.
     lower, upper
-        The logits beyond which the stretch clips.
+        The logits beyond which the stretched mask is clipped.
 
+    Returns
+    -------
+    Tensor
+        Bool, of the shape of `location`.
+
+    References
+    ----------
+    .. [1] J. Aitchison and S. M. Shen. Logistic-Normal Distributions: Some Properties and Uses. Biometrika 67, 1980.
+
+    Examples
+    --------
     >>> logit_normal_modes(torch.zeros(2), torch.tensor([1.0, 3.0]), -2.4, 2.4).tolist()
     [True, False]
     """
@@ -43,15 +54,31 @@ def logit_normal_modes(location: Tensor, spread: Tensor, lower: float, upper: fl
 
 
 def concrete_modes(log_alpha: Tensor, temperature: float, lower: float, upper: float) -> Tensor:
-    r"""Tell whether a binary concrete density has a local maximum between two logits.
+    r"""Test whether a binary concrete density has a local maximum between two logits.
 
     .. math::
         \frac{d \log f}{dt} = -g(t), \qquad
         g(t) = \lambda \tanh((\lambda t - \log \alpha) / 2) - \tanh(t / 2)
 
-    Where `g` is zero, `g' = (lam^2 - 1) / 2`: every crossing is downwards for `lam < 1` (no maximum),
-    upwards and hence single for `lam > 1`.
+    Where `g` is zero, `g' = (lam^2 - 1) / 2`: every zero crossing is downward for `lam < 1` (no
+    maximum), upward and hence unique for `lam > 1`.
 
+    Parameters
+    ----------
+    log_alpha
+        Location of the logits.
+    temperature
+        `lam`.
+    lower, upper
+        The logits beyond which the stretched mask is clipped.
+
+    Returns
+    -------
+    Tensor
+        Bool, of the shape of `log_alpha`.
+
+    Examples
+    --------
     >>> [concrete_modes(torch.zeros(1), lam, -2.4, 2.4).item() for lam in (0.5, 2.0)]
     [False, True]
     """

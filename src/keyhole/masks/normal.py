@@ -1,4 +1,4 @@
-"""The normal law, typed: what the closed forms of the logit-normal laws are made of."""
+"""Normal distribution functions, typed, for the closed forms of the logit-normal mask distributions."""
 
 from __future__ import annotations
 
@@ -9,20 +9,56 @@ __all__ = ["cdf", "normal_above", "quantile", "row_norm"]
 
 
 def cdf(x: Tensor) -> Tensor:
-    """Phi, the standard normal distribution function."""
+    """Compute the standard normal cumulative distribution function `Phi`.
+
+    Parameters
+    ----------
+    x
+        Any shape.
+
+    Returns
+    -------
+    Tensor
+        Same shape, in [0, 1].
+    """
     result: Tensor = torch.special.ndtr(x)
     return result
 
 
 def quantile(p: Tensor) -> Tensor:
-    """Phi's inverse."""
+    """Compute the standard normal quantile function, the inverse of `Phi`.
+
+    Parameters
+    ----------
+    p
+        Probabilities, any shape.
+
+    Returns
+    -------
+    Tensor
+        Same shape; infinite at 0 and 1.
+    """
     result: Tensor = torch.special.ndtri(p)
     return result
 
 
 def normal_above(threshold: float, location: Tensor, spread: Tensor) -> Tensor:
-    """Return `P(u > threshold)` for `u ~ N(location, spread^2)`.
+    """Compute `P(u > threshold)` for `u ~ N(location, spread^2)`.
 
+    Parameters
+    ----------
+    threshold
+        Scalar.
+    location, spread
+        Mean and positive standard deviation, of shapes that broadcast.
+
+    Returns
+    -------
+    Tensor
+        Probabilities, differentiable in both.
+
+    Examples
+    --------
     >>> normal_above(0.0, torch.zeros(()), torch.ones(())).item()
     0.5
     """
@@ -30,6 +66,17 @@ def normal_above(threshold: float, location: Tensor, spread: Tensor) -> Tensor:
 
 
 def row_norm(weight: Tensor) -> Tensor:
-    """Spread of `W z`: the norm of each row, kept off zero so that it can be divided by."""
+    """Compute the standard deviation of `W z` for standard normal `z`: the norm of each row of `W`.
+
+    Parameters
+    ----------
+    weight
+        `W`, `(..., sites, d)`.
+
+    Returns
+    -------
+    Tensor
+        `(..., sites)`, at least 1e-6 so that it can be a divisor.
+    """
     norm: Tensor = torch.linalg.vector_norm(weight, dim=-1)
     return norm.clamp_min(1e-6)

@@ -1,4 +1,4 @@
-"""Probability that a small normal vector has no positive entry, by the GHK simulator."""
+"""Orthant probabilities of low-dimensional normal vectors by the GHK simulator."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["all_below_zero", "sobol"]
 def all_below_zero(location: Tensor, covariance: Tensor, noise: Tensor) -> Tensor:
     r"""Estimate `P(u_1 <= 0, ..., u_c <= 0)` for `u ~ N(location, covariance)`.
 
-    Unbiased, differentiable, between 0 and 1. With `covariance = L L'` the entries are drawn one after
-    another, each below its bound given those before (Geweke, Hajivassiliou, Keane), and the probabilities
-    of doing so are multiplied:
+    Geweke-Hajivassiliou-Keane importance sampling: unbiased, differentiable, between 0 and 1. With `covariance = L L'`
+    the entries are drawn sequentially from truncated normal distributions, and the conditional probabilities are
+    multiplied:
 
     .. math:: P = \mathrm{E} \prod_j \Phi(a_j), \qquad
               a_j = -\frac{b_j + \sum_{l<j} L_{jl} e_l}{L_{jj}}, \qquad e_j = \Phi^{-1}(v_j \Phi(a_j))
@@ -28,14 +28,19 @@ def all_below_zero(location: Tensor, covariance: Tensor, noise: Tensor) -> Tenso
     covariance
         `(sites, c, c)`.
     noise
-        `(rows, sites or 1, c - 1)`: the uniforms `v`, one row per estimate; `c = 1` needs none, being exact.
+        `(rows, sites or 1, c - 1)`: the uniform numbers `v`, one row per estimate; none for `c = 1`, which is exact.
 
     Returns
     -------
     Tensor
         `(rows, sites)`, to be averaged over rows.
+
+    References
+    ----------
+    .. [1] V. Hajivassiliou, D. McFadden and P. Ruud. Simulation of multivariate normal rectangle probabilities and
+       their derivatives. Journal of Econometrics 72, 1996.
     """
-    factor = torch.linalg.cholesky(_away_from_singular(covariance))
+    factor = torch.linalg.cholesky(_regularised(covariance))
     product = noise.new_ones(len(noise), len(location))
     drawn = location.expand(len(noise), -1, -1)
     for j in range(location.shape[1]):
@@ -47,20 +52,37 @@ def all_below_zero(location: Tensor, covariance: Tensor, noise: Tensor) -> Tenso
 
 
 def _below(probability: Tensor) -> Tensor:
+    """Return normal quantiles, finite also at probabilities 0 and 1."""
     limits = torch.finfo(probability.dtype)
     return quantile(probability.clamp(limits.tiny, 1 - limits.eps))
 
 
-def _away_from_singular(covariance: Tensor) -> Tensor:
-    """Collinear rows of W are legal; a few roundings on the diagonal keep the factor real."""
+def _regularised(covariance: Tensor) -> Tensor:
+    """Add a few rounding errors to the diagonal: collinear rows of W make the covariance singular."""
     diagonal = covariance.diagonal(dim1=-2, dim2=-1)
-    noise_draw = 16 * torch.finfo(covariance.dtype).eps * diagonal.mean(-1, keepdim=True).clamp_min(1e-6)
-    return covariance + torch.diag_embed(noise_draw.expand_as(diagonal))
+    nugget = 16 * torch.finfo(covariance.dtype).eps * diagonal.mean(-1, keepdim=True).clamp_min(1e-6)
+    return covariance + torch.diag_embed(nugget.expand_as(diagonal))
 
 
 def sobol(points: int, dimension: int, like: Tensor) -> Tensor:
-    """Return `(points, dimension)` evenly spread numbers in (0, 1): no generator, always the same.
+    """Return the first points of a Sobol sequence, shifted into the open unit cube; deterministic.
 
+    Parameters
+    ----------
+    points
+        Number of points, a power of two for balance.
+    dimension
+        Dimension; 0 gives an empty tensor.
+    like
+        Tensor whose dtype and device are used.
+
+    Returns
+    -------
+    Tensor
+        `(points, dimension)`, in (0, 1).
+
+    Examples
+    --------
     >>> sobol(2, 1, like=torch.zeros(())).flatten().tolist()
     [0.25, 0.75]
     """

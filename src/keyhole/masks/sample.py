@@ -1,4 +1,4 @@
-"""What a law gives when it is sampled: masks, and the probabilities that budgets hold."""
+"""Samples of a mask distribution: masks, logits, and the probabilities that budgets are computed from."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ __all__ = ["Draw", "MaskSample", "share"]
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """Some draws of a law before they become masks; the fields are those of `MaskSample`.
+    """Draws of logits, before temperature and stretch; what a subclass of `MaskDistribution` returns from `_draw`.
 
-    `opened` is left out where a site opens exactly when its logit is positive.
+    Attributes
+    ----------
+    logits, open_probability, zero_temperature
+        As in `MaskSample`.
+    opened
+        As in `MaskSample`; None where a site is open exactly when its logit is positive.
     """
 
     logits: Tensor
@@ -25,7 +30,7 @@ class Draw:
 
 @dataclass(frozen=True, eq=False)
 class MaskSample:
-    """Some masks of a law.
+    """Masks drawn from a mask distribution, and their probabilities.
 
     Attributes
     ----------
@@ -34,13 +39,13 @@ class MaskSample:
     logits
         `(draws, sites)`: the `u` of each draw before temperature, observable sites in C order.
     open_probability
-        `(rows, sites)`: `P(S_i > 0)` at the law's temperature (`SimplexLogitNormal` defines it differently),
-        differentiable. One row where it does not depend on the draw, else at most eight, from the same
-        draw as the logits.
+        `(rows, sites)`: `P(S_i > 0)` at the current temperature (`SimplexLogitNormal` defines it differently),
+        differentiable. One row where it does not depend on the draw, otherwise at most eight, from the same draws as
+        the logits.
     zero_temperature
-        `(rows, sites)`: `P(S_i = 1)` of the zero-temperature law, differentiable, same rows.
+        `(rows, sites)`: `P(S_i = 1)` at zero temperature, differentiable, same rows.
     opened
-        `(draws, sites)`, bool: the sites that the zero-temperature mask of each draw opens.
+        `(draws, sites)`, bool: the sites that are open in the zero-temperature mask of each draw.
     """
 
     values: Tensor
@@ -51,28 +56,40 @@ class MaskSample:
 
     @property
     def expected_l0(self) -> Tensor:
-        """The paper's expected L0, `sum_i P(S_i > 0)`, at the law's temperature."""
+        """Expected L0 norm `sum_i P(S_i > 0)` at the current temperature: a differentiable scalar."""
         return self.open_probability.mean(0).sum()
 
     @property
     def soft_count(self) -> Tensor:
-        """The count, `sum_i P(S_i = 1)` of the zero-temperature law, differentiable."""
+        """Expected number of open sites at zero temperature, `sum_i P(S_i = 1)`: a differentiable scalar."""
         return self.zero_temperature.mean(0).sum()
 
     @property
     def sampled_count(self) -> Tensor:
-        """The mean number of sites that these draws open at zero temperature; it has no gradient."""
+        """Mean number of open sites of these draws at zero temperature: a scalar without gradient."""
         return self.opened.to(self.logits.dtype).sum(1).mean()
 
 
 def share(masks: Tensor, batch: int) -> Tensor:
-    """Give each of `batch` signals a mask; consecutive signals share one.
+    """Assign the masks of several draws to the samples of a batch; consecutive samples share a mask.
 
-    Every mask serves `batch / draws` signals, rounded either way where that is not whole. With fewer
-    signals than masks, some masks go unused.
+    Parameters
+    ----------
+    masks
+        `(draws, ...)`.
+    batch
+        Number of samples.
 
+    Returns
+    -------
+    Tensor
+        `(batch, ...)`. Each mask is used by `batch / draws` samples, rounded down or up; with fewer samples than masks,
+        some masks are unused.
+
+    Examples
+    --------
     >>> share(torch.tensor([[0.0], [1.0]]), 5).flatten().tolist()
     [0.0, 0.0, 0.0, 1.0, 1.0]
     """
-    owner = torch.arange(batch, device=masks.device) * len(masks) // batch
-    return masks.index_select(0, owner)
+    draw_of_sample = torch.arange(batch, device=masks.device) * len(masks) // batch
+    return masks.index_select(0, draw_of_sample)

@@ -1,4 +1,4 @@
-"""The logit-normal law on the simplex: each site takes one of several choices, or none."""
+"""Logit-normal distribution on the simplex: each site takes one of several options, or none."""
 
 from __future__ import annotations
 
@@ -17,32 +17,52 @@ from keyhole.masks.orthant import all_below_zero, sobol
 
 __all__ = ["SimplexLogitNormal"]
 
-_ROWS = 8
-_POINTS = 256  # for what is not differentiated
-_HALVINGS = 40
+_ROWS = 8  # GHK estimates per sample
+_POINTS = 256  # quasi-random points for marginals, which need no gradient
+_BISECTIONS = 40
 _MODE_DRAWS = 1024
 
 
 class SimplexLogitNormal(MaskDistribution):
-    r"""Sites that choose among `c` ways of being observed (an instrument, a precision) and "none".
+    r"""Each site takes one of `c` options (an instrument, a precision) or "none": logistic-normal on the simplex.
 
     .. math::
         u_j = W_j z + b_j, \quad z \sim N(0, I_d), \qquad
         Y = \frac{(e^{u / \lambda}, 1)}{1 + \sum_j e^{u_j / \lambda}}, \qquad
         \log \frac{Y_j}{Y_{none}} \sim N(b / \lambda, W W' / \lambda^2)
 
-    The mask stretches `1 - Y_none`: the site's logit is `lam logsumexp_j(u_j / lam)`. A site is open at zero
-    temperature when "none" is not the largest, so both of the sample's probabilities are
+    The mask is the stretched `1 - Y_none`: the site's logit is `lam logsumexp_j(u_j / lam)`. A site is open at zero
+    temperature when "none" is not the largest component, so both probabilities of a sample are
 
     .. math:: 1 - P(u_1 \le 0, \dots, u_c \le 0), \qquad u \sim N(b_i, W_i W_i')
 
-    by the GHK simulator, 8 rows a sample; `c = 1` is exact, and is `CorrelatedLogitNormal`. This open probability is
-    the same at every temperature, and less than the chance that the stretched mask is above 0.
+    by the GHK simulator with 8 rows; `c = 1` is exact and equals `CorrelatedLogitNormal`. This open probability does
+    not depend on the temperature, and is smaller than the probability that the stretched mask is above 0.
 
-    At the start the rows of a site are orthogonal and of one norm, so all sites have one law, and that norm
-    and the common bias hold `P(S = 0) = P(S = 1) = 0.2`. Arguments as in `MaskDistribution`, and `choices`, the `c` of
-    the formula, and `rank`, its `d`, no smaller.
+    The rows of `W` of a site are initialised orthogonal with equal norms, so that all sites have the same distribution;
+    norm and bias are such that `P(S = 0) = P(S = 1) = 0.2`.
 
+    Parameters
+    ----------
+    observable, generator, temperature, gamma, eta
+        As in `MaskDistribution`.
+    choices
+        Number of options `c`, from 1 to `rank`.
+    rank
+        Dimension `d` of the latent vector.
+
+    Raises
+    ------
+    SettingsError
+        `choices` is not between 1 and `rank`.
+
+    References
+    ----------
+    .. [1] J. Donà and P. Gallinari. Differentiable Feature Selection, a Reparameterization Approach. ECML PKDD 2021.
+    .. [2] J. Aitchison and S. M. Shen. Logistic-Normal Distributions: Some Properties and Uses. Biometrika 67, 1980.
+
+    Examples
+    --------
     >>> distribution = SimplexLogitNormal(torch.ones(6, dtype=torch.bool), generator=torch.Generator().manual_seed(0))
     >>> distribution.composition(5, torch.Generator().manual_seed(0)).shape
     torch.Size([5, 6, 3])
@@ -62,20 +82,37 @@ class SimplexLogitNormal(MaskDistribution):
     ) -> None:
         super().__init__(observable, generator=generator, **common)
         if not 1 <= choices <= rank:
-            raise SettingsError(f"choices takes 1 to rank ({rank}), got {choices}")
+            raise SettingsError(f"choices must be from 1 to rank ({rank}), got {choices}")
         location, spread = self._initial_moments(choices)
         uniform = 2 * self._uniform(self.sites, rank, choices, generator=generator) - 1
         self.weight = nn.Parameter(spread * torch.linalg.qr(uniform).Q.mT.contiguous())
         self.bias = nn.Parameter(self._filled(location)[:, None].repeat(1, choices))
 
     def composition(self, draws: int, generator: torch.Generator) -> Tensor:
-        """Return the `Y`, `(draws, sites, c + 1)`, that `sample` would use; "none" is last."""
+        """Draw the compositions `Y` that `sample` would draw with this generator.
+
+        Parameters
+        ----------
+        draws, generator
+            As in `sample`.
+
+        Returns
+        -------
+        Tensor
+            `(draws, sites, c + 1)`, sums to 1 over the last axis, whose last entry is "none".
+        """
         u = self._choice_logits(draws, generator)
         return torch.softmax(functional.pad(u / self.temperature, (0, 1)), -1)
 
     @torch.no_grad()
     def interior_modes(self) -> Tensor:
-        """Tell it per site, on the normal law that has the mean and spread of the logit over fixed draws."""
+        """Find sites with an interior mode, approximating each logit by a normal with its sampled moments.
+
+        Returns
+        -------
+        Tensor
+            Bool, `(sites,)`.
+        """
         u = self._draw(_MODE_DRAWS, reference_generator()).logits / self.temperature
         return logit_normal_modes(u.mean(0), u.std(0), self.lower_logit, self.upper_logit)
 
@@ -98,31 +135,31 @@ class SimplexLogitNormal(MaskDistribution):
         return Draw(self._site_logits(u), opening, opening, opened=(u > 0).any(-1))
 
     def _marginals(self) -> Tensor:
-        return self._even_open(self.bias)
+        return self._mean_open(self.bias)
 
-    def _even_open(self, location: Tensor) -> Tensor:
+    def _mean_open(self, location: Tensor) -> Tensor:
         even = sobol(_POINTS, location.shape[1] - 1, like=location)
         return self._open(location, even[:, None]).mean(0)
 
-    def _move(self, delta: Tensor) -> None:
+    def _shift_logits(self, delta: Tensor) -> None:
         self.bias.add_(delta[:, None])
 
-    def _offset(self, marginals: Tensor) -> Tensor:
-        """By halving: one shift for all choices of a site, between bounds where it is surely shut or open."""
-        reach = 10 * row_norm(self.weight).amax(-1)
-        low, high = -self.bias.amax(-1) - reach, -self.bias.amin(-1) + reach
-        for _ in range(_HALVINGS):
+    def _shift_to_marginals(self, marginals: Tensor) -> Tensor:
+        """Use bisection for one shift of all options of a site, between bounds where it is surely closed or open."""
+        margin = 10 * row_norm(self.weight).amax(-1)
+        low, high = -self.bias.amax(-1) - margin, -self.bias.amin(-1) + margin
+        for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            short = self._even_open(self.bias + middle[:, None]) < marginals
+            short = self._mean_open(self.bias + middle[:, None]) < marginals
             low, high = torch.where(short, middle, low), torch.where(short, high, middle)
         return (low + high) / 2
 
     def _initial_moments(self, choices: int) -> tuple[float, float]:
-        """Bias and norm for which `c` independent choices give the site's logit both atoms."""
+        """Return the bias and row norm for which `c` independent options give the initial `P(S = 0)` and `P(S = 1)`."""
         normal = quantile(sobol(2**12, choices, like=torch.zeros((), dtype=torch.float64)))
         wanted = self.temperature * (self.upper_logit - self.lower_logit)
         low, high = 0.0, 10 * wanted
-        for _ in range(_HALVINGS):
+        for _ in range(_BISECTIONS):
             spread = (low + high) / 2
             first, last = self._atom_edges(spread * normal)
             low, high = (spread, high) if last - first < wanted else (low, spread)

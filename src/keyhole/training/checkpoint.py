@@ -1,4 +1,4 @@
-"""State of an unfinished training, kept so that it goes on bit for bit where it was killed."""
+"""Checkpoints of an unfinished training, from which it resumes bit for bit."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW
 
 
 class StateError(TrainingError):
-    """A kept state is none that this training can go on from."""
+    """A checkpoint from which this training cannot resume."""
 
 
 class _Header(BaseModel):
-    """What a kept state says of itself, by type."""
+    """The typed header of a checkpoint."""
 
     model_config = ConfigDict(strict=True)
 
@@ -47,7 +47,13 @@ class _Header(BaseModel):
 
 
 def clear_states(folder: Path) -> None:
-    """Remove the states of trainings from a folder, and the folder if nothing else is in it."""
+    """Remove all checkpoints from a folder, and the folder if it is empty then.
+
+    Parameters
+    ----------
+    folder
+        The folder; files other than ``*.state`` are kept.
+    """
     for path in folder.glob("*.state"):
         path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
@@ -56,7 +62,29 @@ def clear_states(folder: Path) -> None:
 
 @dataclass
 class TrainState:
-    """All that a training needs to go on: weights, their average, the best, optimiser, generators, sample order."""
+    """Everything that a training needs to resume.
+
+    Attributes
+    ----------
+    task, optimiser, generator
+        What is trained, and by what; the generator draws batches, masks and noise.
+    path
+        File of the checkpoint; None where none is saved.
+    identity
+        Fingerprint of the run.
+    save_seconds
+        Least time between two checkpoints.
+    step, finished, stale, best_error
+        Steps done, whether training has ended, validations since the last improvement, lowest validation error.
+    history, recent
+        Rows of past validations, and the losses since the last one.
+    order, position
+        Permutation of the samples, and how much of it has been used.
+    averages, best
+        EMA of the weights, and the best weights so far.
+    saved_at
+        Monotonic time of the last checkpoint.
+    """
 
     task: nn.Module
     optimiser: torch.optim.Optimizer
@@ -80,7 +108,26 @@ class TrainState:
     def begin(
         cls, task: nn.Module, optimiser: torch.optim.Optimizer, run: Run, *, name: str, identity: str
     ) -> TrainState:
-        """Start afresh, or from what the run's folder holds if it is to resume."""
+        """Start a new training, or load the checkpoint in the run's folder if the run resumes.
+
+        Parameters
+        ----------
+        task, optimiser
+            What is trained; loaded in place on resume.
+        run
+            Seed, folder, and whether to resume.
+        name, identity
+            As in `keyhole.training.loop.train`.
+
+        Returns
+        -------
+        TrainState
+
+        Raises
+        ------
+        StateError
+            The checkpoint belongs to another run or version, is damaged, or does not fit the task.
+        """
         generator = torch.Generator().manual_seed(run.seed_of(f"{name}: batches and masks"))
         stem = name.replace(" ", "-") + (f"-{run.repeat}" if run.repeat else "")
         path = None if run.folder is None else run.folder / f"{stem}.state"
@@ -89,11 +136,26 @@ class TrainState:
         if path is not None and run.resume and path.exists():
             state._restore(path)
         if not is_first():
-            state.path = None  # the first process keeps what is the same in all
+            state.path = None  # only the first process saves: the state is the same in all
         return state
 
     def next_batch(self, size: int, samples: int, draw: Callable[[torch.Generator], Tensor]) -> Tensor:
-        """Give the next sample indices: a walk through an order that is drawn, less what does not fill a batch."""
+        """Return the sample indices of the next batch, from a permutation; an incomplete last batch is dropped.
+
+        Parameters
+        ----------
+        size
+            Batch size, reduced to the number of samples if larger.
+        samples
+            Number of samples.
+        draw
+            Draws a new permutation.
+
+        Returns
+        -------
+        Tensor
+            Int64 indices.
+        """
         size = min(size, samples)
         if self.position + size > len(self.order):
             self.order, self.position = draw(self.generator), 0
@@ -103,7 +165,15 @@ class TrainState:
 
     @torch.no_grad()
     def average(self, task: nn.Module, decay: float) -> None:
-        """Move the averaged weights towards the present ones; fewer steps are remembered at first."""
+        """Update the EMA of the weights, with a smaller decay in the first steps.
+
+        Parameters
+        ----------
+        task
+            Holds the current weights; integer buffers are copied.
+        decay
+            EMA decay; at step t at most `(1 + t) / (10 + t)`.
+        """
         decay = min(decay, (1 + self.step) / (10 + self.step))
         for name, tensor in task.state_dict().items():
             if tensor.is_floating_point():
@@ -113,16 +183,30 @@ class TrainState:
 
     @contextlib.contextmanager
     def averaged(self, task: nn.Module) -> Iterator[None]:
-        """Put the averaged weights in place for a block."""
-        present = _copy(task)
+        """Use the EMA weights inside a block, and restore the current weights afterwards.
+
+        Parameters
+        ----------
+        task
+            The task whose weights are exchanged.
+        """
+        current = _copy(task)
         task.load_state_dict(self.averages)
         try:
             yield
         finally:
-            task.load_state_dict(present)
+            task.load_state_dict(current)
 
-    def scorer(self, task: nn.Module, error: float | None) -> None:
-        """Keep the weights in place if they are the best so far; without an error, the last are the best."""
+    def keep_if_best(self, task: nn.Module, error: float | None) -> None:
+        """Keep a copy of the task's weights if their validation error is the lowest so far.
+
+        Parameters
+        ----------
+        task
+            Holds the weights that were validated.
+        error
+            Validation error; None always keeps the latest weights.
+        """
         if error is None or error < self.best_error:
             self.best, self.stale = _copy(task), 0
             self.best_error = self.best_error if error is None else error
@@ -130,16 +214,39 @@ class TrainState:
             self.stale += 1
 
     def restore_best(self, task: nn.Module) -> None:
-        """Leave the task with its best weights."""
+        """Load the best weights.
+
+        Parameters
+        ----------
+        task
+            Modified in place.
+        """
         task.load_state_dict(self.best)
 
     def save_if_due(self, finished: bool) -> None:
-        """Save at the end, and when the last time is long enough ago."""
+        """Save a checkpoint at the end, or when `save_seconds` have passed since the last.
+
+        Parameters
+        ----------
+        finished
+            Whether training has ended.
+        """
         if finished or time.monotonic() - self.saved_at >= self.save_seconds:
             self.save()
 
     def save(self) -> Path | None:
-        """Write the state, whole or not at all; gives its path, or None where nothing is to be kept."""
+        """Write the checkpoint atomically.
+
+        Returns
+        -------
+        Path or None
+            The file; None if no checkpoints are saved.
+
+        Raises
+        ------
+        StorageError
+            The folder cannot be created, or the file cannot be written.
+        """
         if self.path is None:
             return None
         header = {
@@ -164,6 +271,7 @@ class TrainState:
         return self.path
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the tensors of the checkpoint by name."""
         arrays = {"order": self.order, "generator": self.generator.get_state()}
         arrays |= {f"global.{kind}": value for kind, value in _global_states().items()}
         for part, weights in (("task", _copy(self.task)), ("average", self.averages), ("best", self.best)):
@@ -173,11 +281,11 @@ class TrainState:
         return {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()}
 
     def _restore(self, path: Path) -> None:
-        """Take back what a file holds, or refuse it."""
+        """Load a checkpoint, or raise a StateError."""
         try:
             header, arrays = read_container(path, "training")
             self._check(header, path)
-            self._take_back(header, {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+            self._load(header, {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
         except StateError:
             raise
         except PlanError as error:
@@ -186,7 +294,7 @@ class TrainState:
             raise _refused(path, "does not fit what is to be trained, whose code may have changed") from error
 
     def _check(self, header: dict[str, Any], path: Path) -> None:
-        """Refuse a state from which going on would not be bit for bit."""
+        """Raise if resuming would not be bit for bit: another version, run or thread count."""
         made_with, threads = header.get("version", "an older keyhole"), torch.get_num_threads()
         if made_with != _version():
             raise _refused(path, f"was made with {made_with}, and this is {_version()}")
@@ -197,12 +305,13 @@ class TrainState:
             reason = f"was made with {header['threads']} threads and there are {threads} now"
             raise _refused(path, f"{reason}; results would differ in their last bits: set OMP_NUM_THREADS")
 
-    def _take_back(self, words: dict[str, Any], tensors: Weights) -> None:
-        header = _Header.model_validate(words)
+    def _load(self, fields: dict[str, Any], tensors: Weights) -> None:
+        """Validate header and tensors, then load them."""
+        header = _Header.model_validate(fields)
         self._check_content(header, tensors)
         self.task.load_state_dict(_like(_part(tensors, "task"), self.task))
         self.averages, best = _like(_part(tensors, "average"), self.task), _part(tensors, "best")
-        self.best = _like(best, self.task) if best else {}  # none yet where no validation gave a number
+        self.best = _like(best, self.task) if best else {}  # empty while no validation error was finite
         self._restore_optimiser(_part(tensors, "optimiser"))
         self.generator.set_state(tensors["generator"])
         _set_global_states(_part(tensors, "global"))
@@ -211,21 +320,21 @@ class TrainState:
         self.best_error, self.history, self.recent = header.best_error, header.history, header.recent
 
     def _check_content(self, header: _Header, tensors: Weights) -> None:
-        """Refuse, before anything is taken back, what would only fail in a later step."""
+        """Raise, before anything is loaded, for content that would only fail in a later step."""
         for name, tensor in tensors.items():
             check_numbers(name, tensor.numpy(), infinite=True)
         order, samples = tensors["order"], getattr(self.task, "samples", 0)
         if order.dtype != torch.int64 or order.ndim != 1 or header.position > len(order):
-            raise ValueError("the order of samples is none")
+            raise ValueError("the order of samples is not valid")
         if len(order) and not 0 <= int(order.min()) <= int(order.max()) < samples:
-            raise ValueError("the order has samples that there are not")
+            raise ValueError("the order has sample indices out of range")
         if header.finished and not _part(tensors, "best"):
-            raise ValueError("finished, without the weights that were best")
+            raise ValueError("finished, but without best weights")
         if any("step" not in row for row in header.history) or len({"validation" in row for row in header.history}) > 1:
             raise ValueError("the history has rows without a step, or only some with a validation")
 
     def _restore_optimiser(self, moments: Weights) -> None:
-        """Take the moments back; what torch would take as it comes and stumble over in the next step is refused."""
+        """Load the moments of AdamW, after checks that torch does not make."""
         shapes = [parameter.shape for group in self.optimiser.param_groups for parameter in group["params"]]
         state: dict[int, Weights] = {}
         for name, tensor in moments.items():
@@ -233,7 +342,7 @@ class TrainState:
             needed = torch.Size() if key == "step" else shapes[int(index)]
             signed = key == "exp_avg"
             if int(index) < 0 or tensor.shape != needed or not (signed or bool((tensor >= 0).all())):
-                raise ValueError(f"{key} of parameter {index} is none")
+                raise ValueError(f"{key} of parameter {index} is not valid")
             if tensor.dtype != torch.float32:
                 raise ValueError(f"{key} of parameter {index} is of type {tensor.dtype}")
             state.setdefault(int(index), {})[key] = tensor
@@ -244,16 +353,18 @@ class TrainState:
 
 
 def _copy(task: nn.Module) -> Weights:
+    """Copy the state dict."""
     return {name: tensor.detach().clone() for name, tensor in task.state_dict().items()}
 
 
 def _part(tensors: Weights, prefix: str) -> Weights:
+    """Return the tensors under a prefix, without it."""
     start = f"{prefix}."
     return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
 
 
 def _like(weights: Weights, task: nn.Module) -> Weights:
-    """Put weights where the task's are; they must have its names and shapes."""
+    """Move weights to the task's devices; names, shapes and types must be those of the task."""
     own = task.state_dict()
     declared, found = ({name: (t.shape, t.dtype) for name, t in some.items()} for some in (own, weights))
     if declared != found:
@@ -262,6 +373,7 @@ def _like(weights: Weights, task: nn.Module) -> Weights:
 
 
 def _global_states() -> Weights:
+    """Return the states of torch's global generators."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
@@ -275,6 +387,7 @@ def _set_global_states(states: Weights) -> None:
 
 
 def _refused(path: Path, reason: str) -> StateError:
+    """Build the error, with what to do about it."""
     return StateError(f"{path}: {reason}; remove {path.parent}, or start anew without resume")
 
 

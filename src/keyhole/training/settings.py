@@ -1,4 +1,4 @@
-"""How networks are trained, each default with its reason."""
+"""Settings of the training loop; comments give the reason for each default."""
 
 from __future__ import annotations
 
@@ -12,15 +12,48 @@ __all__ = ["TrainSettings"]
 
 
 class TrainSettings(Settings):
-    """How a network is trained."""
+    """Settings of `keyhole.training.loop.train`.
+
+    Parameters
+    ----------
+    steps
+        Number of optimiser steps; early stopping or a time limit may end training before.
+    batch_size
+        Samples per step, at most all of them.
+    learning_rate
+        Peak learning rate of AdamW.
+    weight_decay
+        Decoupled weight decay of AdamW.
+    schedule
+        `"cycle"`: linear warm-up, then cosine decay to zero; `"constant"`: the learning rate as it is.
+    warmup
+        Share of the steps over which the learning rate rises.
+    ema_decay
+        Decay of the exponential moving average of the weights, which is what is validated and kept; 0 disables it.
+    gradient_clip
+        Largest norm of the gradient.
+    validation_steps
+        Number of validations during training, evenly spaced.
+    patience
+        Validations without improvement before early stopping.
+
+    References
+    ----------
+    .. [1] I. Loshchilov and F. Hutter. Decoupled Weight Decay Regularization. ICLR 2019.
+
+    Examples
+    --------
+    >>> TrainSettings(steps=200).batch_size
+    256
+    """
 
     steps: int = Field(1000, ge=1)
     batch_size: int = Field(256, ge=1)
-    learning_rate: float = Field(2e-3, gt=0)  # AdamW's; 2e-3 with a one-cycle was the best of those tried on MNIST
-    weight_decay: float = Field(0.02, ge=0)  # networks here see few samples for their size
-    schedule: Literal["cycle", "constant"] = "cycle"  # of the rate: up and down over the run, or as it is
-    warmup: float = Field(0.1, ge=0, le=1)  # share of the steps over which the rate rises
-    ema_decay: float = Field(0.999, ge=0, lt=1)  # of the weights; smooths the noise of the masks and of small batches
-    gradient_clip: float = Field(1.0, gt=0)  # of the gradient's norm: a rare mask can give a huge one
-    validation_steps: int = Field(20, ge=1)  # looks at the validation part during a run
-    patience: int = Field(8, ge=1)  # looks without a better one before it stops
+    learning_rate: float = Field(2e-3, gt=0)  # 2e-3 with the one-cycle schedule was the best of those tried on MNIST
+    weight_decay: float = Field(0.02, ge=0)  # the networks have few samples for their size
+    schedule: Literal["cycle", "constant"] = "cycle"
+    warmup: float = Field(0.1, ge=0, le=1)
+    ema_decay: float = Field(0.999, ge=0, lt=1)  # averages out the noise of masks and small batches
+    gradient_clip: float = Field(1.0, gt=0)  # a rare mask can give a very large gradient
+    validation_steps: int = Field(20, ge=1)
+    patience: int = Field(8, ge=1)

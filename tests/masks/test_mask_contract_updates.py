@@ -1,4 +1,4 @@
-"""What every registered law must do when it is moved or asked about itself; see `test_law_contract`."""
+"""What every registered distribution must do when it is moved or asked about itself; see `test_mask_contract`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from law_helpers import make_distribution, roughened, seeded
+from mask_helpers import make_distribution, roughened, seeded
 
 from keyhole.core.errors import DataError, InfeasibleError, SettingsError
 from keyhole.masks import MASK_DISTRIBUTIONS
@@ -32,7 +32,7 @@ def test_warm_start_sets_marginals_only(name, inside, count):
     before = distribution.sample(10, seeded(1)).logits
     chosen = np.array([2, 9, 4])
     chosen.flags.writeable = False
-    distribution.warm_start(chosen, inside=inside, count=count)
+    distribution.warm_start(chosen, selected_marginal=inside, count=count)
     marginals = distribution.marginals()
     picked = torch.isin(distribution.index, torch.tensor([2, 9, 4]))
     assert marginals[picked].tolist() == pytest.approx([inside] * 3, abs=2e-4)
@@ -47,9 +47,9 @@ def test_warm_start_sets_marginals_only(name, inside, count):
 def test_warm_start_keeps_others_within_bounds(name):
     """No site falls below 0.001, and none is likelier than the chosen."""
     distribution = make_distribution(name)
-    distribution.warm_start([2, 4], inside=0.99, count=1.0)
+    distribution.warm_start([2, 4], selected_marginal=0.99, count=1.0)
     assert float(distribution.marginals().min()) == pytest.approx(1e-3, abs=2e-4)
-    distribution.warm_start([2, 4], inside=0.6, count=distribution.sites)
+    distribution.warm_start([2, 4], selected_marginal=0.6, count=distribution.sites)
     assert float(distribution.marginals().max()) == pytest.approx(0.6, abs=2e-4)
 
 
@@ -60,13 +60,13 @@ def test_concentration(name):
     shares = [distribution.concentration(k) for k in range(1, distribution.sites + 1)]
     assert all(0 < a <= b <= 1 + 1e-9 for a, b in itertools.pairwise(shares))
     assert shares[-1] == pytest.approx(1)
-    distribution.warm_start([2, 9, 4], inside=0.95)
+    distribution.warm_start([2, 9, 4], selected_marginal=0.95)
     assert distribution.concentration(3) == pytest.approx(0.95, abs=1e-3)
 
 
 @every_distribution
 def test_covariance(name):
-    """Correlated laws show the covariance of their logits; the others say that they have none."""
+    """Correlated distributions show the covariance of their logits; the others say that they have none."""
     distribution = roughened(make_distribution(name))
     if not distribution.correlated:
         with pytest.raises(SettingsError, match=name):
@@ -82,7 +82,7 @@ def test_covariance(name):
 
 @every_distribution
 def test_interior_modes_vanish_as_the_temperature_falls(name):
-    """The paper's remedy works, and a hot law shows what it is a remedy for."""
+    """The paper's remedy works, and a hot distribution shows what it is a remedy for."""
     distribution = make_distribution(name)
     assert distribution.interior_modes().shape == (distribution.sites,)
     assert distribution.interior_modes().dtype == torch.bool
@@ -94,7 +94,7 @@ def test_interior_modes_vanish_as_the_temperature_falls(name):
 
 @every_distribution
 def test_refusals_name_what_they_got(name):
-    """A law refuses what it cannot work with."""
+    """A distribution refuses what it cannot work with."""
     with pytest.raises(DataError, match="observable"):
         make_distribution(name, torch.zeros(2, 2, dtype=torch.bool))
     with pytest.raises(SettingsError, match="gamma"):
@@ -104,8 +104,8 @@ def test_refusals_name_what_they_got(name):
     distribution = make_distribution(name)
     with pytest.raises(DataError, match="site 1 "):
         distribution.warm_start([1])
-    with pytest.raises(SettingsError, match="inside"):
-        distribution.warm_start([0], inside=1.0)
+    with pytest.raises(SettingsError, match="selected_marginal"):
+        distribution.warm_start([0], selected_marginal=1.0)
     with pytest.raises(InfeasibleError, match="got 0"):
         distribution.concentration(0)
 
@@ -116,7 +116,7 @@ def test_polarise_leaves_no_interior_mode(name):
     distribution = make_distribution(name, torch.ones(20, 20, dtype=torch.bool))
     with torch.no_grad():
         spreads = torch.linspace(0.01, 2.0, 400)
-        distribution._move(torch.linspace(-1.0, 1.0, 400))
+        distribution._shift_logits(torch.linspace(-1.0, 1.0, 400))
         if name == "iln":
             distribution.log_sigma.copy_(spreads.log())
         else:
@@ -135,7 +135,7 @@ def test_polarise_leaves_no_interior_mode(name):
 @every_distribution
 @pytest.mark.parametrize("shift", [30.0, -30.0])
 def test_polarise_keeps_sites_within_reach(name, shift):
-    """However sure a law is, its marginals come back from 0 and 1; those that were not sure stay."""
+    """However sure a distribution is, its marginals come back from 0 and 1; those that were not sure stay."""
     distribution = roughened(make_distribution(name))
     before = distribution.marginals()
     distribution.polarise(distribution.sample(4096, seeded(1)), 0.01)

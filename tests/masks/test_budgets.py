@@ -32,9 +32,9 @@ def make_distribution(name: str, *grid: int, seed: int = 0) -> MaskDistribution:
 
 
 def train(
-    distribution: MaskDistribution, budget: Budget, signals, *, steps: int, rate: float, coolest: float | None = None
+    distribution: MaskDistribution, budget: Budget, batch_of, *, steps: int, rate: float, coolest: float | None = None
 ):
-    """Learn a law together with a linear reconstructor; the last squared errors are returned."""
+    """Learn a distribution together with a linear reconstructor; the last squared errors are returned."""
     generator, sites = seeded(1), distribution.sites
     linear = torch.zeros(sites, sites, requires_grad=True)
     groups = [{"params": distribution.parameters(), "lr": rate}, {"params": [linear], "lr": 0.03}]
@@ -43,7 +43,7 @@ def train(
     start, errors = distribution.temperature, []
     for step in range(steps):
         distribution.temperature = start * ((coolest or start) / start) ** (step / steps)
-        x, sample = signals(generator), distribution.sample(32, generator)
+        x, sample = batch_of(generator), distribution.sample(32, generator)
         seen = x * share(budget.masks(distribution, sample), len(x))
         error = (seen.flatten(1) @ linear - x.flatten(1)).square().mean()
         optimiser.zero_grad()
@@ -58,7 +58,7 @@ def train(
 
 
 def low_rank(generator: torch.Generator) -> torch.Tensor:
-    """64 noisy signals on an 8 x 8 grid, of rank 8."""
+    """64 noisy samples on an 8 x 8 grid, of rank 8."""
     basis = torch.randn(8, 64, generator=seeded(5)) / 8**0.5
     clean = torch.randn(64, 8, generator=generator) @ basis
     return (clean + NOISE * torch.randn(64, 64, generator=generator)).reshape(64, 8, 8)
@@ -67,7 +67,7 @@ def low_rank(generator: torch.Generator) -> torch.Tensor:
 @every_distribution
 @pytest.mark.parametrize("hard", [False, True])
 def test_dual_ascent_ends_with_the_count(name, hard):
-    """Whatever the law, and though HNet-LN's differentiable count is a surrogate: within 3 % of K."""
+    """Whatever the distribution, and though HNet-LN's differentiable count is a surrogate: within 3 % of K."""
     distribution = make_distribution(name, 8, 8)
     assert distribution.count() > 30
     train(distribution, DualAscent(12, hard=hard), low_rank, steps=500, rate=0.005 if name == "hnet" else 0.02)
@@ -76,14 +76,14 @@ def test_dual_ascent_ends_with_the_count(name, hard):
 
 @pytest.mark.parametrize("hard", [False, True])
 def test_no_mask_shows_sites_that_are_not_counted(hard):
-    """With 12 sites the noise of the others cannot be rebuilt, unless half-open masks show it."""
+    """With 12 sites the noise of the others cannot be reconstructed, unless half-open masks show it."""
     floor = NOISE**2 * (64 - 12) / 64
     distribution = make_distribution("vln", 8, 8)
     assert train(distribution, DualAscent(12, hard=hard), low_rank, steps=500, rate=0.02) > floor
 
 
-def test_dual_ascent_price_rises_and_falls():
-    """Too many sites raise the price, too few lower it below zero; the state survives a round trip."""
+def test_dual_ascent_multiplier_rises_and_falls():
+    """Too many sites raise the multiplier, too few lower it below zero; the state survives a round trip."""
     distribution, budget = make_distribution("iln", 6, 6), DualAscent(6)
     distribution.shift(5.0)
     sample = distribution.sample(16, seeded())
@@ -110,7 +110,7 @@ def test_dual_ascent_gradient_points_to_the_budget():
 
 
 def test_dual_ascent_sees_what_is_sampled():
-    """Draws that open nothing lower the price, though the differentiable count says that all is well."""
+    """Draws that open nothing lower the multiplier, though the differentiable count says that all is well."""
     distribution = make_distribution("hnet", 6, 6)
     sample = distribution.sample(64, seeded())
     budget = DualAscent(round(sample.soft_count.item()), smoothing=0.0)
@@ -119,7 +119,7 @@ def test_dual_ascent_sees_what_is_sampled():
 
 
 def test_penalty_is_the_papers():
-    """Weight times expected L0 over sites; masks are the law's own; nothing to update."""
+    """Weight times expected L0 over sites; masks are the distribution's own; nothing to update."""
     distribution = make_distribution("vln", 5, 5)
     sample, budget = distribution.sample(8, seeded()), L0Penalty(0.3)
     assert budget.masks(distribution, sample) is sample.values
@@ -161,7 +161,7 @@ def test_exact_k_breaks_ties_in_order():
 
 @every_distribution
 def test_exact_k_gradients_reach_every_parameter(name):
-    """A loss on the masks moves all that the law learns."""
+    """A loss on the masks moves all that the distribution learns."""
     distribution = make_distribution(name, 5, 5)
     masks = ExactK(6).masks(distribution, distribution.sample(16, seeded()))
     (masks * torch.randn(5, 5, generator=seeded(2))).sum().backward()
@@ -185,7 +185,7 @@ def test_exact_k_gradient_is_that_of_an_exchange():
 
 @every_distribution
 def test_exact_k_keeps_the_count_near_k(name):
-    """Updates alone bring a law that opens half of the sites to about k, and change no mask."""
+    """Updates alone bring a distribution that opens half of the sites to about k, and change no mask."""
     distribution, budget = make_distribution(name, 8, 8), ExactK(12)
     before = budget.masks(distribution, distribution.sample(4, seeded(1)))
     for seed in range(100):
@@ -196,7 +196,7 @@ def test_exact_k_keeps_the_count_near_k(name):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_exact_k_solves_a_problem_with_a_known_best_set(seed):
-    """Five sources, six sites each, one of the six without noise: the law finds those five."""
+    """Five sources, six sites each, one of the six without noise: the distribution finds those five."""
     clean = torch.tensor([2, 6, 17, 21, 29])
 
     def blocks(generator):

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from law_helpers import make_distribution, seeded
+from mask_helpers import make_distribution, seeded
 
 from keyhole.masks.modes import concrete_modes, logit_normal_modes
 
@@ -38,7 +38,7 @@ def test_logit_normal_modes_are_those_of_the_density(gamma, eta):
 
 
 def test_logit_normal_modes_at_the_centre():
-    """Centred laws: a mode at one half until `s^2 = 2`, then two that leave through the clip."""
+    """Centred distributions: a mode at one half until `s^2 = 2`, then two that leave through the clip."""
     spread = torch.tensor([0.5, 1.0, 1.4, 1.5, 1.6, 1.7, 1.8, 2.85]).double()
     found = logit_normal_modes(torch.zeros(8).double(), spread, LOWER, UPPER)
     log_density = -(LOGIT / spread[:, None]).square() / 2 + JACOBIAN
@@ -61,8 +61,8 @@ def test_concrete_modes_are_those_of_the_density(temperature):
         assert not found.all()
 
 
-def test_laws_divide_by_their_temperature():
-    """A law's modes are those of its logits after temperature, per site."""
+def test_distributions_divide_by_their_temperature():
+    """A distribution's modes are those of its logits after temperature, per site."""
     distribution = make_distribution("iln", torch.ones(3, dtype=torch.bool), temperature=0.5)
     with torch.no_grad():
         distribution.mu.copy_(torch.tensor([0.0, 0.0, 0.4]))
@@ -72,6 +72,6 @@ def test_laws_divide_by_their_temperature():
 
 
 @pytest.mark.parametrize("name", ["iln", "vln", "sct"])
-def test_laws_start_without_interior_modes(name):
+def test_distributions_start_without_interior_modes(name):
     """The paper's condition on the starting point holds at the default temperature."""
     assert not make_distribution(name).interior_modes().any()

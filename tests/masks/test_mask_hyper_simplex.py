@@ -1,10 +1,10 @@
-"""What is particular to HNet-LN and to the simplex law."""
+"""What is particular to HNet-LN and to the simplex distribution."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from law_helpers import make_distribution, roughened, seeded, standard_error
+from mask_helpers import make_distribution, roughened, seeded, standard_error
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from keyhole.core.errors import SettingsError
@@ -48,7 +48,7 @@ def test_hnet_surrogate_is_exact_for_an_independent_latent(temperature):
         assert ((estimate / DRAWS - expected).abs() < 4.5 * standard_error(expected, DRAWS)).all()
 
 
-def test_hnet_surrogate_is_not_its_own_law():
+def test_hnet_surrogate_is_not_the_distribution():
     """With the latent that made `W` and `b` it does not hold: the reason why the collapse samples."""
     distribution = roughened(make_distribution("hnet", LINE))
     surrogate = torch.stack([distribution.sample(8, seeded(s)).zero_temperature.detach() for s in range(500)])

@@ -1,4 +1,4 @@
-"""Closed forms against a million draws, and the laws' starting points."""
+"""Closed forms against a million draws, and the distributions' starting points."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from law_helpers import holed, make_distribution, roughened, seeded, standard_error
+from mask_helpers import holed, make_distribution, roughened, seeded, standard_error
 
 from keyhole.masks.normal import cdf
 from keyhole.masks.orthant import all_below_zero, sobol

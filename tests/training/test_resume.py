@@ -1,4 +1,4 @@
-"""Everything that trains goes on bit for bit where it was stopped: laws, their budgets and goals, predictors."""
+"""Training resumes bit for bit where it was stopped: mask distributions, budgets, objectives, predictors."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def assert_same(one, other):
 
 @pytest.mark.parametrize("step", [1, 7])
 @pytest.mark.parametrize("name", MASK_DISTRIBUTIONS)
-def test_a_law_goes_on_bit_for_bit(tmp_path, name, step):
-    """Law, network, price and history are those of a run left alone, and they have moved."""
+def test_a_distribution_goes_on_bit_for_bit(tmp_path, name, step):
+    """Distribution, network, multiplier and history are those of a run left alone, and they have moved."""
     method, settings = MASK_DISTRIBUTIONS[name]
     selector = SELECTORS.make(method, {"train": TRAIN | {"ema_decay": 0.0}, "n_masks": 2, **settings})
     train = prepare(kh.read(smooth(40, 4, 4)), None, 0).train
@@ -98,7 +98,7 @@ def test_a_predictor_goes_on_bit_for_bit(tmp_path, monkeypatch, name, kind, step
     assert expected[1:] == found[1:]
 
 
-def test_a_law_that_chooses_once_more_keeps_its_states_apart(tmp_path):
+def test_a_distribution_that_chooses_once_more_keeps_its_states_apart(tmp_path):
     """Auto trains it on train, then on train and validation: a run that is resumed finds both."""
     parts = prepare(kh.datasets.sst(), None, seed=0)
     auto = SELECTORS.make("auto", {"stages": ("greedy", "learned"), "train": TRAIN, "n_masks": 4})

@@ -1,4 +1,4 @@
-"""What the tests of the laws share."""
+"""Helpers for the tests of mask distributions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_distribution(
 
 @torch.no_grad()
 def roughened(distribution: MaskDistribution, *, seed: int = 7, by: float = 0.3) -> MaskDistribution:
-    """The same law with every parameter moved, so that no two sites are alike."""
+    """The same distribution with every parameter moved, so that no two sites are alike."""
     generator = seeded(seed)
     for parameter in distribution.parameters():
         step = torch.randn(parameter.shape, generator=generator).to(parameter)

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the laws, the budgets and the collapse run as printed."""
+"""The examples in the docstrings of mask distributions, budgets and collapse functions run as printed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ import keyhole.masks
 MODULES = [f"keyhole.masks.{module.name}" for module in pkgutil.iter_modules(keyhole.masks.__path__)]
 
 
-@pytest.mark.parametrize("module", [*MODULES, "keyhole.masks.budgets", "keyhole.masks.collapse"])
+@pytest.mark.parametrize("module", ["keyhole.masks", *MODULES])
 def test_examples(module):
     assert doctest.testmod(importlib.import_module(module)).failed == 0

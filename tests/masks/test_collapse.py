@@ -22,7 +22,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 def make_distribution(name: str, observable: torch.Tensor = OBSERVABLE) -> MaskDistribution:
     distribution = MASK_DISTRIBUTIONS[name](observable, generator=seeded())
-    distribution.warm_start(distribution.index[[7, 3, 11]], inside=0.9)
+    distribution.warm_start(distribution.index[[7, 3, 11]], selected_marginal=0.9)
     return distribution
 
 
@@ -47,7 +47,7 @@ def all_collapses(distribution: MaskDistribution, k: int) -> list[np.ndarray]:
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_exactly_k_distinct_observable_sites(name, data):
-    """Whatever the law and k, numpy int64 flat indices."""
+    """Whatever the distribution and k, numpy int64 flat indices."""
     distribution = make_distribution(name)
     k = data.draw(st.integers(1, distribution.sites))
     for sites in all_collapses(distribution, k):
@@ -81,7 +81,7 @@ def test_impossible_k_is_refused(k):
 
 
 def test_marginal_ranks_by_probability():
-    """Likeliest first; a law's own order of sites does not matter."""
+    """Likeliest first; the order of sites does not matter."""
     assert marginal(graded([0.1, 0.7, 0.3, 0.9, 0.2]), 4).tolist() == [3, 1, 2, 4]
 
 

@@ -1,4 +1,4 @@
-"""What every registered law must do: a new law is tested by joining `MASK_DISTRIBUTIONS`."""
+"""What every registered distribution must do: a new distribution is tested by joining `MASK_DISTRIBUTIONS`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from law_helpers import holed, make_distribution, roughened, seeded, standard_error
+from mask_helpers import holed, make_distribution, roughened, seeded, standard_error
 
 from keyhole.masks import MASK_DISTRIBUTIONS, MaskSample, share
 
@@ -23,7 +23,7 @@ def same(a: MaskSample, b: MaskSample) -> bool:
 
 @every_distribution
 def test_registered_under_its_name(name):
-    """The registry's key is the law's own name."""
+    """The registry's key is the distribution's own name."""
     assert MASK_DISTRIBUTIONS[name].name == name
 
 
@@ -49,7 +49,7 @@ def test_sample_has_the_promised_shapes_and_ranges(name):
 
 @every_distribution
 def test_masks_are_squashed_stretched_logits(name):
-    """`S = clip((eta - gamma) sigmoid(u / lam) + gamma, 0, 1)` with the law's own stretch."""
+    """`S = clip((eta - gamma) sigmoid(u / lam) + gamma, 0, 1)` with the distribution's own stretch."""
     distribution = roughened(make_distribution(name, temperature=0.5, gamma=-0.2, eta=1.4))
     sample = distribution.sample(50, seeded(1))
     expected = (1.6 * torch.sigmoid(sample.logits / 0.5) - 0.2).clamp(0, 1)
@@ -79,7 +79,7 @@ def test_same_generator_same_sample(name):
 
 @every_distribution
 def test_global_generator_is_left_alone(name):
-    """Nothing a law does draws from, or seeds, torch's own generator."""
+    """Nothing a distribution does draws from, or seeds, torch's own generator."""
     before = torch.get_rng_state()
     distribution = make_distribution(name)
     distribution.sample(9, seeded())
@@ -91,7 +91,7 @@ def test_global_generator_is_left_alone(name):
 
 @every_distribution
 def test_state_dict_carries_everything(name):
-    """A law loaded into another of its kind samples the same, temperature included."""
+    """A distribution loaded into another of its kind samples the same, temperature included."""
     distribution = roughened(make_distribution(name))
     distribution.temperature = 0.123456789
     other = make_distribution(name, seed=5)
