@@ -30,7 +30,7 @@ REFUSED = {
     "two samples": (smooth(2, 4, 5), "2 samples: at least 4 are needed"),
     "constant": (np.full((20, 4, 5), 3.5), "the data are constant"),
     "constant in time": (np.repeat(smooth(1, 4, 5), 20, axis=0), "the data are constant"),
-    "one NaN": (spoilt(np.nan), "1 of 20 sites have missing values .NaN. in some samples.*fill the gaps"),
+    "one NaN": (spoilt(np.nan), "1 of 20 sites have missing values .NaN. in some samples.*to impute them"),
     "one infinity": (spoilt(np.inf), "hold 1 infinite values; replace them first"),
     "minus infinity": (spoilt(-np.inf), "hold 1 infinite values; replace them first"),
     "all NaN": (np.full((20, 4, 5), np.nan), "every site is missing .NaN. in all samples"),

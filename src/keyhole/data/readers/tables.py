@@ -177,8 +177,8 @@ def _typed(texts: pd.Series[Any], name: str, kind: TargetKind | None) -> pd.Seri
     words = known[numbers.isna() & known.notna()]
     if words.empty:
         return numbers
-    known = numbers.dropna()
-    if kind is None and len(known) > len(words) and not looks_like_classes(known):
+    parsed = numbers.dropna()
+    if kind is None and len(parsed) > len(words) and not looks_like_classes(parsed):
         raise DataError(
             f"target {name!r}: {words.iloc[0]!r} stands among numbers; leave such samples out, "
             "or give the kind 'class' if the numbers are names too"
