@@ -19,8 +19,7 @@ from keyhole.data.samples import Samples
 from keyhole.models.objectives import reconstruction
 from keyhole.models.reconstructors.base import Reconstructor, flat, known, unpack
 from keyhole.models.reconstructors.bounds import ValueBounds
-from keyhole.models.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
-from keyhole.models.reconstructors.restoring import load_network
+from keyhole.models.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, load_network, width_for
 from keyhole.models.reconstructors.training_batches import FixedBatches, TrainingBatches
 from keyhole.models.settings import DenseSettings, NetworkSettings, ResNetSettings
 from keyhole.training.loop import Task, seconds_per_step, seeded, train
