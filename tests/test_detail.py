@@ -105,7 +105,7 @@ def test_it_goes_on_from_a_dense_network():
 def test_it_goes_on_from_a_network_that_the_clock_stopped(steps, errors, starts):
     """Not from one whose steps or patience had run out."""
     dense = Residual("dense")
-    dense.network.asked = TrainSettings(steps=100, patience=2)
+    dense.network.train_settings = TrainSettings(steps=100, patience=2)
     dense.network.rows = [{"step": float(steps), "validation": error} for error in errors]
     dense.network.network = DenseNet(6, 64, width=48)
     assert bool(_convolutional_after(dense).network.start) is starts

@@ -123,7 +123,8 @@ class Kernel(Reconstructor):
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the hyperparameters, and the training inputs with their dual coefficients (key ``votes``)."""
-        arrays = {"inputs": self.inputs, "spread": self.spread, "mean": self.mean, "votes": self.dual_coefficients}
+        arrays: dict[str, NDArray[Any]] = {"inputs": self.inputs, "spread": self.spread, "mean": self.mean}
+        arrays["votes"] = self.dual_coefficients
         return {**self.shape._asdict(), "channels": self.channels}, arrays
 
     @classmethod
