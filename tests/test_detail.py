@@ -14,7 +14,7 @@ from keyhole.data.grid import Grid
 from keyhole.data.preparation import prepare
 from keyhole.models.reconstructors import RECONSTRUCTORS, Residual
 from keyhole.models.reconstructors.dense_conv import DenseConv, DenseConvNet
-from keyhole.models.reconstructors.model_selection import _detail_after, fit_best
+from keyhole.models.reconstructors.model_selection import _convolutional_after, fit_best
 from keyhole.models.reconstructors.networks import DenseNet, PatchNet
 from keyhole.models.reconstructors.neural import Dense
 from keyhole.training.settings import TrainSettings
@@ -105,10 +105,10 @@ def test_it_goes_on_from_a_dense_network():
 def test_it_goes_on_from_a_network_that_the_clock_stopped(steps, errors, starts):
     """Not from one whose steps or patience had run out."""
     dense = Residual("dense")
-    dense.network.asked = TrainSettings(steps=100, patience=2)
+    dense.network.train_settings = TrainSettings(steps=100, patience=2)
     dense.network.rows = [{"step": float(steps), "validation": error} for error in errors]
     dense.network.network = DenseNet(6, 64, width=48)
-    assert bool(_detail_after(dense).network.start) is starts
+    assert bool(_convolutional_after(dense).network.start) is starts
 
 
 @pytest.mark.parametrize(("seconds", "tried"), [(0.0, True), (1e6, False)])

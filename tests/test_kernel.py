@@ -11,7 +11,7 @@ import keyhole as kh
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
 from keyhole.models.reconstructors import RECONSTRUCTORS, Ridge, fit_best
-from keyhole.models.reconstructors.kernel_ridge import Kernel, Shape, _left_out, kernel
+from keyhole.models.reconstructors.kernel_ridge import Kernel, Shape, _leave_one_out_error, kernel
 from keyhole.models.reconstructors.model_selection import squared_error
 
 
@@ -53,7 +53,9 @@ def test_the_error_of_samples_left_out_needs_no_second_fit():
         gram = kernel(inputs[rest], inputs[rest], shape) + shape.strength * np.eye(19)
         told = kernel(inputs[[out]], inputs[rest], shape) @ np.linalg.solve(gram, targets[rest])
         total += np.square(told - targets[out]).sum()
-    assert _left_out(kernel(inputs, inputs, shape), targets, shape.strength) == pytest.approx(total, rel=1e-8)
+    assert _leave_one_out_error(kernel(inputs, inputs, shape), targets, shape.strength) == pytest.approx(
+        total, rel=1e-8
+    )
 
 
 def test_it_leaves_far_less_than_ridge_where_neighbours_are_alike():

@@ -14,7 +14,7 @@ from keyhole.data.grid import Grid
 from keyhole.data.preparation import prepare
 from keyhole.models.localisation import LENGTH_SCALES, localisation
 from keyhole.models.reconstructors import OptimalInterpolation, Ridge
-from keyhole.models.reconstructors.optimal_interpolation import _STRENGTHS, _gentlest
+from keyhole.models.reconstructors.optimal_interpolation import _STRENGTHS, _longest_sufficient
 from keyhole.placement import SELECTORS
 from keyhole.placement.exchange import Exchange
 from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance
@@ -51,7 +51,7 @@ def test_length_and_strength_are_the_best_over_blocks_left_out():
     data, sites = smooth(25), np.array([2, 9, 15, 21])
     chosen = OptimalInterpolation().fit(data, sites, validation=data, run=Run()).chosen
     errors = np.array([[left_out(data, sites, length, share) for share in _STRENGTHS[::4]] for length in LENGTH_SCALES])
-    assert chosen["length"] == LENGTH_SCALES[_gentlest(errors.min(axis=1))]
+    assert chosen["length"] == LENGTH_SCALES[_longest_sufficient(errors.min(axis=1))]
     assert chosen["length"] < np.inf
     here = left_out(data, sites, chosen["length"], chosen["strength"])
     assert here <= 1.0001 * errors[LENGTH_SCALES.index(chosen["length"])].min()

@@ -24,4 +24,4 @@ def test_a_network_has_enough_steps_and_not_passes_alone(monkeypatch, samples, m
 def test_a_network_of_the_grid_needs_enough_steps_too(monkeypatch, samples, hurried):
     monkeypatch.setattr("keyhole.models.reconstructors.dense_conv.DenseConv.seconds_per_epoch", lambda *given: 1.0)
     train = kh.read(np.random.default_rng(0).normal(size=(samples, 2, 3)))
-    assert choice._is_hurried(train, np.arange(2), Run(deadline=monotonic() + 20)) is hurried
+    assert choice._is_short_of_time(train, np.arange(2), Run(deadline=monotonic() + 20)) is hurried

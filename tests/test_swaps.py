@@ -98,7 +98,7 @@ def test_the_kernel_score_is_that_of_the_kernel_reconstructor(even):
     fitted.spread = spread if even else spread * score.level
     fitted.inputs, fitted.mean = data.fitting[:, 0, sites] / fitted.spread, np.zeros(6, np.float32)
     gram = kernel(fitted.inputs, fitted.inputs, shape) + shape.strength * np.eye(len(fitted.inputs))
-    fitted.votes = np.linalg.solve(gram, data.fitting[:, 0])
+    fitted.dual_coefficients = np.linalg.solve(gram, data.fitting[:, 0])
     left = data.scoring[:, 0] - fitted.reconstruct(data.scoring[:, :, sites].transpose(0, 2, 1))[:, 0]
     assert score(sites) == pytest.approx(np.square(left).sum() / np.square(data.scoring).sum(), rel=1e-3)
 

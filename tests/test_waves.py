@@ -16,7 +16,7 @@ from keyhole.data.preparation import prepare
 from keyhole.models.reconstructors import Residual, Ridge
 from keyhole.models.reconstructors.model_selection import fit_best
 from keyhole.models.reconstructors.networks import DenseNet, PeriodicEmbedding
-from keyhole.models.reconstructors.trials import choose_n_frequencies
+from keyhole.models.reconstructors.short_trainings import choose_n_frequencies
 
 
 def waving(n: int = 600, shape: tuple[int, ...] = (64,)) -> tuple[Any, NDArray[np.int64]]:
@@ -82,10 +82,10 @@ def test_they_are_taken_where_they_pay(made, pays):
 
 
 def test_auto_takes_them_and_says_so():
-    """The trail names a network of waves."""
+    """The record of candidates names a network with periodic embedding."""
     data, sites = waving()
     best = fit_best(data.train, sites, validation=data.validation, run=Run())
-    assert any("waves" in row["by"] for row in best.tried)
+    assert any("periodic embedding" in row["by"] for row in best.tried)
 
 
 def test_a_linear_part_that_stands_is_not_fitted_again(monkeypatch):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from keyhole.core.run import Run
 from keyhole.data.samples import Samples
 from keyhole.models.reconstructors.model_selection import fit_linear, squared_error
-from keyhole.models.reconstructors.trials import N_FREQUENCIES, STEPS, affordable_steps, improvement_by_trial
+from keyhole.models.reconstructors.short_trainings import N_FREQUENCIES, STEPS, affordable_steps, improvement_by_trial
 
 __all__ = ["compare_by_network"]
 

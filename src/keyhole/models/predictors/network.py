@@ -14,9 +14,8 @@ from keyhole.core.run import Run, digest
 from keyhole.core.settings import parse
 from keyhole.models.objectives import prediction
 from keyhole.models.predictors.base import Examples, Predictor
-from keyhole.models.reconstructors.networks import DenseNet, width_for
+from keyhole.models.reconstructors.networks import DenseNet, load_network, width_for
 from keyhole.models.reconstructors.neural import train_settings_for
-from keyhole.models.reconstructors.restoring import load_network
 from keyhole.models.settings import DenseSettings
 from keyhole.training.loop import Task, seeded, train
 

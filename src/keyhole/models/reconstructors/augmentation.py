@@ -1,4 +1,4 @@
-"""Small moves of pictures, so that a network sees more of them than there are."""
+"""Data augmentation of images by small affine transformations and reflections."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ from keyhole.models.reconstructors.linear import LinearReconstructor
 
 __all__ = ["Augmentation"]
 
-# Half a pixel to a pixel of MNIST's 28: what no eye would mind.
-_TURN, _SHEAR, _STRETCH = 0.08, 0.08, 0.06
-_SHIFT = 0.07  # of half the picture's side
-_SHARE = 0.5  # of the pictures that are nudged; the rest stay sharp
-_AS_LIKELY = 1.15  # times the linear error on true pictures, up to which moved ones pass for true
-_AS_TOLD = 0.85  # of the share that is rebuilt of true pictures, from which on moved ones pass
-_LEAST_TOLD = 0.1  # of true pictures that must be rebuilt: where nothing is, nothing tells moved ones apart
-_MOST_JUDGED = 2000
+# Maximum rotation (radians), shear and scaling: half a pixel to one pixel of MNIST's 28.
+_ROTATION, _SHEAR, _SCALING = 0.08, 0.08, 0.06
+_SHIFT = 0.07  # maximum translation, relative to half the image's side
+_PROBABILITY = 0.5  # of each transformation; the other images stay as they are, and sharp
+_MAX_ERROR_RATIO = 1.15  # of the linear error on transformed images to that on the original ones
+_MIN_EXPLAINED_RATIO = 0.85  # of the share of variance explained on transformed images to that on the original ones
+_MIN_EXPLAINED = 0.1  # share of variance explained below which the linear error cannot detect implausible images
+_MAX_SCORED = 2000
 
 
 @dataclass(frozen=True, eq=False)
 class Augmentation:
-    """Moves that leave pictures as likely as they were: a nudge (turn, shear, stretch, shift), and mirrors.
+    """Random transformations under which images stay plausible: small affine ones, and reflections.
 
-    A picture is moved as it was before the mean was taken off; what comes in from outside is as the border.
+    Images are transformed before the mean is subtracted, with border values replicated beyond the edges. A network
+    trained
+    on them sees more variation than there are samples.
 
     Parameters
     ----------
     zero
-        ``(channels, rows, columns)``, the mean that was taken off, in the same scale.
+        ``(channels, rows, columns)``, the mean that was subtracted, in the same scale.
     nudged
-        Whether half of the pictures are nudged.
+        Whether to apply an affine transformation (rotation, shear, scaling, translation) to half of the images.
     mirrored
-        Whether half of them are mirrored, top to bottom and left to right.
+        Whether to reflect half of them top to bottom, and left to right.
     """
 
     zero: Tensor
@@ -50,47 +52,67 @@ class Augmentation:
     def found(
         cls, linear: LinearReconstructor, train: Samples, validation: Samples, sites: NDArray[np.int64]
     ) -> Self | None:
-        """Give the moves after which the linear part rebuilds pictures as well as before; None where there are none.
+        """Select the transformations that keep images plausible, as measured by the linear reconstruction.
 
-        Validation pictures tell. Samples with a time or with context, and grids with cells outside, are not pictures.
+        A transformation is accepted if validation images are reconstructed about as well after it as before. Samples
+        with
+        times, covariates, missing values or sites that are not valid are not treated as images.
+
+        Parameters
+        ----------
+        linear
+            A fitted linear reconstructor.
+        train, validation
+            Scaled samples.
+        sites
+            Flat grid indices of the sites it was fitted to.
+
+        Returns
+        -------
+        Augmentation or None
+            None if the samples are not images, or no transformation is accepted.
         """
-        if not _are_pictures(train):
+        if not _are_images(train):
             return None
-        still = cls(torch.from_numpy(np.asarray(train.zero, np.float32)))
-        judged = torch.from_numpy(validation.values[:_MOST_JUDGED])
-        left, told = _left(linear, judged, sites)
-        if told < _LEAST_TOLD:
+        identity = cls(torch.from_numpy(np.asarray(train.zero, np.float32)))
+        scored = torch.from_numpy(validation.values[:_MAX_SCORED])
+        error, explained = _linear_error(linear, scored, sites)
+        if explained < _MIN_EXPLAINED:
             return None
-        kinds = {"nudge": replace(still, nudged=True)}
-        kinds |= {f"mirror {axis}": replace(still, mirrored=(axis == 0, axis == 1)) for axis in (0, 1)}
-        found = {name: _left(linear, kind.always(judged), sites) for name, kind in kinds.items()}
-        likely = {name: e <= _AS_LIKELY * left and t >= _AS_TOLD * told for name, (e, t) in found.items()}
-        if not any(likely.values()):
+        kinds = {"nudge": replace(identity, nudged=True)}
+        kinds |= {f"mirror {axis}": replace(identity, mirrored=(axis == 0, axis == 1)) for axis in (0, 1)}
+        found = {name: _linear_error(linear, kind.always(scored), sites) for name, kind in kinds.items()}
+        plausible = {
+            name: its_error <= _MAX_ERROR_RATIO * error and its_explained >= _MIN_EXPLAINED_RATIO * explained
+            for name, (its_error, its_explained) in found.items()
+        }
+        if not any(plausible.values()):
             return None
-        return replace(still, nudged=likely["nudge"], mirrored=(likely["mirror 0"], likely["mirror 1"]))
+        return replace(identity, nudged=plausible["nudge"], mirrored=(plausible["mirror 0"], plausible["mirror 1"]))
 
-    def always(self, pictures: Tensor) -> Tensor:
-        """Move every one of ``(N, channels, rows, columns)``, each by its own draw."""
-        return self(pictures, torch.Generator().manual_seed(0), share=1.0)
+    def always(self, images: Tensor) -> Tensor:
+        """Transform all of ``(N, channels, rows, columns)``, each with its own random parameters and a fixed seed."""
+        return self(images, torch.Generator().manual_seed(0), share=1.0)
 
-    def __call__(self, pictures: Tensor, generator: torch.Generator, share: float = _SHARE) -> Tensor:
-        """Move a share of ``(N, channels, rows, columns)``, each by its own draw.
+    def __call__(self, images: Tensor, generator: torch.Generator, share: float = _PROBABILITY) -> Tensor:
+        """Transform a random share of ``(N, channels, rows, columns)``, each with its own random parameters.
 
-        Between cells by cubics, which keep edges as sharp as they were, within the values of the picture: a network
-        that is shown blurred pictures learns that those are easy.
+        Interpolation is bicubic, which keeps edges sharp, and clipped to the range of the image: a network trained on
+        blurred
+        images would learn that images are smooth.
         """
-        maps, zero = (part.to(pictures.device) for part in (self._maps(len(pictures), generator, share), self.zero))
-        plain, places = pictures + zero, _places(maps, pictures.shape[2], pictures.shape[3])
-        moved = functional.grid_sample(plain, places, mode="bicubic", padding_mode="border", align_corners=False)
-        return moved.clamp(plain.amin((2, 3), keepdim=True), plain.amax((2, 3), keepdim=True)) - zero
+        maps, zero = (part.to(images.device) for part in (self._maps(len(images), generator, share), self.zero))
+        uncentred, places = images + zero, _places(maps, images.shape[2], images.shape[3])
+        moved = functional.grid_sample(uncentred, places, mode="bicubic", padding_mode="border", align_corners=False)
+        return moved.clamp(uncentred.amin((2, 3), keepdim=True), uncentred.amax((2, 3), keepdim=True)) - zero
 
     def _maps(self, n: int, generator: torch.Generator, share: float) -> Tensor:
-        """Draw ``(n, 2, 3)``: where each place of a moved picture is taken from, x before y."""
+        """Draw affine matrices ``(n, 2, 3)`` from output to input coordinates, x before y."""
         nudged = (torch.rand(n, generator=generator) < share) & self.nudged
-        turn, shear, high, wide, across, down = (2 * torch.rand(6, n, generator=generator) - 1) * nudged
+        rotation, shear, high, wide, across, down = (2 * torch.rand(6, n, generator=generator) - 1) * nudged
         upside, aside = ((torch.rand(2, n, generator=generator) < share) & torch.tensor(self.mirrored)[:, None]).float()
-        angle, high = _TURN * turn, (1 + _STRETCH * high) * (1 - 2 * upside)
-        wide = (1 + _STRETCH * wide) * (1 - 2 * aside)
+        angle, high = _ROTATION * rotation, (1 + _SCALING * high) * (1 - 2 * upside)
+        wide = (1 + _SCALING * wide) * (1 - 2 * aside)
         rows = [
             torch.stack([wide * angle.cos(), _SHEAR * shear - wide * angle.sin(), _SHIFT * across]),
             torch.stack([high * angle.sin(), high * angle.cos(), _SHIFT * down]),
@@ -99,9 +121,9 @@ class Augmentation:
 
 
 def _places(maps: Tensor, rows: int, columns: int) -> Tensor:
-    """Where each cell is taken from, ``(n, rows, columns, 2)``: `functional.affine_grid` in one product.
+    """Sampling positions ``(n, rows, columns, 2)``: `functional.affine_grid` as one matrix product.
 
-    That one multiplies picture by picture, and threads waited for each other for half of a dense network's step.
+    The original multiplies image by image, and its thread synchronisation took half of a dense network's step.
     """
     down, across = ((2 * torch.arange(count, device=maps.device) + 1) / count - 1 for count in (rows, columns))
     y, x = torch.cartesian_prod(down, across).T
@@ -109,19 +131,20 @@ def _places(maps: Tensor, rows: int, columns: int) -> Tensor:
     return (maps.reshape(-1, 3) @ cells).reshape(len(maps), 2, rows, columns).permute(0, 2, 3, 1)
 
 
-def _are_pictures(signals: Samples) -> bool:
-    known = signals.covariates is not None and signals.covariates.shape[1] > 0
-    plain = len(signals.grid.shape) == 2 and bool(signals.grid.inside.all())
-    return plain and signals.zero is not None and signals.time is None and signals.gaps is None and not known
+def _are_images(samples: Samples) -> bool:
+    """Whether samples are images: a full two-dimensional grid, without time, covariates or missing values."""
+    known = samples.covariates is not None and samples.covariates.shape[1] > 0
+    full_grid = len(samples.grid.shape) == 2 and bool(samples.grid.inside.all())
+    return full_grid and samples.zero is not None and samples.time is None and samples.gaps is None and not known
 
 
-def _left(linear: LinearReconstructor, pictures: Tensor, sites: NDArray[np.int64]) -> tuple[float, float]:
-    """Mean squared error of the linear part, and the share that it rebuilds, in cells that are not read."""
-    values = pictures.numpy()
+def _linear_error(linear: LinearReconstructor, images: Tensor, sites: NDArray[np.int64]) -> tuple[float, float]:
+    """Mean squared error of the linear reconstruction and share of variance explained, at unobserved sites."""
+    values = images.numpy()
     readings = values.reshape(len(values), values.shape[1], -1)[:, :, sites].transpose(0, 2, 1)
     unread = np.delete(np.arange(values[0, 0].size), sites)
     truth, reconstructed = (
         part.reshape(*part.shape[:2], -1)[:, :, unread] for part in (values, linear.reconstruct(readings))
     )
-    left, energy = (float(np.square(part, dtype=np.float64).mean()) for part in (truth - reconstructed, truth))
-    return left, 1 - left / max(energy, np.finfo(float).tiny)
+    error, variance = (float(np.square(part, dtype=np.float64).mean()) for part in (truth - reconstructed, truth))
+    return error, 1 - error / max(variance, np.finfo(float).tiny)

@@ -1,4 +1,4 @@
-"""What a reconstructor is: K readings in, the whole signal out."""
+"""The interface of reconstructors: K readings in, the whole field out."""
 
 from __future__ import annotations
 
@@ -17,11 +17,21 @@ __all__ = ["Reconstructor", "flat", "known", "unpack"]
 
 
 class Reconstructor(ABC):
-    """Rebuilds scaled signals from scaled readings at fixed sites.
+    """Base class of reconstructors: estimate scaled fields from scaled readings at K fixed sites.
 
-    Constructors only assign. ``fit`` learns; ``state`` and ``restore`` carry what was learned through a file: settings
-    that JSON can hold, and arrays. One in ``closed_form`` needs no validation part, so it is fitted once more, on
-    everything but the test part, when all choices are made. ``tried`` tells what it was chosen from, if it was.
+    A subclass implements ``fit``, ``reconstruct``, ``state``, ``restore`` and ``takes``. Constructors only store their
+    arguments; everything learned from data is learned in ``fit``. ``state`` and ``restore`` serialise a fitted
+    reconstructor as JSON-compatible settings and a dictionary of arrays, so that a saved plan holds no code.
+
+    Attributes
+    ----------
+    name
+        The name in the registry `RECONSTRUCTORS`.
+    closed_form
+        Whether ``fit`` is a closed form that needs no validation samples. Such a reconstructor is refitted on training
+        and validation samples together once all choices are made.
+    tried
+        One record per candidate that model selection compared before it chose this one; empty otherwise.
     """
 
     name: ClassVar[str]
@@ -29,53 +39,125 @@ class Reconstructor(ABC):
     tried: Sequence[dict[str, Any]] = ()
 
     def anew(self) -> Self:
-        """Give one of the same kind and settings that has learned nothing yet."""
+        """Return an unfitted copy with the same settings."""
         return type(self)()
 
     @abstractmethod
     def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
-        """Learn to rebuild from the sites (flat grid indices); ``validation`` serves to stop and choose alone."""
+        """Fit to the readings at ``sites``.
+
+        Parameters
+        ----------
+        train
+            Scaled training samples.
+        sites
+            Flat grid indices of the K sites, ``(K,)``, in rank order.
+        validation
+            Scaled validation samples, used only for early stopping and model selection.
+        run
+            Seed, deadline, and folder for checkpoints.
+
+        Returns
+        -------
+        Reconstructor
+            The fitted reconstructor itself.
+        """
 
     @abstractmethod
     def reconstruct(self, readings: NDArray[Any], covariates: NDArray[Any] | None = None) -> NDArray[np.float32]:
-        """Rebuild ``(N, channels, *grid)`` from readings ``(N, K, channels)``; zero outside.
+        """Reconstruct fields from readings.
 
-        ``context`` ``(N, columns)`` is as that of the signals fitted on; None where they had none.
+        Parameters
+        ----------
+        readings
+            Scaled readings, ``(N, K, channels)``, sites in the order given to ``fit``.
+        covariates
+            ``(N, columns)``, with the columns of the samples given to ``fit``; None if they had none.
+
+        Returns
+        -------
+        ndarray
+            Scaled fields, ``(N, channels, *grid)``; zero at sites that are not valid.
         """
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give settings and arrays from which ``restore`` makes the same reconstructor."""
+        """Return settings and arrays from which ``restore`` recovers the fitted reconstructor.
+
+        Returns
+        -------
+        settings : dict
+            Values that JSON can represent.
+        arrays : dict
+            Learned arrays by name.
+        """
 
     @classmethod
     @abstractmethod
     def restore(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
     ) -> Self:
-        """Make a fitted reconstructor from what ``state`` gave; a PlanError where that does not agree with the grid."""
+        """Recover a fitted reconstructor from the result of ``state``.
+
+        Parameters
+        ----------
+        settings, arrays
+            As returned by ``state``.
+        grid
+            The grid of the samples it was fitted to.
+        sites
+            Flat grid indices of the K sites, ``(K,)``.
+
+        Raises
+        ------
+        PlanError
+            If the arrays are missing, malformed, or inconsistent with the grid.
+        """
 
     @abstractmethod
     def takes(self, sites: int, channels: int, covariates: int) -> bool:
-        """Whether it was fitted to so many sites, channels and columns of context."""
+        """Return whether the fitted reconstructor expects inputs of these sizes.
+
+        Parameters
+        ----------
+        sites, channels, covariates
+            Numbers of sites, channels and covariate columns.
+        """
 
     @property
     def history(self) -> list[dict[str, float]]:
-        """Figures of each validation during training, if there was any."""
+        """Losses and validation errors recorded during training, one row per validation; empty for closed forms."""
         return []
 
 
 def flat(values: NDArray[Any]) -> NDArray[Any]:
-    """Give each sample as one row."""
+    """Flatten ``(N, ...)`` to ``(N, features)``, one row per sample."""
     return values.reshape(len(values), -1)
 
 
 def known(covariates: NDArray[Any] | None, n: int) -> NDArray[np.float32]:
-    """Give context as ``(n, columns)``, without columns where there is none."""
+    """Return covariates as ``(n, columns)`` in single precision; ``(n, 0)`` for None."""
     return np.zeros((n, 0), np.float32) if covariates is None else np.asarray(covariates, np.float32)
 
 
 def unpack(packed: NDArray[Any], channels: int, grid: Grid) -> NDArray[np.float32]:
-    """Put packed cells ``(N, channels * cells)`` on the grid, zero outside; no copy where all cells are inside."""
+    """Scatter values at the valid sites back to the grid.
+
+    Parameters
+    ----------
+    packed
+        ``(N, channels * valid sites)``.
+    channels
+        Number of channels.
+    grid
+        The grid whose valid sites the columns are.
+
+    Returns
+    -------
+    ndarray
+        ``(N, channels, *grid)`` in single precision, zero at sites that are not valid. A view of ``packed`` where all
+        sites are valid.
+    """
     if len(grid.cells) == grid.size:
         return packed.astype(np.float32, copy=False).reshape(len(packed), channels, *grid.shape)
     full = np.zeros((len(packed), channels, grid.size), np.float32)

@@ -1,4 +1,4 @@
-"""Limits that data can not pass, such as no ink or no rain: found in the samples, kept by networks."""
+"""Bounds on values, such as no ink or no rain: detected in the samples, enforced by networks."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ from keyhole.data.samples import Samples
 
 __all__ = ["ValueBounds"]
 
-_SHARE = 0.01  # of a channel's values that stand at its least or largest: then that is a limit, not the last of a tail
-_SAME = 1e-5  # of the spread: rounding
+_MIN_SHARE = 0.01  # of a channel's values equal to its extreme, from which that is a bound and not the end of a tail
+_TOLERANCE = 1e-5  # of the comparison with the extreme, in standard deviations
 
 
 class ValueBounds(nn.Module):
-    r"""Least and largest value of packed cells; what is beyond is put on the limit.
+    """Clamp predictions to lower and upper bounds, with a straight-through gradient.
 
-    The slope passes as if there were no limit (straight through). Where the truth stands at the limit, whatever is
-    beyond is right and has no slope; where it does not, the slope draws back, so that no cell is lost beyond its limit.
+    The gradient is that of the identity. Where the truth equals the bound, a prediction beyond it is exact and has zero
+    error, hence no gradient; elsewhere the gradient pulls it back, so that no site is stuck beyond its bound.
 
     Parameters
     ----------
     low, high
-        ``(channels * cells,)``, infinite where there is no limit.
+        ``(channels * valid sites,)``, infinite where there is no bound.
+
+    References
+    ----------
+    Bengio, Léonard & Courville (2013), *Estimating or Propagating Gradients Through Stochastic Neurons for Conditional
+    Computation* (straight-through estimator).
 
     Examples
     --------
@@ -45,23 +50,49 @@ class ValueBounds(nn.Module):
 
     @classmethod
     def found(cls, train: Samples) -> Self | None:
-        """Give the limits of scaled signals; None where there are none, or where they are not the same at all times."""
+        """Detect bounds of scaled samples: the extremes of a channel that at least 1 % of its values attain.
+
+        Returns
+        -------
+        ValueBounds or None
+            None if there are no bounds, or if the scaling subtracts a climatology, so that bounds vary with time.
+        """
         if train.zero is None:
             return None
         cells = train.grid.cells
         zero = np.asarray(train.zero, np.float32).reshape(train.channels, -1)[:, cells]
-        found = [_ends(train.truth()[:, channel] + zero[channel]) for channel in range(train.channels)]
+        found = [_detected_bounds(train.truth()[:, channel] + zero[channel]) for channel in range(train.channels)]
         low, high = np.transpose(np.asarray(found, np.float32))[:, :, None] - zero
         return cls.of(low, high) if np.isfinite([low, high]).any() else None
 
     @classmethod
     def of(cls, low: NDArray[np.float32], high: NDArray[np.float32]) -> Self:
-        """Make them from arrays of any shape."""
+        """Create bounds from two arrays of any equal shape."""
         return cls(*(torch.from_numpy(np.ascontiguousarray(part, np.float32)).flatten() for part in (low, high)))
 
     @classmethod
     def restore(cls, arrays: Mapping[str, NDArray[Any]], prefix: str, outputs: int) -> Self | None:
-        """Take both back from a file, where they have a prefix; None where it has none."""
+        """Recover bounds from the arrays of a file.
+
+        Parameters
+        ----------
+        arrays
+            All arrays of the reconstructor.
+        prefix
+            Of the names of the bounds' arrays.
+        outputs
+            Number of channels times valid sites.
+
+        Returns
+        -------
+        ValueBounds or None
+            None if no array has the prefix.
+
+        Raises
+        ------
+        PlanError
+            If shapes are wrong, or no value satisfies both bounds.
+        """
         if not any(name.startswith(prefix) for name in arrays):
             return None
         low, high = (array_of(arrays, f"{prefix}{end}", (outputs,)) for end in ("low", "high"))
@@ -69,19 +100,19 @@ class ValueBounds(nn.Module):
             raise PlanError(f"the arrays {prefix + 'low'!r} and {prefix + 'high'!r} leave nothing between them")
         return cls.of(low, high)
 
-    def forward(self, whole: Tensor) -> Tensor:
-        """Keep ``(N, channels * cells)`` within the limits."""
-        within = whole.clamp(self.get_buffer("low"), self.get_buffer("high"))
-        return whole + (within - whole).detach() if torch.is_grad_enabled() else within
+    def forward(self, values: Tensor) -> Tensor:
+        """Clamp ``(N, channels * valid sites)`` to the bounds."""
+        clamped = values.clamp(self.get_buffer("low"), self.get_buffer("high"))
+        return values + (clamped - values).detach() if torch.is_grad_enabled() else clamped
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Give both, for a file."""
+        """Return both bounds as arrays, for a file."""
         return {name: self.get_buffer(name).cpu().numpy() for name in ("low", "high")}
 
 
-def _ends(values: NDArray[np.floating]) -> tuple[float, float]:
-    """Least and largest of values in which NaN is missing; infinite where too few stand there."""
+def _detected_bounds(values: NDArray[np.floating]) -> tuple[float, float]:
+    """Minimum and maximum, ignoring NaN; infinite where too few values attain them."""
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     known = max(1, int(np.count_nonzero(~np.isnan(values))))
-    at_low, at_high = np.count_nonzero(values <= low + _SAME), np.count_nonzero(values >= high - _SAME)
-    return (low if at_low >= _SHARE * known else -np.inf, high if at_high >= _SHARE * known else np.inf)
+    at_low, at_high = np.count_nonzero(values <= low + _TOLERANCE), np.count_nonzero(values >= high - _TOLERANCE)
+    return (low if at_low >= _MIN_SHARE * known else -np.inf, high if at_high >= _MIN_SHARE * known else np.inf)

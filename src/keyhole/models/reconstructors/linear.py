@@ -1,4 +1,4 @@
-"""What linear reconstructors have in common: one matrix product."""
+"""Base class of linear reconstructors: one affine map, applied as a matrix product."""
 
 from __future__ import annotations
 
@@ -15,11 +15,25 @@ from keyhole.models.reconstructors.base import Reconstructor, flat, known, unpac
 
 __all__ = ["LinearReconstructor"]
 
-_ROUNDS = 3  # fits after the first, where targets are missing
+_IMPUTATION_ROUNDS = 3  # refits after the first, where targets have missing values
 
 
 class LinearReconstructor(Reconstructor):
-    """`x = offset + f B`, fitted in closed form; ``chosen`` are the figures that the fit settled on."""
+    """Affine reconstruction `x = offset + f B` of features `f` of the readings, fitted in closed form.
+
+    Subclasses fit ``offset`` and ``weights`` and may override ``features``.
+
+    Attributes
+    ----------
+    chosen
+        Hyperparameters selected by ``fit``, such as the ridge strength.
+    offset
+        ``(channels * valid sites,)``.
+    weights
+        The matrix `B`, ``(features, channels * valid sites)``.
+    channels, grid
+        Number of channels and grid of the training samples.
+    """
 
     closed_form: ClassVar[bool] = True
 
@@ -30,11 +44,24 @@ class LinearReconstructor(Reconstructor):
         self.channels, self.grid = 1, Grid.plain((0,))
 
     def reconstruct(self, readings: NDArray[Any], covariates: NDArray[Any] | None = None) -> NDArray[np.float32]:
-        """Rebuild by one matrix product."""
+        """Reconstruct fields ``(N, channels, *grid)`` by one matrix product; see `Reconstructor.reconstruct`."""
         return unpack(self.reconstruct_valid(readings, covariates), self.channels, self.grid)
 
     def reconstruct_valid(self, readings: NDArray[Any], covariates: NDArray[Any] | None = None) -> NDArray[np.float32]:
-        """Rebuild the inside cells alone, ``(N, channels, cells)``."""
+        """Reconstruct the valid sites only.
+
+        Parameters
+        ----------
+        readings
+            Scaled readings, ``(N, K, channels)``.
+        covariates
+            ``(N, columns)``, or None.
+
+        Returns
+        -------
+        ndarray
+            ``(N, channels, valid sites)``.
+        """
         features = self.features(flat(readings), known(covariates, len(readings)))
         packed = features.astype(np.float32, copy=False) @ self.weights
         packed += self.offset
@@ -43,41 +70,70 @@ class LinearReconstructor(Reconstructor):
     def imputed_targets(
         self, train: Samples, readings: NDArray[Any], covariates: NDArray[np.float32] | None = None
     ) -> Iterator[NDArray[Any]]:
-        """Give targets to fit to, ``(N, channels * cells)``: once, or a few times where some are missing.
+        """Yield the targets to fit to, with missing values imputed by the previous fit.
 
-        These are filled with what the last fit makes of them, so that they end up with no say in it.
+        Without missing values the targets are yielded once. Otherwise they are yielded a few more times, each time with
+        the missing values replaced by the predictions of the fit made in between (a fixed-point iteration like
+        expectation-maximisation), so that imputed values have no influence on the solution in the limit.
+
+        Parameters
+        ----------
+        train
+            Training samples.
+        readings
+            Their readings, ``(N, K * channels)``.
+        covariates
+            ``(N, columns)``, or None.
+
+        Yields
+        ------
+        ndarray
+            Targets, ``(N, channels * valid sites)``.
         """
         targets = flat(train.valid_values())
         yield targets
         if train.gaps is None:
             return
-        gaps = np.isnan(flat(train.truth()))
-        for _ in range(_ROUNDS):
+        missing = np.isnan(flat(train.truth()))
+        for _ in range(_IMPUTATION_ROUNDS):
             features = self.features(readings, known(covariates, len(readings))).astype(np.float32)
-            yield np.where(gaps, self.offset + features @ self.weights, targets)
+            yield np.where(missing, self.offset + features @ self.weights, targets)
 
     def features(self, readings: NDArray[Any], covariates: NDArray[np.float32]) -> NDArray[Any]:
-        """What the weights act on: the readings ``(N, K * channels)``, unless it says otherwise."""
+        """Return the features that the weights apply to; by default the readings themselves.
+
+        Parameters
+        ----------
+        readings
+            ``(N, K * channels)``.
+        covariates
+            ``(N, columns)``.
+
+        Returns
+        -------
+        ndarray
+            ``(N, features)``.
+        """
         return readings
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give what was settled on, offset and weights."""
+        """Return the selected hyperparameters, the offset and the weights."""
         return {**self.chosen, "channels": self.channels}, {"offset": self.offset, "weights": self.weights}
 
     @classmethod
     def restore(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
     ) -> Self:
-        """Take them back."""
-        made = cls()
-        made.chosen = {name: number_of(settings, name) for name in settings if name != "channels"}
-        made.channels, made.grid = count_of(settings, "channels"), grid
-        outputs = made.channels * len(grid.cells)
-        made.offset = array_of(arrays, "offset", (outputs,)).astype(np.float32, copy=False)
-        made.weights = array_of(arrays, "weights", (None, outputs)).astype(np.float32, copy=False)
-        return made
+        """Recover a fitted linear reconstructor; see `Reconstructor.restore`."""
+        restored = cls()
+        restored.chosen = {name: number_of(settings, name) for name in settings if name != "channels"}
+        restored.channels, restored.grid = count_of(settings, "channels"), grid
+        outputs = restored.channels * len(grid.cells)
+        restored.offset = array_of(arrays, "offset", (outputs,)).astype(np.float32, copy=False)
+        restored.weights = array_of(arrays, "weights", (None, outputs)).astype(np.float32, copy=False)
+        return restored
 
     def takes(self, sites: int, channels: int, covariates: int) -> bool:
-        """Whether there is a weight for each feature."""
+        """Return whether there is one weight per feature for inputs of these sizes."""
         features = self.features(np.zeros((1, sites * channels)), np.zeros((1, covariates), np.float32))
         return channels == self.channels and features.shape[1] == len(self.weights)

@@ -1,4 +1,4 @@
-"""Which reconstructor to take where none was asked for."""
+"""Model selection: the reconstructor with the smallest validation error, where none was named."""
 
 from __future__ import annotations
 
@@ -22,163 +22,203 @@ from keyhole.models.reconstructors.neural import Dense, NetworkReconstructor
 from keyhole.models.reconstructors.optimal_interpolation import OptimalInterpolation
 from keyhole.models.reconstructors.residual import Residual
 from keyhole.models.reconstructors.ridge import Ridge
-from keyhole.models.reconstructors.trials import choose_n_frequencies
+from keyhole.models.reconstructors.short_trainings import choose_n_frequencies
 
 Kind = TypeVar("Kind", bound=Reconstructor)
 
 __all__ = ["fit_best", "fit_linear", "squared_error"]
 
-# A network must beat the best closed form by this much on validation: that is fitted on validation too, when all
-# choices are made.
+# A network must have less than this share of the validation error of the best closed form, because the latter is
+# refitted on training and validation samples once it is chosen.
 _WORTH_A_NETWORK = 0.98
-_MOST_MEMBERS = 5
-# Passes through the samples that each of several dense networks should have. MNIST, 20 sites, one core, validation:
-# three of 9 passes leave 0.269 of the variance after 330 s, each by itself 0.276, and one of 36 passes 0.271.
-_PASSES_A_MEMBER = 12
-# Steps below which passes through few samples teach little, of a dense network and of one of the grid. CelebA, 100 and
-# 200 sites, 6400 faces, 300 s on one core, validation: 300 steps took 1.3 % off what a linear map left, some 800 of the
-# grid's nothing.
-_FEWEST_STEPS, _FEWEST_STEPS_ON_GRID = 1000, 2000
-_MANY = 2000  # samples from which convolutions may learn where a dense network does not
-# Passes through the samples below which a network of the grid learns less than more dense ones in the same time. MNIST,
-# 20 sites, two cores without instructions for bfloat16, 780 s, validation: 8 passes took 2.2 % off what a dense network
-# left, which two dense ones do in half the time and five by 3.4 %. Where between 8 and the some twenty of a processor
-# with such instructions the turn is was not measured.
-_FEWEST_PASSES = 12
-_LEAST_SHARE = 0.4  # of the first one's time that one more network should have
+_MAX_MEMBERS = 5
+# Epochs that each member of an ensemble of dense networks should have. Unexplained variance on MNIST, 20 sites, one
+# core, 330 s, validation: 0.269 for three members of 9 epochs (0.276 each), 0.271 for one network of 36 epochs.
+_EPOCHS_PER_MEMBER = 12
+# Minimum steps of a dense and of a convolutional network where epochs are short. CelebA, 100 and 200 sites, 6400 faces,
+# 300 s on one core, validation: 300 steps of a dense network lowered the linear error by 1.3 %, about 800 steps of a
+# convolutional one not at all.
+_MIN_STEPS, _MIN_STEPS_CONVOLUTIONAL = 1000, 2000
+_MANY_SAMPLES = 2000  # from which convolutions may improve on a linear map even if a dense network does not
+# Minimum epochs of a convolutional network; with fewer, an ensemble of dense ones is better in the same time. MNIST, 20
+# sites, two cores without bfloat16 instructions, 780 s, validation: 8 epochs lowered the error of a dense network by
+# 2.2 %; two dense networks do so in half the time, and five lower it by 3.4 %. The break-even point, between 8 and the
+# twenty epochs that a processor with such instructions manages, was not measured.
+_MIN_EPOCHS_CONVOLUTIONAL = 12
+_MIN_TIME_SHARE = 0.4  # remaining time, relative to the first member's, from which another member is trained
 
 
 def fit_best(train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Reconstructor:
-    """Fit ridge, kriging and kernel, then networks on top of the better linear one; keep what is best on validation.
+    """Fit closed forms, then networks while time remains; return the reconstructor with the smallest validation error.
 
-    Networks are begun only while there is time.
+    Ridge, optimal interpolation and kernel ridge are fitted first; networks are then trained on the residuals of the
+    better linear reconstruction. A closed form is preferred unless a network's error is at least 2 % lower.
+
+    Parameters
+    ----------
+    train, validation
+        Scaled samples to fit on and to choose by.
+    sites
+        Flat grid indices of the K sites, ``(K,)``.
+    run
+        Seed and deadline. Without a deadline one network of each kind is trained and no ensemble.
+
+    Returns
+    -------
+    Reconstructor
+        The chosen one; its ``tried`` has a record for each candidate.
     """
     parts: Any = {"train": train, "sites": sites, "validation": validation}
-    trail = _Trail(sites, validation)
-    linear = trail.fit(lambda: fit_linear(**parts, run=run))
-    kernel = trail.fit(lambda: Kernel().fit(**parts, run=run))
+    candidates = _Candidates(sites, validation)
+    linear = candidates.fit(lambda: fit_linear(**parts, run=run))
+    kernel = candidates.fit(lambda: Kernel().fit(**parts, run=run))
     if run.seconds_left() > 0:
-        _try_networks(trail, linear, parts, run)
-    return trail.best(min(linear, kernel, key=trail.left.__getitem__))
+        _try_networks(candidates, linear, parts, run)
+    return candidates.best(min(linear, kernel, key=candidates.error.__getitem__))
 
 
-def _try_networks(trail: _Trail, linear: LinearReconstructor, parts: Any, run: Run) -> None:
-    """Fit networks on top of the linear one, as many kinds and as many of a kind as promise something in the time.
+def _try_networks(candidates: _Candidates, linear: LinearReconstructor, parts: Any, run: Run) -> None:
+    """Train networks on the residuals of the linear reconstruction, as many as promise to pay in the time.
 
-    The dense network is tried first, then the one that knows the grid and may go on from it, where there are two axes,
-    and the dense one paid or samples are many; but not where time is too short for it and the dense one can still
-    learn. Time that is left then goes to more of the better one, whose mean is kept while it gets better; where dense
-    ones have all the time, it is shared among as many as can learn something in it.
+    The dense network is first. A convolutional one follows on two-dimensional grids if the dense one paid or samples
+    are
+    many, but not where time is too short for it and the dense network has not converged. Remaining time goes to further
+    members of an ensemble of the best network, as long as the ensemble improves. Where only dense networks are trained,
+    the time is shared among as many as can be trained well in it.
     """
     train, sites = parts["train"], parts["sites"]
-    on_grid, hurried = len(train.grid.shape) == 2, _is_hurried(train, sites, run)
-    waves = choose_n_frequencies(linear, parts, run)
-    share = 0.15 if on_grid and not hurried else 1 / _members_in_time(waves, train, sites, run)
-    dense = trail.fit(lambda: Residual("dense", n_frequencies=waves).upon(linear).fit(**parts, run=run.share(share)))
-    pays = trail.left[dense] < _WORTH_A_NETWORK * trail.left[linear]
-    if on_grid and (pays or len(train) >= _MANY) and not (hurried and dense.network.unfinished):
-        trail.fit(lambda: _detail_after(dense).fit(**parts, run=run))
-    if trail.left[trail.least()] < _WORTH_A_NETWORK * trail.left[linear]:
-        _grow(trail, parts, run)
+    on_grid, short_of_time = len(train.grid.shape) == 2, _is_short_of_time(train, sites, run)
+    n_frequencies = choose_n_frequencies(linear, parts, run)
+    share = 0.15 if on_grid and not short_of_time else 1 / _members_in_time(n_frequencies, train, sites, run)
+    dense = candidates.fit(
+        lambda: Residual("dense", n_frequencies=n_frequencies).upon(linear).fit(**parts, run=run.share(share))
+    )
+    dense_pays = candidates.error[dense] < _WORTH_A_NETWORK * candidates.error[linear]
+    if on_grid and (dense_pays or len(train) >= _MANY_SAMPLES) and not (short_of_time and dense.network.unfinished):
+        candidates.fit(lambda: _convolutional_after(dense).fit(**parts, run=run))
+    if candidates.error[candidates.best_so_far()] < _WORTH_A_NETWORK * candidates.error[linear]:
+        _grow_ensemble(candidates, parts, run)
 
 
-def _is_hurried(train: Samples, sites: NDArray[np.int64], run: Run) -> bool:
-    """Whether the time left is too short for a network of the grid; several processes must agree, and are not asked."""
+def _is_short_of_time(train: Samples, sites: NDArray[np.int64], run: Run) -> bool:
+    """Whether the remaining time is too short for a convolutional network; never with several processes."""
     if run.deadline is None or len(train.grid.shape) != 2 or processes().count > 1:
         return False
-    detail = DenseConv()
-    enough = max(_FEWEST_PASSES, _passes_of(_FEWEST_STEPS_ON_GRID, detail, train))
-    return run.seconds_left() < enough * detail.seconds_per_epoch(train, sites, run)
+    convolutional = DenseConv()
+    enough = max(_MIN_EPOCHS_CONVOLUTIONAL, _epochs_of(_MIN_STEPS_CONVOLUTIONAL, convolutional, train))
+    return run.seconds_left() < enough * convolutional.seconds_per_epoch(train, sites, run)
 
 
 def _members_in_time(n_frequencies: int, train: Samples, sites: NDArray[np.int64], run: Run) -> int:
-    """How many dense networks can learn in the time left; several processes must agree, and are not asked."""
+    """Number of dense networks that can be trained in the remaining time; 1 with several processes."""
     if run.deadline is None or processes().count > 1:
         return 1
     dense = Dense(n_frequencies=n_frequencies)
-    passes = run.seconds_left() / dense.seconds_per_epoch(train, sites, run)
-    return int(min(_MOST_MEMBERS, max(1, passes // max(_PASSES_A_MEMBER, _passes_of(_FEWEST_STEPS, dense, train)))))
+    epochs = run.seconds_left() / dense.seconds_per_epoch(train, sites, run)
+    return int(min(_MAX_MEMBERS, max(1, epochs // max(_EPOCHS_PER_MEMBER, _epochs_of(_MIN_STEPS, dense, train)))))
 
 
-def _passes_of(steps: int, network: NetworkReconstructor, train: Samples) -> float:
-    """How many passes through the samples so many steps are."""
+def _epochs_of(steps: int, network: NetworkReconstructor, train: Samples) -> float:
+    """Number of epochs that so many steps make."""
     return steps * network.pace(len(train), limited=True).batch_size / len(train)
 
 
-def _detail_after(dense: Residual) -> Residual:
-    """Give the network of the grid to be fitted next, which goes on from the dense one if the clock stopped that.
+def _convolutional_after(dense: Residual) -> Residual:
+    """Return the convolutional network to train next, initialised with the dense one if the deadline stopped that.
 
-    Then time is too short to learn again what a dense network learns at less cost: 2.2 to 2.6 % less is left on MNIST.
-    One that learned all it could is no start: to begin anew left 1.5 to 10 % less on few samples.
+    A dense network that did not converge is a good start, since its steps are cheaper: 2.2 to 2.6 % lower error on
+    MNIST.
+    A converged one is not: a fresh start had 1.5 to 10 % lower error with few samples.
     """
-    made = Residual("dense_conv", n_frequencies=dense.n_frequencies).upon(dense.linear)
+    residual = Residual("dense_conv", n_frequencies=dense.n_frequencies).upon(dense.linear)
     if dense.network.unfinished:
-        made.network = DenseConv().starting_with(cast(Dense, dense.network))
-    return made
+        residual.network = DenseConv().starting_with(cast(Dense, dense.network))
+    return residual
 
 
-def _grow(trail: _Trail, parts: Any, run: Run) -> None:
-    """Fit more of the best network, as long as there is a time limit that leaves time for one and the mean improves."""
-    best = trail.least()
+def _grow_ensemble(candidates: _Candidates, parts: Any, run: Run) -> None:
+    """Train further members of the best network while the deadline allows and the ensemble's error falls."""
+    best = candidates.best_so_far()
     if run.deadline is None or not isinstance(best, Residual):
         return
-    mean = Ensemble.of([best])
-    while len(mean.members) < _MOST_MEMBERS and run.seconds_left() > _LEAST_SHARE * trail.seconds[best]:
-        rest = min(_MOST_MEMBERS - len(mean.members), max(1, round(run.seconds_left() / trail.seconds[best])))
-        mean = trail.fit(partial(mean.grown, parts, run.share(1 / rest)))
-        if trail.least() is not mean:
+    ensemble = Ensemble.of([best])
+    while len(ensemble.members) < _MAX_MEMBERS and run.seconds_left() > _MIN_TIME_SHARE * candidates.seconds[best]:
+        members_left = min(
+            _MAX_MEMBERS - len(ensemble.members), max(1, round(run.seconds_left() / candidates.seconds[best]))
+        )
+        ensemble = candidates.fit(partial(ensemble.grown, parts, run.share(1 / members_left)))
+        if candidates.best_so_far() is not ensemble:
             return
 
 
-class _Trail:
-    """What each reconstructor leaves of the variance on validation, and how long its fit took."""
+class _Candidates:
+    """Validation error (unexplained variance) and fitting time of every candidate."""
 
     def __init__(self, sites: NDArray[np.int64], validation: Samples) -> None:
         self.sites, self.validation = sites, validation
-        self.energy = max(float(np.nansum(np.square(validation.truth(), dtype=np.float64))), np.finfo(float).tiny)
-        self.left: dict[Reconstructor, float] = {}
+        self.total_variance = max(
+            float(np.nansum(np.square(validation.truth(), dtype=np.float64))), np.finfo(float).tiny
+        )
+        self.error: dict[Reconstructor, float] = {}
         self.seconds: dict[Reconstructor, float] = {}
         self.rows: list[dict[str, Any]] = []
 
-    def fit(self, work: Callable[[], Kind]) -> Kind:
-        """Let one be fitted, judge it and write its row."""
+    def fit(self, fit_one: Callable[[], Kind]) -> Kind:
+        """Fit a candidate, score it on validation and record both."""
         started = time.monotonic()
-        fitted = work()
+        fitted = fit_one()
         self.seconds[fitted] = time.monotonic() - started
-        self.left[fitted] = squared_error(fitted, self.sites, self.validation) / self.energy
-        row = {"left": self.left[fitted], "best": min(self.left.values()), "seconds": round(self.seconds[fitted], 2)}
-        self.rows.append({"stage": "fit", "by": _words(fitted), **row})
+        self.error[fitted] = squared_error(fitted, self.sites, self.validation) / self.total_variance
+        errors = {"left": self.error[fitted], "best": min(self.error.values())}
+        row = {**errors, "seconds": round(self.seconds[fitted], 2)}
+        self.rows.append({"stage": "fit", "by": _description(fitted), **row})
         return fitted
 
-    def least(self) -> Reconstructor:
-        """Give the one that leaves least."""
-        return min(self.left, key=self.left.__getitem__)
+    def best_so_far(self) -> Reconstructor:
+        """Return the candidate with the smallest error."""
+        return min(self.error, key=self.error.__getitem__)
 
     def best(self, closed: Reconstructor) -> Reconstructor:
-        """Give the one that leaves least; the best closed form unless another leaves clearly less."""
-        least = self.least()
-        chosen = least if self.left[least] < _WORTH_A_NETWORK * self.left[closed] else closed
+        """Return the candidate with the smallest error; the best closed form unless another is clearly better."""
+        best_so_far = self.best_so_far()
+        chosen = best_so_far if self.error[best_so_far] < _WORTH_A_NETWORK * self.error[closed] else closed
         chosen.tried = self.rows
         return chosen
 
 
 def fit_linear(train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> LinearReconstructor:
-    """Fit ridge and kriging, and keep the one that is better on validation."""
+    """Fit ridge and optimal interpolation; return the one with the smaller validation error.
+
+    Parameters
+    ----------
+    train, sites, validation, run
+        As `Reconstructor.fit` takes them.
+    """
     linear = [kind().fit(train, sites, validation=validation, run=run) for kind in (Ridge, OptimalInterpolation)]
     return min(linear, key=lambda fitted: squared_error(fitted, sites, validation))
 
 
 def squared_error(fitted: Reconstructor, sites: NDArray[np.int64], scorer: Samples) -> float:
-    """Sum of squared errors on scaled signals, where they are known."""
+    """Sum of squared errors of scaled fields over all values that are not missing.
+
+    Parameters
+    ----------
+    fitted
+        A fitted reconstructor.
+    sites
+        The sites it was fitted to.
+    scorer
+        Samples to reconstruct.
+    """
     reconstructed = fitted.reconstruct(scorer.readings(sites), scorer.covariates)
     packed = reconstructed.reshape(len(scorer), scorer.channels, -1)[:, :, scorer.grid.cells]
     return float(np.nansum(np.square(scorer.truth() - packed, dtype=np.float64)))
 
 
-def _words(fitted: Reconstructor) -> str:
-    """Name a reconstructor, and its parts where it has some."""
+def _description(fitted: Reconstructor) -> str:
+    """Name of a reconstructor with its parts, for the records of candidates."""
     if isinstance(fitted, Ensemble):
-        return f"{len(fitted.members)} of {_words(fitted.members[0])}"
+        return f"{len(fitted.members)} of {_description(fitted.members[0])}"
     if isinstance(fitted, Residual):
-        return f"{fitted.linear.name} + {fitted.inner}" + (" of waves" if fitted.n_frequencies else "")
+        return f"{fitted.linear.name} + {fitted.inner}" + (" with periodic embedding" if fitted.n_frequencies else "")
     return fitted.name

@@ -1,31 +1,56 @@
-"""Networks: a dense one on vectors, the ResNet generator of pix2pix and residual convolutions on patches of grids."""
+"""Network architectures: dense on vectors, the ResNet generator of pix2pix and a patch network on images."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from keyhole.core.errors import SettingsError
+from keyhole.core.errors import PlanError, SettingsError
+from keyhole.core.storage import array_of
+from keyhole.training.loop import seeded
 
-__all__ = ["DenseNet", "PatchNet", "PeriodicEmbedding", "ResNet", "width_for"]
+__all__ = [
+    "DenseNet",
+    "PatchNet",
+    "PeriodicEmbedding",
+    "ResNet",
+    "check_two_dimensional",
+    "load_network",
+    "width_for",
+]  # fmt: skip
 
-_MOST_PATCHES = 1024  # on a grid: four cells of 64 x 64 in one patch
-# Spread of the waves' first frequencies, for numbers that spread about one. MNIST, 20 sites, two minutes of one core,
-# validation: 2 leaves 0.2758 of the variance, 4 0.2755, 8 0.2743, 16 0.2751, and no waves 0.2922.
-_FREQUENCIES = 8.0
+_MAX_PATCHES = 1024  # on a grid: patches of 2 x 2 sites for 64 x 64
+# Standard deviation of the initial frequencies, for inputs of about unit variance. Unexplained variance on MNIST, 20
+# sites, two minutes on one core, validation: 0.2758 with 2, 0.2755 with 4, 0.2743 with 8, 0.2751 with 16, and 0.2922
+# without the embedding.
+_FREQUENCY_SCALE = 8.0
 
 
 class PeriodicEmbedding(nn.Module):
-    r"""Each number apart: itself, and as many sums of waves of it, cut off at zero.
+    r"""Periodic embedding of each input: learned Fourier features followed by a linear layer and ReLU.
 
     .. math:: x_i \to \big(x_i,\ \max(0, A_i\,[\sin(c_i x_i), \cos(c_i x_i)])\big)
 
-    with learned frequencies `c_i` and weights `A_i`. A dense layer alone is slow to learn steps and bumps in one
-    reading, such as whether a pixel is ink; this gives them to it (Gorishniy et al., *On Embeddings for Numerical
-    Features in Tabular Deep Learning*, 2022).
+    with learned frequencies `c_i` and weights `A_i` for each input `i`. Dense layers alone are slow to learn steps and
+    bumps in one input, such as whether a pixel is ink; the embedding makes them easy.
+
+    Parameters
+    ----------
+    inputs
+        Number of inputs.
+    count
+        Number of frequencies, and of embedded features, for each input.
+
+    References
+    ----------
+    Gorishniy, Rubachev & Babenko (2022), *On Embeddings for Numerical Features in Tabular Deep Learning*, NeurIPS.
 
     Examples
     --------
@@ -37,22 +62,35 @@ class PeriodicEmbedding(nn.Module):
     def __init__(self, inputs: int, count: int) -> None:
         super().__init__()
         self.outputs = inputs * (1 + count)
-        self.frequencies = nn.Parameter(_FREQUENCIES * torch.randn(inputs, count))
+        self.frequencies = nn.Parameter(_FREQUENCY_SCALE * torch.randn(inputs, count))
         self.weights = nn.Parameter(torch.randn(inputs, 2 * count, count) / (2 * count) ** 0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs)`` to ``(N, inputs * (1 + count))``."""
         angles = x[:, :, None] * self.frequencies
-        waves = torch.cat([angles.sin(), angles.cos()], dim=2)
-        shaped = torch.einsum("nif,ifq->niq", waves, self.weights).relu()
-        return torch.cat([x[:, :, None], shaped], dim=2).flatten(1)
+        fourier = torch.cat([angles.sin(), angles.cos()], dim=2)
+        embedded = torch.einsum("nif,ifq->niq", fourier, self.weights).relu()
+        return torch.cat([x[:, :, None], embedded], dim=2).flatten(1)
 
 
 class DenseNet(nn.Module):
     """Vector to vector: a linear layer, residual blocks (norm, linear, SiLU, dropout), norm and a linear layer.
 
-    ``waves`` is how many of each number the first layer gets beside the number itself (`Waves`). The last layer starts
-    at zero, so that the network starts as the constant zero: on top of ridge, it starts as ridge.
+    The last layer is initialised to zero, so that the network starts as the constant zero: added to a linear
+    reconstruction, it starts as that reconstruction.
+
+    Parameters
+    ----------
+    inputs, outputs
+        Numbers of inputs and outputs.
+    width
+        Width of the hidden layers.
+    blocks
+        Number of residual blocks.
+    dropout
+        Dropout probability within the blocks.
+    n_frequencies
+        Frequencies of a `PeriodicEmbedding` of the inputs; 0 for none.
 
     Examples
     --------
@@ -80,7 +118,7 @@ class DenseNet(nn.Module):
         return self.beyond_first(self.first(self.embedding(x) if self.embedding else x))
 
     def beyond_first(self, hidden: Tensor) -> Tensor:
-        """Go on from what the first layer gives, ``(N, width)``."""
+        """Apply all layers after the first one to its output, ``(N, width)``."""
         hidden = functional.silu(hidden)
         for block in self.blocks:
             hidden = hidden + block(hidden)
@@ -88,23 +126,41 @@ class DenseNet(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Generator of pix2pix: 7 x 7 convolution, two strides down, residual blocks, two strides up, 7 x 7 convolution.
+    """ResNet generator of pix2pix: 7 x 7 convolution, two strided ones, residual blocks, two transposed ones, 7 x 7.
 
-    Reflection padding, batch norm, a linear head that starts at zero. A grid that the strides do not divide is padded
-    with zeros and cropped back. Between input and output the channels are the last axis in memory, which makes it a
-    third faster on a CPU.
+    With reflection padding, batch norm, and a linear output layer initialised to zero. A grid whose sides are not
+    multiples of 4 is padded with zeros, and the output cropped. Activations use the channels-last memory format, which
+    is
+    a third faster on CPUs.
+
+    Parameters
+    ----------
+    inputs, outputs
+        Numbers of input and output channels.
+    filters
+        Channels of the first convolution; twice and four times as many after the strides.
+    blocks
+        Number of residual blocks.
+
+    References
+    ----------
+    Isola, Zhu, Zhou & Efros (2017), *Image-to-Image Translation with Conditional Adversarial Networks*, CVPR. Johnson,
+    Alahi & Fei-Fei (2016), *Perceptual Losses for Real-Time Style Transfer and Super-Resolution*, ECCV.
     """
 
     def __init__(self, inputs: int, outputs: int, *, filters: int = 16, blocks: int = 2) -> None:
         super().__init__()
-        deep = 4 * filters
-        layers: list[nn.Module] = [nn.ReflectionPad2d(3), *_unit(nn.Conv2d(inputs, filters, 7, bias=False), filters)]
-        for width in (2 * filters, deep):
-            layers += _unit(nn.Conv2d(width // 2, width, 3, stride=2, padding=1, bias=False), width)
-        layers += [_Residual(deep) for _ in range(blocks)]
+        deepest = 4 * filters
+        layers: list[nn.Module] = [
+            nn.ReflectionPad2d(3),
+            *_conv_norm_relu(nn.Conv2d(inputs, filters, 7, bias=False), filters),
+        ]
+        for width in (2 * filters, deepest):
+            layers += _conv_norm_relu(nn.Conv2d(width // 2, width, 3, stride=2, padding=1, bias=False), width)
+        layers += [_ResidualBlock(deepest) for _ in range(blocks)]
         for width in (2 * filters, filters):
             up = nn.ConvTranspose2d(2 * width, width, 3, stride=2, padding=1, output_padding=1, bias=False)
-            layers += _unit(up, width)
+            layers += _conv_norm_relu(up, width)
         self.body = nn.Sequential(*layers, nn.ReflectionPad2d(3))
         self.head = nn.Conv2d(filters, outputs, 7)
         for parameter in self.head.parameters():
@@ -113,17 +169,35 @@ class ResNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs, height, width)`` to ``(N, outputs, height, width)``."""
         height, width = x.shape[-2:]
-        padded = functional.pad(x, (0, _up(width) - width, 0, _up(height) - height))
-        # Cloned, not made contiguous: a single channel counts as last wherever it is, and would stay there.
+        padded = functional.pad(x, (0, _padded_length(width) - width, 0, _padded_length(height) - height))
+        # Cloned: `contiguous` would keep the strides of a single channel, which satisfy both memory formats.
         outputs: Tensor = self.head(self.body(padded.clone(memory_format=torch.channels_last)))
         return outputs[..., :height, :width].contiguous()
 
 
 class PatchNet(nn.Module):
-    """Grid to grid, patch by patch: patches become channels, residual blocks (3 x 3 convolutions), patches again.
+    """Grid to grid at reduced resolution: patches to channels, residual blocks of 3 x 3 convolutions, and back.
 
-    A patch has two cells a side, or more where the grid would have too many patches. Convolutions between patches see
-    as far as those between cells in several layers, at a fraction of the cost. The last layer starts at zero.
+    A patch is 2 x 2 sites, or larger where the grid would have more than 1024 patches (`pixel_unshuffle` and
+    `pixel_shuffle`). Convolutions over patches reach as far as several layers of convolutions over sites, at a fraction
+    of
+    the cost. The last layer is initialised to zero.
+
+    Parameters
+    ----------
+    inputs, outputs
+        Numbers of input and output channels.
+    shape
+        Shape of the grid.
+    filters
+        Channels of the hidden layers; None for a number that makes the cost of a sample independent of the grid's size.
+    blocks
+        Number of residual blocks of two convolutions.
+
+    References
+    ----------
+    Shi et al. (2016), *Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel Convolutional
+    Neural Network*, CVPR. He, Zhang, Ren & Sun (2016), *Identity Mappings in Deep Residual Networks*, ECCV.
 
     Examples
     --------
@@ -134,10 +208,12 @@ class PatchNet(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, shape: tuple[int, int], *, filters: int | None, blocks: int) -> None:
         super().__init__()
-        self.patch = _patch(shape)
-        filters = filters or _filters(_patches(shape, self.patch))
+        self.patch = _patch_size(shape)
+        filters = filters or _default_filters(_patch_count(shape, self.patch))
         self.first = nn.Conv2d(inputs * self.patch**2, filters, 3, padding=1)
-        self.blocks = nn.ModuleList(nn.Sequential(*_before(filters), *_before(filters)) for _ in range(blocks))
+        self.blocks = nn.ModuleList(
+            nn.Sequential(*_preactivated(filters), *_preactivated(filters)) for _ in range(blocks)
+        )
         self.last = nn.Conv2d(filters, outputs * self.patch**2, 3, padding=1)
         for parameter in self.last.parameters():
             nn.init.zeros_(parameter)
@@ -154,57 +230,117 @@ class PatchNet(nn.Module):
         return whole[..., :height, :width].contiguous()
 
 
-def _before(width: int) -> list[nn.Module]:
-    """Norm and ReLU before a convolution, as residual blocks learn best."""
+def _preactivated(width: int) -> list[nn.Module]:
+    """Pre-activation unit: batch norm and ReLU before the convolution (He et al., 2016)."""
     return [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1, bias=False)]
 
 
-def _patch(shape: tuple[int, int]) -> int:
+def _patch_size(shape: tuple[int, int]) -> int:
+    """Smallest power of two, from 2, with which the grid has no more than 1024 patches."""
     patch = 2
-    while _patches(shape, patch) > _MOST_PATCHES:
+    while _patch_count(shape, patch) > _MAX_PATCHES:
         patch *= 2
     return patch
 
 
-def _patches(shape: tuple[int, int], patch: int) -> int:
+def _patch_count(shape: tuple[int, int], patch: int) -> int:
+    """Number of patches that cover the grid."""
     return math.ceil(shape[0] / patch) * math.ceil(shape[1] / patch)
 
 
-def _filters(patches: int) -> int:
-    """64 on MNIST's 196 patches, 32 on the 1024 of 64 x 64 cells: a sample costs the same on every grid."""
+def _default_filters(patches: int) -> int:
+    """64 for MNIST's 196 patches, 32 for the 1024 of a 64 x 64 grid: a sample costs the same on every grid."""
     return min(64, 8 * round(1024 / math.sqrt(patches) / 8))
 
 
-class _Residual(nn.Module):
+class _ResidualBlock(nn.Module):
+    """Two 3 x 3 convolutions with reflection padding, added to their input."""
+
     def __init__(self, width: int) -> None:
         super().__init__()
-        first = _unit(nn.Conv2d(width, width, 3, bias=False), width)
-        second = _unit(nn.Conv2d(width, width, 3, bias=False), width)[:-1]
+        first = _conv_norm_relu(nn.Conv2d(width, width, 3, bias=False), width)
+        second = _conv_norm_relu(nn.Conv2d(width, width, 3, bias=False), width)[:-1]
         self.body = nn.Sequential(nn.ReflectionPad2d(1), *first, nn.ReflectionPad2d(1), *second)
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.body(x)  # type: ignore[no-any-return]
 
 
-def _unit(convolution: nn.Module, width: int) -> list[nn.Module]:
+def _conv_norm_relu(convolution: nn.Module, width: int) -> list[nn.Module]:
+    """Convolution, batch norm, ReLU."""
     return [convolution, nn.BatchNorm2d(width), nn.ReLU()]
 
 
-def _up(length: int) -> int:
-    """Round up to a multiple of the strides, and to what reflection padding needs."""
+def _padded_length(length: int) -> int:
+    """Round up to a multiple of the strides, and to the minimum that reflection padding needs."""
     return max(8, 4 * math.ceil(length / 4))
 
 
 def width_for(samples: int) -> int:
-    """Width of a dense network: 3.5 times the root of the number of samples, 128 to 1024.
+    """Default width of a dense network: 3.5 times the square root of the number of samples, from 128 to 1024.
 
-    768 for MNIST's 48000, 128 for a few hundred monthly maps.
+    768 for MNIST's 48000 samples, 128 for a few hundred monthly maps.
+
+    Parameters
+    ----------
+    samples
+        Number of training samples.
     """
     return int(min(1024, max(128, 64 * round(3.5 * math.sqrt(samples) / 64))))
 
 
 def check_two_dimensional(shape: tuple[int, ...], network: str = "resnet") -> tuple[int, int]:
-    """Give the shape of a grid of two axes; raise a SettingsError that names the network for any other."""
+    """Return the shape of a two-dimensional grid.
+
+    Parameters
+    ----------
+    shape
+        Shape of the grid.
+    network
+        Name of the reconstructor, for the message.
+
+    Raises
+    ------
+    SettingsError
+        If the grid has one axis, or more than two.
+    """
     if len(shape) != 2:
-        raise SettingsError(f"the {network} reconstructor needs a grid of two axes, not of shape {shape}; use dense")
+        raise SettingsError(
+            f"the {network} reconstructor needs a two-dimensional grid, not one of shape {shape}; use dense"
+        )
     return shape[0], shape[1]
+
+
+def load_network(build: Callable[[], nn.Module], weights: Mapping[str, NDArray[Any]]) -> nn.Module:
+    """Build a network and load its weights, in evaluation mode.
+
+    The settings in a file may declare a network of any size, so it is first built on the meta device, without memory,
+    and
+    compared with the weights: never more memory is allocated than the file itself holds.
+
+    Parameters
+    ----------
+    build
+        Constructs the network, with arbitrary weights.
+    weights
+        Its state dict as arrays.
+
+    Raises
+    ------
+    PlanError
+        If names, shapes or data types of the weights are not those of the network.
+    """
+    with seeded(0):
+        with torch.device("meta"):
+            expected = build().state_dict()
+        declared = {name: tuple(weight.shape) for name, weight in expected.items()}
+        found = {name: tuple(array.shape) for name, array in weights.items()}
+        if declared != found:
+            differing = sorted(set(declared.items()) ^ set(found.items()))[0][0]
+            shapes = f"{declared.get(differing)} by the settings and {found.get(differing)} in the file"
+            raise PlanError(f"the network's weights {differing!r} are of shape {shapes}")
+        for name, weight in expected.items():
+            array_of(weights, name, tuple(weight.shape), "f" if weight.is_floating_point() else "iu")
+        network = build()
+    network.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
+    return network.eval()

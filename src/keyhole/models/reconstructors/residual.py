@@ -1,4 +1,4 @@
-"""A linear reconstructor, and a network for what it leaves."""
+"""A linear reconstruction plus a network trained on its residuals."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ _INNER: dict[str, type[NetworkReconstructor]] = {
 
 
 class Residual(Reconstructor):
-    """`x = linear(r) + network(r)`: the network's last layer starts at zero, so the sum starts as the linear part.
+    """Residual learning `x = linear(r) + network(r)`.
 
-    On validation it is never worse than the linear part fitted on the same samples, since that is the first candidate
-    for the best weights. Pictures are moved a little while it learns, where moved ones are as likely (`Augmentation`).
-    Where many values stand at the least or the largest of all, no sum goes beyond it (`ValueBounds`).
+    The network's last layer is initialised to zero, so training starts at the linear reconstruction, which is also the
+    first candidate for the best weights: on validation the sum is never worse than the linear part fitted on the same
+    samples. Images are augmented where that keeps them plausible (`Augmentation`), and predictions clamped where many
+    values attain a bound (`ValueBounds`).
 
     Parameters
     ----------
@@ -44,82 +45,88 @@ class Residual(Reconstructor):
     linear
         ``"ridge"`` or ``"optimal_interpolation"``.
     label
-        What sets its training's name apart from that of others in the same run.
+        Distinguishes the checkpoints of several trainings in the same run.
+    settings
+        Those of the network, by name.
     """
 
     name: ClassVar[str] = "residual"
 
     def __init__(self, inner: str = "dense", linear: str = "ridge", label: str = "", **settings: Any) -> None:
-        self.inner, self.label, self.stands = inner, label, False
+        self.inner, self.label, self.linear_is_fitted = inner, label, False
         self.linear, self.network = _LINEAR[linear](), _INNER[inner](**settings)
 
     def anew(self) -> Self:
-        """Give one with the same kinds of parts and the same settings of its network."""
+        """Return an unfitted copy with the same parts and network settings."""
         return type(self)(self.inner, self.linear.name, **self.network.settings.model_dump())
 
     def upon(self, linear: LinearReconstructor) -> Self:
-        """Take a linear part that is fitted already, to the same samples and sites that `fit` will be given."""
-        self.linear, self.stands = linear, True
+        """Use a linear reconstructor that is already fitted, to the samples and sites that ``fit`` will be given."""
+        self.linear, self.linear_is_fitted = linear, True
         return self
 
     @property
     def history(self) -> list[dict[str, float]]:
-        """Figures of each validation of the network's training."""
+        """Losses and validation errors of the network's training."""
         return self.network.history
 
     @property
     def n_frequencies(self) -> int:
-        """How many waves of each reading the network takes."""
+        """Frequencies of the network's periodic embedding; 0 for none."""
         return getattr(self.network.settings, "n_frequencies", 0)
 
     @property
     def improvement(self) -> float:
-        """Validation error of the sum as a share of the linear part's own."""
+        """Best validation error relative to that of the linear part alone."""
         errors = [row["validation"] for row in self.history]
         return min(errors) / errors[0] if errors[0] > 0 else 1.0
 
     def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
-        """Fit the linear part on ``train`` in closed form, then the network on what it leaves."""
-        if not self.stands:
+        """Fit the linear part in closed form, then train the network on its residuals; see `Reconstructor.fit`."""
+        if not self.linear_is_fitted:
             self.linear.fit(train, sites, validation=validation, run=run)
         stage = f"refit {self.name} {self.inner} {self.label}".rstrip()
-        moves = Augmentation.found(self.linear, train, validation, sites)
-        lessons = None if moves is None else AugmentedBatches(moves, self.linear, train, sites, self.network.inputs)
-        taught, judged = (self._estimated(part, sites) for part in (train, validation))
+        augmentation = Augmentation.found(self.linear, train, validation, sites)
+        batches = (
+            None
+            if augmentation is None
+            else AugmentedBatches(augmentation, self.linear, train, sites, self.network.inputs)
+        )
+        training, scored = (self._estimated(part, sites) for part in (train, validation))
         self.network.bounds = ValueBounds.found(train)
-        self.network.fit_targets(taught, judged, sites, run, stage=stage, lessons=lessons)
+        self.network.fit_targets(training, scored, sites, run, stage=stage, batches=batches)
         return self
 
     def _estimated(self, part: Samples, sites: NDArray[np.int64]) -> RegressionData:
-        """Give the signals with what the linear part makes of them."""
+        """Pair samples with their linear reconstructions."""
         return RegressionData.of(part, flat(self.linear.reconstruct_valid(part.readings(sites), part.covariates)))
 
     def reconstruct(self, readings: NDArray[Any], covariates: NDArray[Any] | None = None) -> NDArray[np.float32]:
-        """Let the network add to the linear part."""
+        """Reconstruct by the sum of both parts; see `Reconstructor.reconstruct`."""
         return self.network.reconstruct(readings, covariates, flat(self.linear.reconstruct_valid(readings, covariates)))
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give both parts' states."""
-        linear, learned = self.linear.state(), self.network.state()
+        """Return the states of both parts."""
+        linear, network = self.linear.state(), self.network.state()
         arrays = {f"linear.{name}": array for name, array in linear[1].items()}
-        arrays |= {f"network.{name}": array for name, array in learned[1].items()}
+        arrays |= {f"network.{name}": array for name, array in network[1].items()}
         names = {"inner": self.inner, "linear": self.linear.name}
-        return {**names, "linear_state": linear[0], "network_state": learned[0]}, arrays
+        return {**names, "linear_state": linear[0], "network_state": network[0]}, arrays
 
     @classmethod
     def restore(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
     ) -> Self:
-        """Take both parts back."""
-        made = cls(settings["inner"], settings["linear"])
+        """Recover both parts; see `Reconstructor.restore`."""
+        residual = cls(settings["inner"], settings["linear"])
         parts = {
             part: {n.removeprefix(f"{part}."): a for n, a in arrays.items() if n.startswith(f"{part}.")}
             for part in ("linear", "network")
         }
-        made.linear = type(made.linear).restore(settings["linear_state"], parts["linear"], grid, sites)
-        made.network = type(made.network).restore(settings["network_state"], parts["network"], grid, sites)
-        return made
+        residual.linear = type(residual.linear).restore(settings["linear_state"], parts["linear"], grid, sites)
+        residual.network = type(residual.network).restore(settings["network_state"], parts["network"], grid, sites)
+        return residual
 
     def takes(self, sites: int, channels: int, covariates: int) -> bool:
-        """Whether both parts do."""
+        """Return whether both parts expect these sizes."""
         return all(part.takes(sites, channels, covariates) for part in (self.linear, self.network))

@@ -1,4 +1,4 @@
-"""Ridge regression from readings to the whole signal, in closed form."""
+"""Ridge regression from readings to the whole field, in closed form."""
 
 from __future__ import annotations
 
@@ -19,70 +19,100 @@ from keyhole.models.reconstructors.linear import LinearReconstructor
 
 __all__ = ["NestedRidge", "Regression", "Ridge", "nested_errors"]
 
-# Strengths tried, relative to the mean squared singular value of the readings.
+# Candidate regularisation strengths, relative to the mean squared singular value of the readings.
 _STRENGTHS = np.logspace(-8, 2, 41)
-_COARSE = 4  # every so many of them are tried, then those beside the best
+_COARSE = 4  # stride of the first, coarse search over the strengths; the neighbours of its minimum follow
 
 
 class Ridge(LinearReconstructor):
-    """Linear reconstruction `x = mean + (r - mean_r) B`, `B = (R'R + a I)^-1 R'X`.
+    """Ridge regression `x = mean + (r - mean_r) B`, `B = (R'R + a I)^-1 R'X`.
 
-    The strength `a` is the one with the smallest leave-one-out error, which the decomposition `R = U S V'` gives for
-    every strength at once: with `h_i` the leverage of sample `i`, its left-out residual is `e_i / (1 - h_i)`. Constant
-    and duplicate sites are harmless.
+    `R` are the centred readings of the training samples and `X` their centred fields. The regularisation strength `a`
+    minimises the leave-one-out error, which the singular value decomposition `R = U S V'` gives for every strength at
+    once: with leverage `h_i`, the leave-one-out residual of sample `i` is `e_i / (1 - h_i)` (PRESS). Constant and
+    duplicate sites are harmless.
+
+    The fastest reconstructor and the default linear one. With fewer samples than sites' correlations need, prefer
+    `OptimalInterpolation`, which localises the covariance; for non-linear relations prefer `Kernel` or `Residual`.
+
+    References
+    ----------
+    Hoerl & Kennard (1970), *Ridge regression: biased estimation for nonorthogonal problems*. Allen (1974), *The
+    relationship between variable selection and data augmentation and a method for prediction* (PRESS).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import keyhole as kh
+    >>> from keyhole.core.run import Run
+    >>> rng = np.random.default_rng(0)
+    >>> fields = np.tensordot(rng.normal(size=(60, 2)), rng.normal(size=(2, 5, 5)), axes=1)  # rank 2
+    >>> samples, sites = kh.read(fields.astype(np.float32)), np.array([3, 12])
+    >>> ridge = Ridge().fit(samples, sites, validation=samples, run=Run())
+    >>> estimate = ridge.reconstruct(samples.readings(sites))
+    >>> estimate.shape, bool(np.allclose(estimate, samples.values, atol=1e-4))
+    ((60, 1, 5, 5), True)
     """
 
     name: ClassVar[str] = "ridge"
 
     @property
     def strength(self) -> float:
-        """The strength with the smallest leave-one-out error."""
+        """The regularisation strength selected by leave-one-out error."""
         return self.chosen["strength"]
 
     def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
-        """Fit on ``train``; leave-one-out needs no validation."""
+        """Fit on ``train`` in closed form; ``validation`` and ``run`` are not used."""
         self.channels, self.grid = train.channels, train.grid
         readings = flat(train.readings(sites))
         products = cached_gram(train) if train.gaps is None else None
         for targets in self.imputed_targets(train, readings):
-            regression = Regression(readings, partial(_alone, targets), products)
+            regression = Regression(readings, partial(_in_one_block, targets), products)
             strength, self.offset, self.weights = regression.best(readings.shape[1])
         self.chosen = {"strength": strength}
         return self
 
 
 class NestedRidge:
-    """Ridge with the first sites of a ranking, for any number of them: little more than the largest costs alone.
+    """Ridge regressions on the first 1, 2, ... sites of a ranking, at little more than the cost of the largest.
 
-    For signals without gaps.
+    All of them share one QR decomposition (see `Regression`). For samples without missing values.
+
+    Parameters
+    ----------
+    train
+        Scaled training samples.
+    sites
+        Flat grid indices of the ranked sites, ``(K,)``.
     """
 
     def __init__(self, train: Samples, sites: NDArray[np.int64]) -> None:
         self.train = train
         targets = flat(train.valid_values())
-        self._shared = Regression(flat(train.readings(sites)), partial(_alone, targets), cached_gram(train))
+        self._shared = Regression(flat(train.readings(sites)), partial(_in_one_block, targets), cached_gram(train))
 
     def first(self, count: int) -> Ridge:
-        """Give what `Ridge` would be, fitted to the first sites."""
+        """Return the `Ridge` fitted to the first ``count`` sites."""
         return self._shared.ridge(count * self.train.channels, self.train.channels, self.train.grid)
 
 
 class Regression:
-    """Ridge from the first readings to targets, for any number of them.
+    """Ridge regression of many targets on the first `c` readings, for any `c`.
 
-    With `R = Q T` (`Q` orthonormal, `T` triangular), the first `c` readings are `Q_c T_c`, leading blocks of both; so
-    `T_c = W S V'` gives their decomposition `Q_c W S V'`, and `Q'Y`, which is what costs, serves every `c`.
+    With the QR decomposition `R = Q T` (`Q` orthonormal, `T` triangular), the first `c` readings are `Q_c T_c`, leading
+    blocks of both; so `T_c = W S V'` gives their singular value decomposition `Q_c W S V'`. The product `Q'Y`, which
+    dominates the cost, is shared by every `c`.
 
     Parameters
     ----------
     readings
         ``(N, K * channels)``.
     targets
-        Gives ``(n, cells)`` of the samples, some at a time, in their order; it is asked three times, or twice where all
-        come at once.
+        Called to iterate over blocks ``(n, targets)`` of consecutive samples; the targets need not fit in memory.
+        It is called three times, or twice if all samples come in one block.
     products
-        Inner products of the centred targets ``(N, N)``, if they are known: what the errors need of the targets then
-        costs nothing.
+        Gram matrix of the centred targets, ``(N, N)``, if it is available: the leave-one-out errors then need no pass
+        over the targets.
     """
 
     def __init__(
@@ -90,80 +120,103 @@ class Regression:
         products: NDArray[np.float64] | None = None,
     ) -> None:  # fmt: skip
         self.centre = readings.mean(axis=0, dtype=np.float64)
-        self.middle = column_sums(targets()) / len(readings)
+        self.target_mean = column_sums(targets()) / len(readings)
         self.basis, self.triangle = np.linalg.qr(readings - self.centre)
         basis = self.basis.astype(np.float32)
-        self.scores = np.zeros((basis.shape[1], len(self.middle)), np.float32)
+        self.scores = np.zeros((basis.shape[1], len(self.target_mean)), np.float32)
         if products is None:
-            self.energy, self.cross = self._add_up(basis, targets)
+            self.energy, self.cross = self._accumulate(basis, targets)
         else:
             self.energy, self.cross = np.diag(products), products @ self.basis
             for rows, cells, part in self._centred(targets):
                 self.scores[:, cells] += basis[rows].T @ part
         self.inner = (self.scores @ self.scores.T).astype(np.float64)
 
-    def _add_up(
+    def _accumulate(
         self, basis: NDArray[np.float32], targets: Callable[[], Iterable[NDArray[Any]]]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Add up `Q'Y`; give `||y_i||^2`, and `Y Y'Q`, for which samples that do not come at once are read again."""
-        energy, cross, together = np.zeros(len(basis)), np.zeros(basis.shape), False
+        """Accumulate `Q'Y`; return `||y_i||^2` and `Y Y'Q`, in a second pass if there are several blocks."""
+        energy, cross, one_block = np.zeros(len(basis)), np.zeros(basis.shape), False
         for rows, cells, part in self._centred(targets):
             self.scores[:, cells] += basis[rows].T @ part
             energy[rows] += np.einsum("ij,ij->i", part, part)
-            together = rows == slice(0, len(basis))
-            if together:  # all samples at once: these cells are done
+            one_block = rows == slice(0, len(basis))
+            if one_block:  # all samples are in this block, so Q'Y is complete for these columns
                 cross += part @ self.scores[:, cells].T
-        for rows, cells, part in () if together else self._centred(targets):
+        for rows, cells, part in () if one_block else self._centred(targets):
             cross[rows] += part @ self.scores[:, cells].T
         return energy, cross
 
     def _centred(
         self, targets: Callable[[], Iterable[NDArray[Any]]]
     ) -> Iterator[tuple[slice, slice, NDArray[np.float32]]]:
-        """Give some samples and cells at a time, less the mean, and where they stand among all."""
-        start, middle = 0, self.middle.astype(np.float32)
+        """Yield row slice, column slice and centred values of each block of the targets."""
+        start, target_mean = 0, self.target_mean.astype(np.float32)
         for part in targets():
             rows = slice(start, start + len(part))
-            for cells, centred in blocks_of_cells(part, middle, np.float32):
+            for cells, centred in blocks_of_cells(part, target_mean, np.float32):
                 yield rows, cells, centred
             start += len(part)
 
     def ridge(self, count: int, channels: int, grid: Grid) -> Ridge:
-        """Give the best ridge from the first so many readings."""
-        made = Ridge()
-        made.channels, made.grid = channels, grid
-        strength, made.offset, made.weights = self.best(count)
-        made.chosen = {"strength": strength}
-        return made
+        """Return the `Ridge` with the best strength on the first readings.
+
+        Parameters
+        ----------
+        count
+            How many readings, i.e. sites times channels.
+        channels, grid
+            Those of the samples.
+        """
+        ridge_of_first = Ridge()
+        ridge_of_first.channels, ridge_of_first.grid = channels, grid
+        strength, ridge_of_first.offset, ridge_of_first.weights = self.best(count)
+        ridge_of_first.chosen = {"strength": strength}
+        return ridge_of_first
 
     def best(self, count: int) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]:
-        """Give strength, offset (targets,) and weights (count, targets) of the best ridge by leave-one-out."""
+        """Solve for the strength with the smallest leave-one-out error.
+
+        Parameters
+        ----------
+        count
+            How many of the readings to regress on.
+
+        Returns
+        -------
+        strength : float
+            The regularisation strength.
+        offset : ndarray
+            ``(targets,)``.
+        weights : ndarray
+            ``(count, targets)``.
+        """
         rank = min(count, len(self.triangle))
-        turn, sizes, right = np.linalg.svd(self.triangle[:rank, :count], full_matrices=False)
-        strengths = _STRENGTHS * max(float(np.square(sizes).mean()), 1e-30)
+        left_vectors, singular_values, right_vectors = np.linalg.svd(self.triangle[:rank, :count], full_matrices=False)
+        strengths = _STRENGTHS * max(float(np.square(singular_values).mean()), 1e-30)
         errors = np.full(len(strengths), np.inf)
-        errors[::_COARSE] = self._leave_one_out(turn, sizes, strengths[::_COARSE])
-        near = _beside(int(errors.argmin()), len(errors))
-        errors[near] = self._leave_one_out(turn, sizes, strengths[near])
+        errors[::_COARSE] = self._leave_one_out(left_vectors, singular_values, strengths[::_COARSE])
+        near = _refined(int(errors.argmin()), len(errors))
+        errors[near] = self._leave_one_out(left_vectors, singular_values, strengths[near])
         strength = float(strengths[int(errors.argmin())])
-        solved = (right.T * (sizes / (sizes**2 + strength))) @ turn.T
+        solved = (right_vectors.T * (singular_values / (singular_values**2 + strength))) @ left_vectors.T
         scores = self.scores[:rank]
         weights = solved.astype(np.float32) @ scores
-        offset = self.middle - (self.centre[:count] @ solved).astype(np.float32) @ scores
+        offset = self.target_mean - (self.centre[:count] @ solved).astype(np.float32) @ scores
         return strength, offset.astype(np.float32), weights
 
     def _leave_one_out(
-        self, turn: NDArray[np.float64], sizes: NDArray[np.float64], strengths: NDArray[np.float64]
+        self, left_vectors: NDArray[np.float64], singular_values: NDArray[np.float64], strengths: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Leave-one-out sum of squared errors for each strength.
 
         With `U = Q_c W` and shrinkage `D = s^2 / (s^2 + a)`, `||e_i||^2 = ||y_i||^2 - 2 u_i D (U'Y) y_i' + u_i D
         (U'Y Y'U) D u_i'`: only matrices of samples x readings are needed, however many targets there are.
         """
-        rank = len(turn)
-        left, cross = self.basis[:, :rank] @ turn, self.cross[:, :rank] @ turn
-        inner = turn.T @ self.inner[:rank, :rank] @ turn
-        shrinkage = sizes**2 / (sizes**2 + strengths[:, np.newaxis])
+        rank = len(left_vectors)
+        left, cross = self.basis[:, :rank] @ left_vectors, self.cross[:, :rank] @ left_vectors
+        inner = left_vectors.T @ self.inner[:rank, :rank] @ left_vectors
+        shrinkage = singular_values**2 / (singular_values**2 + strengths[:, np.newaxis])
         residual = self.energy[:, np.newaxis] - 2 * (left * cross) @ shrinkage.T
         for position, shrunk in enumerate(left * one for one in shrinkage):
             residual[:, position] += np.einsum("ij,ij->i", shrunk @ inner, shrunk)
@@ -171,13 +224,14 @@ class Regression:
         return np.asarray((np.maximum(residual, 0) / (1 - leverage) ** 2).sum(axis=0))
 
 
-def _beside(place: int, count: int) -> NDArray[np.int64]:
-    """Places between the coarse one and the next ones on both sides."""
-    near = place + np.delete(np.arange(1 - _COARSE, _COARSE), _COARSE - 1)
+def _refined(coarse: int, count: int) -> NDArray[np.int64]:
+    """Indices strictly between the coarse minimum and its coarse neighbours on both sides."""
+    near = coarse + np.delete(np.arange(1 - _COARSE, _COARSE), _COARSE - 1)
     return near[(near >= 0) & (near < count)]
 
 
-def _alone(targets: NDArray[Any]) -> list[NDArray[Any]]:
+def _in_one_block(targets: NDArray[Any]) -> list[NDArray[Any]]:
+    """Wrap targets that are in memory as a single block."""
     return [targets]
 
 
@@ -188,25 +242,41 @@ def nested_errors(
     strength: float,
     scale: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Sum of squared errors on ``judge`` of ridge fitted on ``train`` with the first 0, 1, ... K sites.
+    """Sum of squared errors on ``scorer`` of ridge fitted on ``train`` to the first 0, 1, ... K sites.
 
-    With `R = (X'X + a I)^-1`, the error of `X_v R X'Y` against `Y_v` is `tr(Y_v'Y_v) - 2 tr(R C_v) + tr(R C R G_v)`,
-    `C = X'Y Y'X`, `C_v = X'Y Y_v'X_v`, `G_v = X_v'X_v`. One factor `L L' = X'X + a I` serves every number of sites: the
-    traces are sums over leading blocks of `L^-1 C L^-T` and its like, so all of them together cost what one does.
+    With `H = (X'X + a I)^-1`, the error of `X_v H X'Y` against `Y_v` is `tr(Y_v'Y_v) - 2 tr(H C_v) + tr(H C H G_v)`,
+    `C = X'Y Y'X`, `C_v = X'Y Y_v'X_v`, `G_v = X_v'X_v`. One Cholesky factor `L L' = X'X + a I` serves every number of
+    sites: the traces are sums over leading blocks of `L^-1 C L^-T` and the like, so all errors together cost as much as
+    one.
 
-    ``scale`` brings each channel back to its unit before errors are added up.
+    Parameters
+    ----------
+    train, scorer
+        Scaled samples to fit on and to score on.
+    sites
+        Flat grid indices of the ranked sites, ``(K,)``.
+    strength
+        The regularisation strength, the same for every number of sites.
+    scale
+        ``(channels,)``, factors that bring each channel to its own unit before errors are summed; None for errors of
+        the scaled samples.
+
+    Returns
+    -------
+    ndarray
+        ``(K + 1,)``; the first is the error of the training mean.
     """
     readings, targets = flat(train.readings(sites)).astype(np.float64), _scaled(train, scale)
-    others, truths = flat(scorer.readings(sites)).astype(np.float64), _scaled(scorer, scale)
-    centre, middle = readings.mean(axis=0), targets.mean(axis=0)
-    readings, others = readings - centre, others - centre
-    targets, truths = targets - middle, truths - middle
-    moments, judged = readings.T @ targets, others.T @ truths
+    scorer_readings, scorer_targets = flat(scorer.readings(sites)).astype(np.float64), _scaled(scorer, scale)
+    centre, target_mean = readings.mean(axis=0), targets.mean(axis=0)
+    readings, scorer_readings = readings - centre, scorer_readings - centre
+    targets, scorer_targets = targets - target_mean, scorer_targets - target_mean
+    moments, scorer_moments = readings.T @ targets, scorer_readings.T @ scorer_targets
     factor = np.linalg.cholesky(readings.T @ readings + strength * np.eye(readings.shape[1]))
-    explained = np.cumsum(np.diag(_whitened(factor, moments @ judged.T)))
-    squares = _whitened(factor, moments @ moments.T) * _whitened(factor, others.T @ others)
+    explained = np.cumsum(np.diag(_whitened(factor, moments @ scorer_moments.T)))
+    squares = _whitened(factor, moments @ moments.T) * _whitened(factor, scorer_readings.T @ scorer_readings)
     spread = np.diag(squares.cumsum(axis=0).cumsum(axis=1))
-    total = float(np.square(truths).sum())
+    total = float(np.square(scorer_targets).sum())
     errors = total - 2 * explained + spread
     return np.concatenate([[total], errors[train.channels - 1 :: train.channels]])
 
@@ -218,5 +288,6 @@ def _whitened(factor: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArr
 
 
 def _scaled(part: Samples, scale: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Values at the valid sites, ``(N, channels * valid sites)``, in the channels' own units if a scale is given."""
     packed = part.valid_values().astype(np.float64)
     return flat(packed if scale is None else packed * scale[:, np.newaxis])

@@ -1,0 +1,108 @@
+"""Short trainings of dense networks, whose validation error predicts within seconds which long training is better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.core.processes import processes
+from keyhole.core.run import Run
+from keyhole.data.samples import Samples
+from keyhole.models.reconstructors.linear import LinearReconstructor
+from keyhole.models.reconstructors.neural import Dense
+from keyhole.models.reconstructors.residual import Residual
+
+__all__ = ["N_FREQUENCIES", "STEPS", "affordable_steps", "choose_n_frequencies", "improvement_by_trial"]
+
+N_FREQUENCIES = 16
+STEPS, _MIN_STEPS = 200, 50
+_VALIDATIONS = 4  # during a short training: more of them would take longer than the steps
+_TIME_SHARE = 0.08  # of the remaining time, for each of the two trainings with and without periodic embedding
+
+
+def choose_n_frequencies(linear: LinearReconstructor, parts: Mapping[str, Any], run: Run) -> int:
+    """Choose by two short trainings whether a dense network should have a periodic embedding of the readings.
+
+    It depends on the data rather than on their number: with the embedding, the unexplained variance from 20 sites is 6
+    %
+    lower on MNIST, with 3000 as with 55000 training samples, but 6 % higher on Isolet, 22 % on COIL20 and 1 % on
+    CelebA.
+    Both trainings take the same number of steps, whatever the clock says meanwhile, so that other load on the machine
+    does
+    not decide.
+
+    Parameters
+    ----------
+    linear
+        The fitted linear reconstruction that the network is added to.
+    parts
+        ``train``, ``sites`` and ``validation``, as `Reconstructor.fit` takes them.
+    run
+        Seed and deadline.
+
+    Returns
+    -------
+    int
+        `N_FREQUENCIES`, or 0: without the embedding, which is also the answer if there is no time to try.
+    """
+    steps = int(min(STEPS, affordable_steps(_TIME_SHARE * run.seconds_left(), parts["train"], parts["sites"], run)))
+    if steps < _MIN_STEPS:
+        return 0
+    errors = {count: improvement_by_trial(linear, parts, count, steps, run) for count in (0, N_FREQUENCIES)}
+    return min(errors, key=errors.__getitem__)
+
+
+def affordable_steps(seconds: float, train: Samples, sites: NDArray[np.int64], run: Run) -> float:
+    """Number of steps of a short training that fit in ``seconds``.
+
+    Infinite without a deadline, and with several processes, which must all take the same decision.
+
+    Parameters
+    ----------
+    seconds
+        Available time.
+    train, sites, run
+        As `Reconstructor.fit` takes them.
+    """
+    if run.deadline is None or processes().count > 1:
+        return np.inf
+    batch_size = Dense().pace(len(train), limited=False).batch_size
+    seconds_per_step = Dense(n_frequencies=N_FREQUENCIES).seconds_per_epoch(train, sites, run) * batch_size / len(train)
+    return seconds / seconds_per_step
+
+
+def improvement_by_trial(
+    linear: LinearReconstructor, parts: Mapping[str, Any], n_frequencies: int, steps: int, run: Run
+) -> float:
+    """Validation error of a residual dense network after a short training, relative to its linear part alone.
+
+    All steps are taken whatever the deadline, and no checkpoint is written: the number of steps depends on the clock,
+    so
+    that a resumed run may take another one.
+
+    Parameters
+    ----------
+    linear
+        The fitted linear reconstruction that the network is added to.
+    parts
+        ``train``, ``sites`` and ``validation``, as `Reconstructor.fit` takes them.
+    n_frequencies
+        Of the periodic embedding; 0 for none.
+    steps
+        Number of optimiser steps.
+    run
+        Seed; deadline and folder are not used.
+    """
+    train_settings = (
+        Dense()
+        .pace(len(parts["train"]), limited=False)
+        .model_copy(update={"steps": steps, "validation_steps": _VALIDATIONS})
+    )
+    residual = Residual(
+        "dense", label=f"trial {n_frequencies}", n_frequencies=n_frequencies, train=train_settings
+    ).upon(linear)
+    return residual.fit(**parts, run=replace(run, deadline=None, folder=None)).improvement
