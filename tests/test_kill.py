@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import optuna
 import pytest
 from typer.testing import CliRunner
@@ -19,9 +20,21 @@ from keyhole.workflow.sweeps import finished, read_study
 from keyhole_benchmarks.records import Case, Store
 from keyhole_benchmarks.runner import Job, Outcome, run_jobs
 from launched import Launched, launch
+from samples import smooth
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "kill_and_resume.py"))
-TRAINING = ["select", "digits", "-k", "6", "--method", "learned", "--reconstructor", "residual", "--save-every", "0.01"]
+TRAINING = [
+    "select",
+    "../data.npy",
+    "-k",
+    "3",
+    "--method",
+    "learned",
+    "--reconstructor",
+    "residual",
+    "--save-every",
+    "0.02",
+]
 TRAINING += ["--set", 'train={"steps": 150, "batch_size": 64, "ema_decay": 0}', "--resume"]
 
 STUDY = 'source = "digits"\nk = [3]\nmethods = ["qr"]\nreconstructors = ["ridge"]\ntrials = 1\nheartbeat = 1\n'
@@ -39,6 +52,7 @@ def test_a_training_that_is_stopped_four_times_comes_to_what_one_left_alone_does
     nothing but the plan is left.
     """
     alone, stopped = tmp_path / "alone", tmp_path / "stopped"
+    np.save(tmp_path / "data.npy", smooth(60, 4, 5).astype(np.float32))
     alone.mkdir()
     stopped.mkdir()
     left_alone = train(alone)
@@ -55,7 +69,7 @@ def test_a_training_that_is_stopped_four_times_comes_to_what_one_left_alone_does
         assert not (stopped / "plan.keyhole").exists()
     assert train(stopped).end() == 0
     assert left_alone.end() == 0
-    assert kh.load(stopped / "plan.keyhole").k == 6
+    assert kh.load(stopped / "plan.keyhole").k == 3
     assert SCRIPT["weights_digest"](stopped) == SCRIPT["weights_digest"](alone)
     assert list(stopped.iterdir()) == [stopped / "plan.keyhole"]
 
