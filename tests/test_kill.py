@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import runpy
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import optuna
 import pytest
 from typer.testing import CliRunner
@@ -21,47 +19,82 @@ from keyhole.core.run import Run
 from keyhole.workflow.sweeps import finished, read_study
 from keyhole_benchmarks.records import Case, Store
 from keyhole_benchmarks.runner import Job, Outcome, run_jobs
+from launched import Launched, launch
+from samples import smooth
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "kill_and_resume.py"
-LONG = ["select", "digits", "-k", "6", "--method", "learned", "--reconstructor", "ridge", "--save-every", "0.05"]
-LONG += ["--set", 'train={"steps": 600, "batch_size": 128, "ema_decay": 0}']
+SCRIPT = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "kill_and_resume.py"))
+TRAINING = [
+    "select",
+    "../data.npy",
+    "-k",
+    "3",
+    "--method",
+    "learned",
+    "--reconstructor",
+    "residual",
+    "--save-every",
+    "0.02",
+]
+TRAINING += ["--set", 'train={"steps": 150, "batch_size": 64, "ema_decay": 0}', "--resume"]
 
 STUDY = 'source = "digits"\nk = [3]\nmethods = ["qr"]\nreconstructors = ["ridge"]\ntrials = 1\nheartbeat = 1\n'
 
 
-def start(out: Path, *more: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "keyhole", *LONG, *more, "--out", str(out)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def train(folder: Path) -> Launched:
+    return launch(folder, folder.parent / folder.name, *TRAINING, "--out", folder / "plan.keyhole")
 
 
-def finish(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
-    """Exit code and standard error."""
-    _, errors = process.communicate()
-    return process.returncode, errors
+def test_a_training_that_is_stopped_four_times_comes_to_what_one_left_alone_does(tmp_path):
+    """Ctrl-C, SIGTERM and SIGKILL while it chooses, SIGKILL once more as it learns to reconstruct.
+
+    A signal that can be caught lets the step end and the state be saved, the exit code and a sentence tell, and no
+    plan is there; resumed after all of them, sites and weights are those of a run left alone, to the last bit, and
+    nothing but the plan is left.
+    """
+    alone, stopped = tmp_path / "alone", tmp_path / "stopped"
+    np.save(tmp_path / "data.npy", smooth(60, 4, 5).astype(np.float32))
+    alone.mkdir()
+    stopped.mkdir()
+    left_alone = train(alone)
+    stops = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9), (signal.SIGKILL, -9)]
+    for turn, (number, code) in enumerate(stops):
+        run = train(stopped)
+        run.wait_for(stopped, "*.state" if turn < 3 else "*dense*.state")
+        run.send(number)
+        assert run.end() == code, run.errors.read_text()
+        told = run.errors.read_text()
+        assert ("resume" in told) is (number != signal.SIGKILL)
+        assert "Traceback" not in told
+        assert list(stopped.rglob("*.state"))
+        assert not (stopped / "plan.keyhole").exists()
+    assert train(stopped).end() == 0
+    assert left_alone.end() == 0
+    assert kh.load(stopped / "plan.keyhole").k == 3
+    assert SCRIPT["weights_digest"](stopped) == SCRIPT["weights_digest"](alone)
+    assert list(stopped.iterdir()) == [stopped / "plan.keyhole"]
 
 
-@pytest.mark.parametrize(("what", "kills"), [("training", 2), ("sweep", 1), ("bench", 1)])
-def test_what_was_killed_comes_to_what_one_left_alone_does(what, kills, capsys):
+def test_a_killed_sweep_has_every_trial_once(tmp_path):
+    """Killed as soon as its database is there and again as a trial begins, as scripts/kill_and_resume.py does it."""
+    folder = tmp_path / "sweep"
+    folder.mkdir()
+    arguments = SCRIPT["sweep_command"](folder)[3:]
+    for turn in range(3):
+        run = launch(folder, tmp_path / "sweep", *arguments)
+        if turn == 0:
+            run.wait_for(folder, "*.db")
+        if turn == 1:
+            run.wait_for_words("begins")
+        if turn < 2:
+            run.send(signal.SIGKILL)
+        assert run.end() == (0 if turn == 2 else -9), run.errors.read_text()
+    assert SCRIPT["sweep_result"](folder) == SCRIPT["SUBJECTS"]["sweep"].expected
+
+
+def test_a_killed_bench_has_every_case_once(capsys):
     """The short form of scripts/kill_and_resume.py, which exits where it does not."""
-    runpy.run_path(str(SCRIPT))["compare"](what, kills, seed=0)
-    assert f"{what}: {kills} kills" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_keeps_the_state_and_says_so(tmp_path, number, code):
-    """The step ends, the state is saved, the exit code tells, and --resume goes on to the plan."""
-    out = tmp_path / "plan.keyhole"
-    process = start(out)
-    runpy.run_path(str(SCRIPT))["wait_for_traces"](process, tmp_path, "*.state")
-    os.kill(process.pid, number)
-    found, errors = finish(process)
-    assert found == code
-    assert b"resume" in errors
-    assert b"Traceback" not in errors
-    assert not out.exists()
-    assert finish(start(out, "--resume"))[0] == 0
-    assert kh.load(out).k == 6
-    assert list(tmp_path.iterdir()) == [out]
+    SCRIPT["compare"]("bench", 1, seed=0)
+    assert "bench: 1 kills" in capsys.readouterr().out
 
 
 def test_a_trial_whose_worker_never_signed_is_given_up(tmp_path):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,9 +21,9 @@ from keyhole.core.processes import Processes, processes
 from keyhole.core.run import Run
 from keyhole.placement.learned import Learned
 from keyhole.training.settings import TrainSettings
+from launched import Launched, launch
 from samples import smooth
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "kill_and_resume.py"
 SETTINGS = ("--method", "vln", "--set", "decoder=dense", "--set", "n_masks=4", "--reconstructor", "ridge")
 TRAIN = {"steps": 12, "batch_size": 16, "ema_decay": 0.0, "validation_steps": 2}
 STEPS = ("--set", f"train={json.dumps(TRAIN)}")
@@ -49,20 +49,12 @@ def test_averaged_gradients_are_those_of_one_process(count):
         torch.testing.assert_close(torch.stack(several).mean(dim=0), one, rtol=1e-5, atol=1e-6)
 
 
-def start(folder: Path, *arguments: str, count: int = 2) -> subprocess.Popen[str]:
-    """Start a command in several processes of one thread each."""
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", "-m", "keyhole"]
+def together(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command by torchrun in two processes of one thread each, to its end."""
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "keyhole"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*run, *arguments], **pipes, text=True, cwd=folder, env=environment)
-
-
-def together(folder: Path, *arguments: str, count: int = 2) -> subprocess.CompletedProcess[str]:
-    """Run a command in several processes to its end."""
-    process = start(folder, *arguments, count=count)
-    out, errors = process.communicate()
-    return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
+    return subprocess.run([*run, *arguments], capture_output=True, text=True, cwd=folder, env=environment)
 
 
 def test_two_processes_choose_what_one_does(tmp_path):
@@ -80,32 +72,37 @@ def test_two_processes_choose_what_one_does(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npy", "two.keyhole"]
 
 
-def worker(process: subprocess.Popen[str], rank: int) -> int:
-    """Number of the process that torchrun started as one of several."""
-    threads = Path(f"/proc/{process.pid}/task").iterdir()
-    children = [child for thread in threads for child in (thread / "children").read_text().split()]
-    mine = f"RANK={rank}".encode()
-    return next(int(one) for one in children if mine in Path(f"/proc/{one}/environ").read_bytes().split(b"\0"))
+def pair(folder: Path, prints: Path, *arguments: str) -> list[Launched]:
+    """Start a command in two processes, with the variables that torchrun sets."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    both = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [
+        launch(folder, prints / f"{rank}", *arguments, **both, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in (0, 1)
+    ]
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up as Linux tells them")
 def test_either_of_two_is_killed_and_both_go_on(tmp_path):
-    """The job ends with it, and not well; resumed after both kills, it ends as one left alone."""
-    np.save(tmp_path / "data.npy", smooth(60, 4, 5).astype(np.float32))
-    steps = ("--set", f"train={json.dumps(TRAIN | {'steps': 400})}")
-    command = ("select", "data.npy", "-k", "3", *SETTINGS, *steps, "--save-every", "0.05", "--resume", "--out")
+    """The other ends with it, and not well; resumed after both kills, they end as two left alone."""
+    folder, prints = tmp_path / "work", tmp_path / "prints"
+    folder.mkdir()
+    prints.mkdir()
+    np.save(folder / "data.npy", smooth(60, 4, 5).astype(np.float32))
+    steps = ("--set", f"train={json.dumps(TRAIN | {'steps': 100})}")
+    command = ("select", "data.npy", "-k", "3", *SETTINGS, *steps, "--save-every", "0.02", "--resume", "--out")
     for rank in (0, 1):
-        process = start(tmp_path, *command, "killed.keyhole")
-        runpy.run_path(str(SCRIPT))["wait_for_traces"](process, tmp_path, "*.state")
-        os.kill(worker(process, rank), signal.SIGKILL)
-        process.communicate(timeout=200)
-        assert process.returncode != 0
-        assert len(list(tmp_path.rglob("*.state"))) == 1
-        assert not (tmp_path / "killed.keyhole").exists()
+        several = pair(folder, prints, *command, "killed.keyhole")
+        several[0].wait_for(folder, "*.state")
+        several[rank].send(signal.SIGKILL)
+        assert several[rank].end() == -9, several[rank].errors.read_text()
+        assert several[1 - rank].end() != 0
+        assert len(list(folder.rglob("*.state"))) == 1
+        assert not (folder / "killed.keyhole").exists()
     for name in ("killed.keyhole", "alone.keyhole"):
-        done = together(tmp_path, *command, name)
-        assert done.returncode == 0, done.stderr
-    killed, alone = (kh.load(tmp_path / name) for name in ("killed.keyhole", "alone.keyhole"))
+        for one in pair(folder, prints, *command, name):
+            assert one.end() == 0, one.errors.read_text()
+    killed, alone = (kh.load(folder / name) for name in ("killed.keyhole", "alone.keyhole"))
     assert killed.indices.tolist() == alone.indices.tolist()
     assert killed.history == alone.history
     weights = [plan.reconstructor.state()[1] for plan in (killed, alone)]

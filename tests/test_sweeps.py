@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -31,6 +30,7 @@ from keyhole.core.errors import InfeasibleError, SettingsError, StorageError
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.workflow.sweeps import StudyFile, Trial, finished, fronts, read_study, work
 from keyhole.workflow.sweeps.retries import Patience, signs_of_life
+from launched import Launched, launch
 
 STUDY = """
 source = "sst"
@@ -51,9 +51,15 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def start(path: Path) -> subprocess.Popen[str]:
-    run = [sys.executable, "-m", "keyhole", "sweep", str(path), "--json"]
-    return subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(path: Path, number: int = 0) -> Launched:
+    return launch(path.parent, path.parent / f"worker{number}", "sweep", path, "--json")
+
+
+def told_by(workers: list[Launched]) -> list[list[dict[str, Any]]]:
+    """The trials that each of several workers prints once it is through."""
+    for worker in workers:
+        assert worker.end() == 0, worker.errors.read_text()
+    return [json.loads(worker.out.read_text())["trials"] for worker in workers]
 
 
 def test_a_sweep_ends_goes_on_and_draws(tmp_path):
@@ -72,13 +78,15 @@ def test_a_sweep_ends_goes_on_and_draws(tmp_path):
 
 
 def test_two_workers_share_one_study(tmp_path):
-    """Together they run as many trials as were asked for, and none twice."""
+    """Together they run as many trials as were asked for, and none twice; one is `python -m keyhole` from a shell."""
     path = write(tmp_path, STUDY.format(trials=8))
-    workers = [start(path) for _ in range(2)]
-    told = [json.loads(worker.communicate(timeout=200)[0]) for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0]
-    assert told[0]["trials"] == told[1]["trials"]
-    numbers = [one["number"] for one in told[0]["trials"]]
+    shell = subprocess.Popen([sys.executable, "-m", "keyhole", "sweep", str(path), "--json"], stdout=subprocess.PIPE)
+    other = start(path)
+    out, _ = shell.communicate(timeout=200)
+    assert shell.returncode == 0
+    (told,) = told_by([other])
+    assert json.loads(out)["trials"] == told
+    numbers = [one["number"] for one in told]
     assert len(numbers) == len(set(numbers)) == 8
 
 
@@ -111,13 +119,11 @@ def test_a_finite_grid_is_gone_through_once(tmp_path):
 
 
 def test_several_workers_go_through_a_finite_grid_together(tmp_path):
-    path = write(tmp_path, FINITE.format(components=[20, 30, 40]))
-    workers = [start(path) for _ in range(3)]
-    told = [worker.communicate(timeout=200) for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0, 0], told
-    found = combinations([Trial(**one) for one in json.loads(told[0][0])["trials"]])
-    assert len(found) == len(set(found)) == 12
-    assert all(json.loads(out)["trials"] == json.loads(told[0][0])["trials"] for out, _ in told)
+    path = write(tmp_path, FINITE.format(components=[20, 30]))
+    told = told_by([start(path, number) for number in range(3)])
+    found = combinations([Trial(**one) for one in told[0]])
+    assert len(found) == len(set(found)) == 9
+    assert told[0] == told[1] == told[2]
 
 
 @dataclass
@@ -273,9 +279,9 @@ def test_a_killed_workers_trial_is_tried_again(tmp_path):
     text = STUDY.format(trials=2).replace('["greedy", "qr"]', '["learned"]') + slow
     path = write(tmp_path, text)
     worker = start(path)
-    assert any("begins" in line for line in worker.stderr)
-    os.kill(worker.pid, signal.SIGKILL)
-    worker.communicate()
+    worker.wait_for_words("begins")
+    worker.send(signal.SIGKILL)
+    assert worker.end() == -9
     path.write_text(text.replace("heartbeat = 1", "heartbeat = 1\ntime_limit = 1"))
     done = CliRunner().invoke(app, ["sweep", str(path), "--json"])
     assert done.exit_code == 0, done.output
