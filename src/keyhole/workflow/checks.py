@@ -51,9 +51,7 @@ def check_k(k: Any, signals: Samples) -> int:
     if signals.constraints is not None and count > 0:
         signals.constraints.check(count)
     elif not 1 <= count <= most:
-        raise InfeasibleError(
-            f"k={count} is infeasible: between 1 and {most} sites can be selected, the number of observable sites"
-        )
+        raise InfeasibleError(f"k={count} is infeasible: between 1 and {most} observable sites can be selected")
     return count
 
 
@@ -106,7 +104,7 @@ def deadline_after(time_limit: float | None) -> float | None:
         raise SettingsError(f"time_limit={time_limit!r}: expected a positive number of seconds")
     if processes().count > 1:
         raise SettingsError(
-            "time_limit is not supported with several processes, whose clocks differ; limit the steps instead"
+            "time_limit is not supported with several processes (clocks differ); limit the steps instead"
         )
     return clock.monotonic() + float(time_limit)
 

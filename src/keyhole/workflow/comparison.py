@@ -75,10 +75,7 @@ class Comparison:
                 "k": entry.plan.k,
                 "reconstructor": entry.plan.reconstructor.name,
                 **{f"test_{name}": value for name, value in entry.plan.metrics["test"].items()},
-                **{
-                    f"validation_{name}": entry.plan.metrics["validation"][name]
-                    for name in _validation_metrics(entry.plan)
-                },
+                **{f"validation_{name}": entry.plan.metrics["validation"][name] for name in _shown_metrics(entry.plan)},
                 "seconds": round(entry.seconds, 2),
             }
             for entry in self.entries
@@ -156,7 +153,7 @@ def _ranking_key(scores: Mapping[str, float]) -> tuple[float, ...]:
     return tuple(scores[name] for name in names if name in scores) or (scores["mse"],)
 
 
-def _validation_metrics(plan: Plan) -> list[str]:
+def _shown_metrics(plan: Plan) -> list[str]:
     """Return the names of the validation metrics to list: unexplained variance, and those of the target."""
     return ["fvu", *(name for name in plan.metrics["validation"] if name.startswith("target_"))]
 

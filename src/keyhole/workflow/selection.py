@@ -215,10 +215,8 @@ def select(
         fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
         fitted_predictor = fit_target(predictor, prepared, selection.sites, run)
     plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=fitted_predictor)
-    missing_metadata = {"missing": missing} if missing == "model" else {}
-    return replace(
-        plan, metadata={**plan.metadata, **missing_metadata, "seconds": round(clock.monotonic() - started, 2)}
-    )
+    handling = {"missing": missing} if missing == "model" else {}
+    return replace(plan, metadata={**plan.metadata, **handling, "seconds": round(clock.monotonic() - started, 2)})
 
 
 def make_run(
@@ -429,7 +427,7 @@ def score(plan: Plan, part: Samples, baseline: Scaler) -> dict[str, float]:
 
 
 def gains(prepared: PreparedSamples, sites: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the reduction of the validation error (ridge, as a fraction of variance) by each site given those before."""
+    """Return the reduction of the validation error (ridge, fraction of variance) by each site given those before."""
     errors = _nested_errors(prepared, sites)
     return np.asarray(-np.diff(errors) / max(float(errors[0]), 1e-300))
 
