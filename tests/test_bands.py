@@ -60,8 +60,8 @@ def test_missing_readings_make_a_wider_band_that_still_holds():
     whole = plan.reconstruct(readings, interval=0.9)
     readings[:, [1, 4]] = np.nan
     torn = plan.reconstruct(readings, interval=0.9)
-    assert (torn.high - torn.low).mean() > (whole.high - whole.low).mean()
-    within = (truth.values[:, 0] >= torn.low) & (truth.values[:, 0] <= torn.high)
+    assert (torn.upper - torn.lower).mean() > (whole.upper - whole.lower).mean()
+    within = (truth.values[:, 0] >= torn.lower) & (truth.values[:, 0] <= torn.upper)
     assert within.mean() == pytest.approx(0.9, abs=0.05)
 
 
@@ -73,14 +73,14 @@ def test_labelled_bands_go_to_a_file(tmp_path):
     again = kh.load(tmp_path / "plan.keyhole")
     readings, time = kh.read(field).readings(plan.indices)[:2, :, 0], field.time.values[:2]
     one, other = (one.reconstruct(readings, time=time, interval=0.8) for one in (plan, again))
-    assert isinstance(one.low, xr.DataArray)
+    assert isinstance(one.lower, xr.DataArray)
     for first, second in zip(one, other, strict=True):
         np.testing.assert_array_equal(first, second)
     write_reconstruction(plan, readings, tmp_path / "out.nc", time, 0.8)
     with xr.open_dataset(tmp_path / "out.nc") as data:
-        assert list(data.data_vars) == ["sst", "sst_low", "sst_high"]
-        np.testing.assert_allclose(data["sst_high"], one.high, rtol=1e-5)
-        assert data["sst_low"].attrs["units"] == "degC"
+        assert list(data.data_vars) == ["sst", "sst_lower", "sst_upper"]
+        np.testing.assert_allclose(data["sst_upper"], one.upper, rtol=1e-5)
+        assert data["sst_lower"].attrs["units"] == "degC"
     with pytest.raises(DataError, match=r"\.nc alone"):
         write_reconstruction(plan, readings, tmp_path / "out.npy", time, 0.8)
 
@@ -99,7 +99,7 @@ def test_bounds_say_what_they_are(tmp_path):
                     "units": "degC",
                     "long_name": f"{word} bound of the 90 % prediction interval of temperature",
                 }
-        for reconstructed in (found.reconstructed, data["sst"]):
+        for reconstructed in (found.mean, data["sst"]):
             assert reconstructed.attrs["long_name"] == "temperature"
             assert reconstructed.attrs["standard_name"] == "sea_surface_temperature"
 
@@ -111,11 +111,11 @@ def test_bounds_of_several_variables_say_whose_they_are(tmp_path):
     plan = quick(signals, k=4)
     readings, time = signals.readings(plan.indices)[:2], signals.time[:2]
     found = plan.reconstruct(readings, time=time, interval=0.955)
-    assert found.low["sst"].attrs["long_name"] == "lower bound of the 95.5 % prediction interval of temperature"
-    assert found.high["level"].attrs["long_name"] == "upper bound of the 95.5 % prediction interval of level"
+    assert found.lower["sst"].attrs["long_name"] == "lower bound of the 95.5 % prediction interval of temperature"
+    assert found.upper["level"].attrs["long_name"] == "upper bound of the 95.5 % prediction interval of level"
     write_reconstruction(plan, readings, tmp_path / "out.nc", time, 0.955)
     with xr.open_dataset(tmp_path / "out.nc") as data:
-        assert data["level_high"].attrs["long_name"] == found.high["level"].attrs["long_name"]
+        assert data["level_upper"].attrs["long_name"] == found.upper["level"].attrs["long_name"]
 
 
 def test_coverage_is_told_and_mapped():

@@ -1,4 +1,7 @@
-"""The command line: parse, call, print. Heavy modules are imported inside commands, so that help is quick."""
+"""The command line: parse, call, print.
+
+Heavy modules are imported inside the commands, so that ``keyhole --help`` is quick.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from keyhole.cli.change import drop, extend
-from keyhole.cli.choose import compare, demo, select
-from keyhole.cli.count import curve
+from keyhole.cli.apply import info, predict, reconstruct, sites
+from keyhole.cli.changes import drop, extend
+from keyhole.cli.curves import curve
 from keyhole.cli.output import echo, fail, say
+from keyhole.cli.selection import compare, demo, select
 from keyhole.cli.sweep import sweep
-from keyhole.cli.use import info, predict, reconstruct, sites
 from keyhole.core.errors import KeyholeError, KeyholeWarning, SettingsError
 from keyhole.core.terminal import visible
 
@@ -24,7 +27,7 @@ __all__ = ["app", "main", "run"]
 
 
 class _Commands(TyperGroup):
-    """Commands whose usage errors quote what was given without letting it steer the terminal."""
+    """Command group whose usage errors escape control characters in quoted input."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         with _quoting():
@@ -47,7 +50,7 @@ def _quoting() -> Iterator[None]:
 
 app = typer.Typer(
     cls=_Commands,
-    help="Choose the few points to observe so that the whole can be rebuilt from them.",
+    help="Select the K sites of a field to observe, and reconstruct the whole field from their readings.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -68,7 +71,7 @@ def _options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Take what is for no command in particular."""
+    """Options that belong to no command."""
 
 
 for command in (demo, select, reconstruct, predict, compare, curve, extend, drop, sites, info, sweep):
@@ -76,14 +79,25 @@ for command in (demo, select, reconstruct, predict, compare, curve, extend, drop
 
 
 def main() -> None:
-    """Run `keyhole`."""
+    """Run ``keyhole``, the entry point of the console script."""
     run(app)
 
 
 def run(commands: typer.Typer) -> None:
-    """Run a command line: exit 0 when done, 1 for data errors, 2 for usage, 130 and 143 when stopped."""
+    """Run a command line and turn errors into exit codes and one-line messages.
+
+    Parameters
+    ----------
+    commands
+        Commands to parse ``sys.argv`` with.
+
+    Raises
+    ------
+    SystemExit
+        With code 0 on success, 1 for errors of the data, 2 for errors of usage, 130 or 143 when interrupted.
+    """
     try:
-        with _warnings_said():
+        with _one_line_warnings():
             commands()
     except SettingsError as error:
         fail(str(error), 2)
@@ -99,8 +113,8 @@ def run(commands: typer.Typer) -> None:
 
 
 @contextmanager
-def _warnings_said() -> Iterator[None]:
-    """Show Keyhole's own warnings in a line, as errors are; none that quotes a name can steer the terminal."""
+def _one_line_warnings() -> Iterator[None]:
+    """Show Keyhole's own warnings in one line, with control characters escaped."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", KeyholeWarning)
 

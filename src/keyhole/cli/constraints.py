@@ -1,4 +1,4 @@
-"""Constraints as the command line says them."""
+"""Option bundles for constraints, loss weights and measurement noise."""
 
 from __future__ import annotations
 
@@ -11,34 +11,43 @@ import typer
 if TYPE_CHECKING:
     from keyhole.data.constraints import Constraints
 
-__all__ = ["Counting", "Kept", "Price", "Where", "constraints_of"]
+__all__ = ["CostOptions", "ExistingOptions", "RegionOptions", "WeightOptions", "constraints_of"]
 
-_PLACES = "Where sites may be"
-_ERRORS = "Where errors count"
+_CONSTRAINTS = "Constraints on the sites"
+_ERRORS = "Loss weights and measurement noise"
 _REGION = (
-    "a box, lat=10..50,lon=160..-160 (either end may be left out), a .geojson file, or a mask in a .npy or .nc file"
+    "a box such as lat=10..50,lon=160..-160 (either bound may be omitted), a .geojson file, or a mask in a .npy or "
+    ".nc file"
 )
 _FILES = (".npy", ".nc", ".nc4", ".csv")
 
 
 @dataclass(frozen=True)
-class Where:
-    """Where sites may be."""
+class RegionOptions:
+    """Regions in which sites may be selected, and the minimum distance between sites.
+
+    Each field becomes a command-line option; see `expand_bundles`.
+    """
 
     allow: Annotated[
         list[str] | None,
-        typer.Option(help=f"Where sites may be: {_REGION}; several add up.", rich_help_panel=_PLACES),
+        typer.Option(
+            help=f"Select sites only here: {_REGION}; repeat for the union of several.", rich_help_panel=_CONSTRAINTS
+        ),
     ] = None
     forbid: Annotated[
-        list[str] | None, typer.Option(help="Where no site may be; given as --allow is.", rich_help_panel=_PLACES)
+        list[str] | None,
+        typer.Option(help="Select no sites here; same syntax as --allow.", rich_help_panel=_CONSTRAINTS),
     ] = None
     min_distance: Annotated[
         float | None,
-        typer.Option(help="Least distance between sites, in km, or in units of the axes.", rich_help_panel=_PLACES),
+        typer.Option(
+            help="Minimum distance between sites: km for lat/lon, else units of the axes.", rich_help_panel=_CONSTRAINTS
+        ),
     ] = None
 
-    def asked(self) -> dict[str, Any]:
-        """Give them as Python says them."""
+    def arguments(self) -> dict[str, Any]:
+        """Return the options as keyword arguments of `Constraints`."""
         return {
             "allowed": [_region(text, "--allow") for text in self.allow] if self.allow else None,
             "forbidden": [_region(text, "--forbid") for text in self.forbid] if self.forbid else None,
@@ -47,26 +56,28 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What is there already, and what comes together."""
+class ExistingOptions:
+    """Existing sites, and groups of sites that are selected together."""
 
     existing: Annotated[
         list[str] | None,
         typer.Option(
-            help="Sites that are there already: a plan, a .csv with index, name or coordinates, or a name.",
-            rich_help_panel=_PLACES,
+            help="Existing sites, kept in addition to the K new ones: a plan, a .csv with index, name or coordinates, "
+            "or a site name; repeatable.",
+            rich_help_panel=_CONSTRAINTS,
         ),
     ] = None
     groups: Annotated[
         str | None,
         typer.Option(
-            help="Axes along which sites come together, or a .npy, .nc or .csv file of labels; -k counts groups.",
-            rich_help_panel=_PLACES,
+            help="Select sites in groups: axes along which they form one group (depth), or a .npy, .nc or .csv file of "
+            "group labels; -k then counts groups.",
+            rich_help_panel=_CONSTRAINTS,
         ),
     ] = None
 
-    def asked(self) -> dict[str, Any]:
-        """Give them as Python says them."""
+    def arguments(self) -> dict[str, Any]:
+        """Return the options as keyword arguments of `Constraints`."""
         return {
             "existing": _existing(self.existing or []),
             "groups": None if self.groups is None else _labels(self.groups),
@@ -74,69 +85,77 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Price:
-    """How many sites, or what they may cost."""
+class CostOptions:
+    """Number of sites, or their costs and the total cost allowed."""
 
     k: Annotated[
-        int | None, typer.Option("-k", "--sites", help="How many sites to choose, if no limit of cost says so.")
+        int | None, typer.Option("-k", "--sites", help="Number of sites to select; optional with --cost-limit.")
     ] = None
     costs: Annotated[
         str | None,
         typer.Option(
-            help="What a site costs: a number, a .npy file of the grid's shape, or a .nc or .csv file with labels.",
-            rich_help_panel=_PLACES,
+            help="Cost of each site: one number, a .npy file of the grid's shape, or a labelled .nc or .csv file.",
+            rich_help_panel=_CONSTRAINTS,
         ),
     ] = None
     cost_limit: Annotated[
         float | None,
-        typer.Option(help="What all sites may cost together, in place of -k.", rich_help_panel=_PLACES),
+        typer.Option(help="Maximum total cost of the sites; -k may then be omitted.", rich_help_panel=_CONSTRAINTS),
     ] = None
 
-    def asked(self) -> dict[str, Any]:
-        """Give them as Python says them; there must be a number of sites, or a limit in its place."""
+    def arguments(self) -> dict[str, Any]:
+        """Return the options as keyword arguments of `Constraints`.
+
+        Raises
+        ------
+        typer.BadParameter
+            Neither ``-k`` nor ``--cost-limit`` was given.
+        """
         if self.k is None and self.cost_limit is None:
-            raise typer.BadParameter("how many sites? Give -k, or --costs and --cost-limit", param_hint="-k")
+            raise typer.BadParameter(
+                "the number of sites is missing: give -k, or --costs and --cost-limit", param_hint="-k"
+            )
         costs = None if self.costs is None else _number_or_array(self.costs)
         return {"costs": costs, "cost_limit": self.cost_limit}
 
 
 @dataclass(frozen=True)
-class Counting:
-    """Where errors count, and what sensors add to the truth."""
+class WeightOptions:
+    """Loss weights of the sites, and the measurement noise of the sensors."""
 
     weights: Annotated[
         str | None,
         typer.Option(
-            help="Where errors count: area (where there is latitude and longitude), none, a region as --allow takes "
-            "it, or a .npy, .nc or .csv file of numbers.",
+            help="Loss weights: area (cell area, the default on a lat/lon grid), none, a region of interest as for "
+            "--allow, or a .npy, .nc or .csv file of weights.",
             rich_help_panel=_ERRORS,
         ),
     ] = None
     noise: Annotated[
         str | None,
         typer.Option(
-            help="Standard deviation of a sensor's noise, in the data's units, or a .npy, .nc or .csv file of them.",
+            help="Standard deviation of the measurement noise in the data's units, or a file of them as for --costs.",
             rich_help_panel=_ERRORS,
         ),
     ] = None
 
-    def of(self, signals: Any) -> Any:
-        """Give signals, or a store, counted so."""
+    def apply(self, samples: Any) -> Any:
+        """Return the samples (or the out-of-core store) with these loss weights and this measurement noise."""
         if self.weights is not None:
             plain = self.weights in ("area", "none")
-            signals = signals.with_weights(self.weights if plain else _region(self.weights, "--weights"))
-        return signals if self.noise is None else signals.with_noise(_number_or_array(self.noise))
+            samples = samples.with_weights(self.weights if plain else _region(self.weights, "--weights"))
+        return samples if self.noise is None else samples.with_noise(_number_or_array(self.noise))
 
 
-def constraints_of(*parts: Where | Kept | Price) -> Constraints:
-    """Give the constraints that the options ask for."""
+def constraints_of(*parts: RegionOptions | ExistingOptions | CostOptions) -> Constraints:
+    """Combine option bundles into one `Constraints` object."""
     from keyhole.data.constraints import Constraints
 
-    return Constraints(**{name: value for part in parts for name, value in part.asked().items()})
+    return Constraints(**{name: value for part in parts for name, value in part.arguments().items()})
 
 
 def _region(text: str, option: str) -> Any:
-    """Give a mask, a path as it is, or a box as bounds by axis."""
+    """Parse a region: an array from a file, a path to GeoJSON, or a box as bounds by axis."""
     if text.endswith(_FILES):
         return _array(text)
     if "=" not in text:
@@ -144,20 +163,20 @@ def _region(text: str, option: str) -> Any:
     box: dict[str, tuple[float | None, float | None]] = {}
     for part in text.split(","):
         axis, _, ends = part.partition("=")
-        low, found, high = ends.partition("..")
+        lower, found, upper = ends.partition("..")
         try:
-            box[axis.strip()] = _end(low), _end(high if found else low)
+            box[axis.strip()] = _bound(lower), _bound(upper if found else lower)
         except ValueError:
-            raise typer.BadParameter(f"{part!r}: axis=low..high is needed", param_hint=option) from None
+            raise typer.BadParameter(f"{part!r}: expected axis=lower..upper", param_hint=option) from None
     return box
 
 
-def _end(text: str) -> float | None:
+def _bound(text: str) -> float | None:
     return float(text) if text.strip() else None
 
 
 def _existing(given: list[str]) -> list[Any]:
-    """Give sites by name, and those of plans and tables by index, name or coordinates."""
+    """Collect existing sites: names as given, and the sites listed in plans and tables."""
     from keyhole.data.constraints.site_lookup import rows_of
     from keyhole.data.readers.tables import load_csv
     from keyhole.plan.plan import load
@@ -174,7 +193,7 @@ def _existing(given: list[str]) -> list[Any]:
 
 
 def _number_or_array(text: str) -> Any:
-    """Give a number, or the array of a file."""
+    """Parse a number, or load the array in a file."""
     try:
         return float(text)
     except ValueError:
@@ -186,7 +205,7 @@ def _labels(text: str) -> Any:
 
 
 def _array(text: str) -> Any:
-    """Give what a file holds: of .npy an array in the grid's order, else labelled values, which are aligned."""
+    """Load an array: .npy in the order of the grid, NetCDF and CSV with labels, by which values are aligned."""
     from keyhole.data.readers.arrays import load_npy
     from keyhole.data.readers.fields import load_field
     from keyhole.data.readers.tables import load_values

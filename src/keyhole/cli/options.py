@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options shared by several commands."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = [
     "K",
     "Method",
     "Methods",
-    "OtherRebuilder",
+    "OtherReconstructorOption",
     "PlanFile",
     "Precision",
     "Readings",
-    "Rebuilder",
+    "ReconstructorOption",
     "Seed",
     "SetOption",
     "Source",
@@ -29,41 +29,55 @@ __all__ = [
 Source = Annotated[
     list[str],
     typer.Argument(
-        help="A .npy, .npz, .mat, NetCDF, Zarr, GRIB, .csv or .parquet file, a folder or zip of images, several NetCDF "
-        "files, a folder or a pattern ('data/*.nc') of them, which are joined, or a data set: "
+        help="Data to read: a NetCDF, Zarr, GRIB, .npy, .npz, .mat, .csv or .parquet file; a folder or zip of images; "
+        "several NetCDF files, a folder or a pattern ('data/*.nc'), which are concatenated; or a built-in data set: "
         "sst, digits, mnist, celeba, ipsl, ncep, oisst, isolet, coil20, madelon."
     ),
 ]
-Rebuilder = Annotated[
+ReconstructorOption = Annotated[
     str,
     typer.Option(
-        help="auto, ridge, optimal_interpolation, kernel, dense, dense_conv, resnet, dcgan, residual, ensemble."
+        help="Model that reconstructs the field: auto (best on validation), ridge, optimal_interpolation, kernel, "
+        "dense, dense_conv, resnet, dcgan, residual, ensemble."
     ),
 ]
-OtherRebuilder = Annotated[
-    str | None, typer.Option("--reconstructor", help="Another reconstructor than the plan's: auto, ridge, kernel, ...")
+OtherReconstructorOption = Annotated[
+    str | None, typer.Option("--reconstructor", help="Reconstructor to fit; by default the plan's kind and settings.")
 ]
-PlanFile = Annotated[Path, typer.Argument(help="Plan file.")]
-Readings = Annotated[Path, typer.Argument(help="CSV (an optional time column, then site names) or .npy in rank order.")]
-K = Annotated[int, typer.Option("-k", "--sites", help="How many sites to choose.")]
+PlanFile = Annotated[Path, typer.Argument(help="Plan file (.keyhole).")]
+Readings = Annotated[
+    Path,
+    typer.Argument(
+        help="Readings: .csv with site names as columns and an optional time column, or .npy in rank order."
+    ),
+]
+K = Annotated[int, typer.Option("-k", "--sites", help="Number of sites to select.")]
 Method = Annotated[
-    str, typer.Option(help="auto, learned, a law (vln, hnet, iln, sct), greedy, qr, lasso, cae, ...: docs/methods.md.")
+    str,
+    typer.Option(
+        help="Selector: auto (best of several on validation), greedy, qr, exchange, learned or a mask distribution "
+        "(vln, hnet, iln, sct), lasso, cae, ...: see docs/methods.md."
+    ),
 ]
-Methods = Annotated[str, typer.Option(help="Methods, with commas between; 'all' for every one.")]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="Setting of the method, name=value; may be repeated.")
+Methods = Annotated[str, typer.Option(help="Comma-separated selectors; 'all' for every selector that suits the data.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="Setting of the selector, name=value; repeatable.")]
+Time = Annotated[
+    list[str] | None, typer.Option(help="Time of each reading, if the file has no time column; repeatable.")
 ]
-Time = Annotated[list[str] | None, typer.Option(help="Time of a reading, once for each, where the file holds none.")]
-TimeLimit = Annotated[float | None, typer.Option(help="Seconds that learning may take.")]
+TimeLimit = Annotated[
+    float | None, typer.Option(help="Time limit in seconds; training stops with the best model so far.")
+]
 SplitKind = Annotated[
     str,
     typer.Option(
         "--split",
-        help="How samples are split in train, validation and test: blocks (of time), random, or auto: blocks where "
-        "samples have a time or look like a series.",
+        help="Train/validation/test split: blocks (contiguous in time), random, or auto: blocks for time series, else "
+        "random.",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Same seed, same machine and threads: same result.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Precision = Annotated[str, typer.Option(help="auto, 32-true, or bf16-mixed.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Seed = Annotated[
+    int, typer.Option(min=0, help="Random seed; same seed, machine and thread count give the same result.")
+]
+Device = Annotated[str, typer.Option(help="Device to train on: auto, cpu or cuda.")]
+Precision = Annotated[str, typer.Option(help="Precision of training: auto, 32-true or bf16-mixed.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -1,4 +1,4 @@
-"""What commands print: results to standard output, all else to standard error."""
+"""Output of the commands: results to standard output, messages to standard error; checks of output paths."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def show_comparison(comparison: Comparison, as_json: bool) -> None:
-    """Print one row for each method."""
+    """Print a comparison as a table with one row for each method, or as JSON."""
     from keyhole.report.tables import comparison_table
 
     if as_json:
@@ -47,7 +47,7 @@ def show_comparison(comparison: Comparison, as_json: bool) -> None:
 
 
 def show_curve(curve: Curve, as_json: bool) -> None:
-    """Print the error of each method at each K."""
+    """Print a curve as a table of errors by K and method, or as JSON."""
     from keyhole.report.tables import curve_summary, curve_table
 
     if as_json:
@@ -57,7 +57,7 @@ def show_curve(curve: Curve, as_json: bool) -> None:
 
 
 def show_plan(plan: Plan, as_json: bool) -> None:
-    """Print the sites of a plan and how it was made."""
+    """Print the sites, errors and metadata of a plan as a table or as JSON."""
     from keyhole.report.tables import plan_summary, plan_table
 
     if as_json:
@@ -67,9 +67,14 @@ def show_plan(plan: Plan, as_json: bool) -> None:
 
 
 def check_apart(inputs: Mapping[str, Any], outputs: Mapping[str, Path | None]) -> None:
-    """Fail before the work where a result would replace what is read, or another result, also through links.
+    """Fail early if an output would overwrite an input or another output, also through symbolic links.
 
-    Inputs are what an argument or an option gives: a path, several, or a text that may be one.
+    Parameters
+    ----------
+    inputs
+        By name of the argument or option: a path, several, or text that may be a path.
+    outputs
+        Paths to be written, by name of the option; None where the option was not given.
     """
     from keyhole.core.paths import check_apart
     from keyhole.data.datasets import DATASETS
@@ -81,7 +86,7 @@ def check_apart(inputs: Mapping[str, Any], outputs: Mapping[str, Path | None]) -
 
 
 def texts_of(*bundles: Any) -> dict[str, str | list[str]]:
-    """Give the options of some bundles that hold text, by name: each may be the path of a file."""
+    """Return the text options of some bundles by name; each may be a path, for `check_apart`."""
     named = {
         f"--{one.name.replace('_', '-')}": getattr(bundle, one.name) for bundle in bundles for one in fields(bundle)
     }
@@ -89,7 +94,7 @@ def texts_of(*bundles: Any) -> dict[str, str | list[str]]:
 
 
 def check_writable(*paths: Path | None) -> None:
-    """Fail before the work, not after it, where a result cannot be written."""
+    """Fail early if an output cannot be written; None is skipped."""
     from keyhole.plan.files import check_writable
 
     for path in paths:
@@ -98,35 +103,35 @@ def check_writable(*paths: Path | None) -> None:
 
 
 def check_suffix(path: Path | None, option: str, *suffixes: str) -> None:
-    """Fail before the work where a result is to be written as something that it cannot be."""
+    """Fail early if the suffix of an output is not one of ``suffixes``."""
     if path is not None and path.suffix.lower() not in suffixes:
-        raise typer.BadParameter(f"{path}: {' or '.join(suffixes)} is needed", param_hint=option)
+        raise typer.BadParameter(f"{path}: expected {' or '.join(suffixes)}", param_hint=option)
 
 
 def print_json(value: Any) -> None:
-    """Print JSON that every reader takes, and that no terminal acts on."""
+    """Print strict JSON (null for NaN and infinities) without control characters."""
     text = json.dumps(_strict(value), indent=2, default=str, allow_nan=False)
     typer.echo(text.replace("\x7f", "\\u007f"))  # the one control character that json leaves as it is
 
 
 def print_data(text: str) -> None:
-    """Print a table for other programs: exact in a file or a pipe, harmless on a terminal."""
+    """Print data verbatim to a file or pipe, and with control characters escaped to a terminal."""
     sys.stdout.write(visible(text) if sys.stdout.isatty() else text)  # typer would leave escapes out of a pipe
 
 
 def echo(text: object, *, err: bool = False) -> None:
-    """Print a text for people; what may stem from a file cannot steer the terminal."""
+    """Print text with control characters escaped, since parts of it may come from a file."""
     typer.echo(visible(str(text)), err=err)
 
 
 def say(message: str) -> None:
-    """Tell a person something that is not the result; of several processes the first does."""
+    """Print a message to standard error, from the first of several processes only."""
     if is_first():
         echo(message, err=True)
 
 
 def fail(message: str, code: int) -> None:
-    """Say what is wrong and exit."""
+    """Print an error message to standard error and exit with ``code``."""
     echo(f"keyhole: {message}", err=True)
     sys.exit(code)
 
@@ -141,7 +146,7 @@ def _print(renderable: Any) -> None:
 
 
 def _strict(value: Any) -> Any:
-    """Put null for numbers that JSON does not know: NaN and the infinities."""
+    """Replace NaN and infinities, which JSON does not have, with None."""
     if isinstance(value, Mapping):
         return {key: _strict(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

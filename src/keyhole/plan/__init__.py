@@ -1,4 +1,4 @@
-"""The plan: chosen sites, the reconstructor fitted to them, readings in, fields out, and files of all of these."""
+"""The plan: selected sites and fitted models, its file format, readings, and export of fields and sites."""
 
 import lazy_loader
 

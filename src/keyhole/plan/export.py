@@ -1,4 +1,4 @@
-"""Rebuilt signals as the kind of object that was read: array, DataArray or frame."""
+"""Convert reconstructions to the type of the data that were read: array, DataArray or DataFrame."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_THE_FIELD = {"standard_name", "valid_min", "valid_max", "valid_range", "actu
 
 
 def to_source_type(values: NDArray[Any], grid: Grid, origin: SourceInfo, time: Time) -> Any:
-    """Give ``(N, channels, *grid)`` as what it was read from."""
+    """Convert ``(N, channels, *grid)`` to the type of the data that were read."""
     if origin.kind == "field":
         return as_field(values, grid, origin, time)
     if origin.kind == "table":
@@ -36,12 +36,12 @@ def to_source_type(values: NDArray[Any], grid: Grid, origin: SourceInfo, time: T
 
 
 def as_array(values: NDArray[Any], origin: SourceInfo) -> NDArray[Any]:
-    """Give an array with channels where they were, or without an axis for them."""
+    """Return an array with the channel axis where it was, or without one."""
     return values[:, 0] if origin.channel_axis is None else np.moveaxis(values, 1, origin.channel_axis)
 
 
 def as_field(values: NDArray[Any], grid: Grid, origin: SourceInfo, time: Time) -> xr.DataArray | xr.Dataset:
-    """Give a DataArray with the coordinates and attributes of the field that was read; a Dataset of several fields."""
+    """Return a DataArray with the coordinates and attributes of the data; a Dataset for several variables."""
     import xarray as xr
 
     if origin.variables:
@@ -66,7 +66,7 @@ def as_field(values: NDArray[Any], grid: Grid, origin: SourceInfo, time: Time) -
 
 
 def bounds_of(origin: SourceInfo, interval: float) -> tuple[SourceInfo, SourceInfo]:
-    """Give what the lower and the upper bound of a prediction interval say about themselves.
+    """Return the attributes of the lower and upper bounds of a prediction interval.
 
     Units and the like are those of the field. Its ``standard_name`` is not theirs, for which CF has none, and neither
     are the ranges of its values: a bound may lie beyond what is valid, and readers would take it as missing.
@@ -89,7 +89,7 @@ def _bound(said: Mapping[str, Any], name: str, end: str, interval: float) -> dic
 
 
 def global_attributes(origin: SourceInfo) -> dict[str, Any]:
-    """Give the attributes of the Dataset that was read, with a line added to its ``history``, as CF recommends."""
+    """Return the global attributes of the data, with a line added to ``history`` as CF recommends."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     before = str(origin.dataset_attributes.get("history", "")).rstrip("\n")
     line = f"{now}: reconstructed from readings at a few sites by keyhole {_version()}"
@@ -102,7 +102,7 @@ def _version() -> str:
 
 
 def as_frame(values: NDArray[Any], grid: Grid, time: Time) -> pd.DataFrame:
-    """Give a frame with a column for each site."""
+    """Return a DataFrame with a column for each site."""
     import pandas as pd
 
     columns = [grid.name(index) for index in range(grid.size)]

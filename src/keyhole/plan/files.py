@@ -1,4 +1,4 @@
-"""Readings in, rebuilt signals and predictions out: the files of the command line."""
+"""Read files of readings; write files of reconstructions and predictions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["check_writable", "make_folder", "predictions", "read_readings", "wri
 
 
 def read_readings(path: Path) -> Any:
-    """Read a CSV of labelled readings (an optional time column, then site names) or a .npy in rank order."""
+    """Read readings: CSV with site names as columns and an optional time column, or .npy in rank order."""
     check_regular(path)
     if not path.is_file():
         raise StorageError(f"{path}: no such file")
@@ -35,7 +35,7 @@ def read_readings(path: Path) -> Any:
     if path.suffix == ".csv":
         frame = load_csv(path, whole=True)
         if frame.empty:
-            raise DataError(f"{path}: holds no readings, only a header")
+            raise DataError(f"{path}: contains no readings, only a header")
         return frame
     raise DataError(f"{path}: readings are .csv or .npy, not {path.suffix or 'without a suffix'}")
 
@@ -43,14 +43,30 @@ def read_readings(path: Path) -> Any:
 def write_reconstruction(
     plan: Plan, readings: Any, path: Path, when: Sequence[str] | None = None, interval: float | None = None
 ) -> tuple[int, ...]:
-    """Rebuild and write NetCDF, .npy or CSV, by the path's suffix; gives the shape. ``when`` is for bare readings.
+    """Reconstruct fields and write them as NetCDF, .npy or CSV, by suffix.
 
-    With an interval, the ends of the band are written as well, as further variables of a NetCDF file.
+    Parameters
+    ----------
+    plan, readings
+        The plan, and readings as `Plan.reconstruct` takes them.
+    path
+        File to write; CSV for one channel only.
+    when
+        Time of each sample, for readings without labels.
+    interval
+        Coverage of prediction intervals, written as variables ``<name>_lower`` and ``<name>_upper``; NetCDF only.
+
+    Returns
+    -------
+    tuple of int
+        Shape of the reconstruction.
     """
     if path.suffix not in (".nc", ".npy", ".csv"):
-        raise DataError(f"{path}: rebuilt signals go to .nc, .npy or .csv, not {path.suffix or 'without a suffix'}")
+        raise DataError(
+            f"{path}: reconstructions are written as .nc, .npy or .csv, not {path.suffix or 'without a suffix'}"
+        )
     if interval is not None and path.suffix != ".nc":
-        raise DataError(f"{path}: a band is written beside what is rebuilt, as .nc alone can hold it")
+        raise DataError(f"{path}: prediction intervals are written to .nc only")
     values, time = plan.take_readings(readings, when, interval)
     parts = plan.estimate(values, time, interval=interval)
     reconstructed = parts[0]
@@ -70,10 +86,10 @@ def write_reconstruction(
 
 
 def _netcdf(plan: Plan, parts: Sequence[Any], time: Any, interval: float | None, path: Path) -> bytes:
-    """What is rebuilt, with the bounds of the interval beside it if there is one."""
+    """Encode a reconstruction, with the bounds of its prediction interval if there is one."""
     whole = _dataset(plan, parts[0], plan.origin, time)
     if interval is not None:
-        for end, values, origin in zip(("low", "high"), parts[1:], bounds_of(plan.origin, interval), strict=True):
+        for end, values, origin in zip(("lower", "upper"), parts[1:], bounds_of(plan.origin, interval), strict=True):
             bound = _dataset(plan, values, origin, time)
             for name, array in bound.data_vars.items():
                 whole[f"{name}_{end}"] = array
@@ -97,7 +113,7 @@ def _dataset(plan: Plan, values: Any, origin: SourceInfo, time: Any) -> xr.Datas
 
 
 def predictions(plan: Plan, readings: Any, when: Sequence[str] | None = None) -> pd.DataFrame:
-    """Tell a plan's target as a table: the time if known, the target, and the probability of a class."""
+    """Predict the target as a table: time if known, target, and for classes the probability of the predicted one."""
     import pandas as pd
 
     predictor = plan.need_predictor()
@@ -110,12 +126,12 @@ def predictions(plan: Plan, readings: Any, when: Sequence[str] | None = None) ->
     return pd.DataFrame(columns)
 
 
-def write_predictions(told: pd.DataFrame, path: Path) -> None:
+def write_predictions(table: pd.DataFrame, path: Path) -> None:
     """Write predictions as CSV."""
     if path.suffix != ".csv":
-        raise DataError(f"{path}: predictions go to .csv, not {path.suffix or 'without a suffix'}")
+        raise DataError(f"{path}: predictions are written as .csv, not {path.suffix or 'without a suffix'}")
     with replacing(path) as file:
-        file.write(told.to_csv(index=False).encode())
+        file.write(table.to_csv(index=False).encode())
 
 
 def check_writable(path: Path) -> None:
@@ -132,15 +148,15 @@ def check_writable(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, unless it is there."""
+    """Create a folder and its parents unless they exist."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{folder}: cannot be made: {error.strerror or error}") from error
+        raise StorageError(f"{folder}: cannot be created: {error.strerror or error}") from error
 
 
 def _attribute(value: Any) -> Any:
-    """Give an attribute as NetCDF can hold it: text, numbers, or a list of one of these."""
+    """Convert an attribute to what NetCDF supports: text, numbers, or a list of one of these."""
     if isinstance(value, list):
         of_text = any(isinstance(_attribute(one), str | list) for one in value)
         return [str(one) if of_text else _attribute(one) for one in value]

@@ -1,4 +1,4 @@
-"""The plan: chosen sites, how to rebuild from them, and how both were made."""
+"""The plan: selected sites, the models fitted to them, and how both were made."""
 
 from __future__ import annotations
 
@@ -41,39 +41,64 @@ _NOT_FINITE = (
 
 
 class ReconstructionInterval(NamedTuple):
-    """What was rebuilt, and the low and the high end of a band around it, each as the kind of object that was read."""
+    """A reconstruction with prediction intervals, each part of the same type as the data that were read.
 
-    reconstructed: Any
-    low: Any
-    high: Any
+    Parameters
+    ----------
+    mean
+        The reconstruction, as `Plan.reconstruct` returns it without an interval.
+    lower, upper
+        Bounds of the prediction interval of each cell.
+    """
+
+    mean: Any
+    lower: Any
+    upper: Any
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """K ranked sites, the reconstructor fitted to them, and the predictor where there is a target.
+    """K ranked sites, the reconstructor fitted to them, and the predictor if there is a target.
+
+    Returned by `select`, `extend` and `drop`; saved with `save` and loaded with `load`.
 
     Parameters
     ----------
+    grid
+        Grid of the data.
     indices
-        Flat grid index (C order) of each site, best first.
+        ``(K,)``, flat grid index (C order) of each site, by rank.
     gain
-        Drop of the validation error, as a fraction of variance, when each site joins those before it (by ridge); of the
-        target's variance where there is one.
+        ``(K,)``, reduction of the validation error (by ridge) when each site is added to those before it, as a fraction
+        of the variance of the field, or of the target if there is one.
+    scaling
+        Mean or climatology and scale of each channel.
+    reconstructor
+        Fitted model from readings to the field.
+    origin
+        Type, name, units and attributes of the data that were read, in which reconstructions are returned.
     metadata
-        How the plan was made: method, settings, seed, versions, fingerprint of the data.
+        How the plan was made: method, settings, seed, split, versions, fingerprint of the data.
     metrics
         Errors by part: ``{"validation": {...}, "test": {...}}``; those of the target begin with ``target_``.
     history
-        Figures of the training, if there was any.
+        Training history (loss, validation error, ...), empty for closed forms.
     predictor
-        What tells the target from the readings; None where the plan has no target.
+        Fitted model from readings to the target; None without a target.
     covariance
-        ``(channels * K, channels * K)`` of scaled readings, channel by channel: fills those that are missing.
-    bands
-        How far off it is, by cell and by what was read; None where no samples were held back to tell.
+        ``(channels * K, channels * K)``, covariance of the scaled readings, channel by channel, to impute missing ones.
+    intervals
+        Calibrated prediction intervals; None if no samples were held out for calibration.
     ranges
-        ``(2, K, channels)``, least and largest reading of each site in all samples but the test part, in the user's
-        units: readings far beyond are warned of. None in older files, which cannot warn.
+        ``(2, K, channels)``, smallest and largest reading of each site outside the test part, in the user's units; a
+        `ReadingsWarning` is issued for readings far beyond. None in older files.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> plan = kh.select(kh.datasets.sst(), k=3, method="qr", reconstructor="ridge")
+    >>> plan.sites.columns.tolist()
+    ['rank', 'index', 'name', 'lat', 'lon', 'gain', 'existing']
     """
 
     grid: Grid
@@ -97,7 +122,7 @@ class Plan:
 
     @property
     def error_scale(self) -> NDArray[np.float64]:
-        """What errors of each channel are divided by before channels are pooled: one, unless their units differ."""
+        """Divisor of the errors of each channel before pooling: one, or the channel's scale if units differ."""
         return np.asarray(self.scaling.scale if self.origin.units_differ else np.ones(len(self.scaling.scale)))
 
     @property
@@ -112,7 +137,7 @@ class Plan:
 
     @property
     def sites(self) -> pd.DataFrame:
-        """Table of the sites in rank order: rank, index, name, coordinates, gain, fixed, and group if there are any."""
+        """Table of the sites by rank: rank, index, name, coordinates, gain, existing, and group if there are groups."""
         import pandas as pd
 
         places = [self.grid.position(int(index)) for index in self.indices]
@@ -127,27 +152,37 @@ class Plan:
     def reconstruct(
         self, readings: Any, *, time: Any = None, covariates: Any = None, interval: float | None = None
     ) -> Any:
-        """Rebuild whole signals from readings.
+        """Reconstruct whole fields from readings at the sites.
 
         Parameters
         ----------
         readings
             ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order; or labelled, in any order: a mapping, Series or
-            frame by site name, a DataArray (a Dataset of several variables) by the sites' names or coordinates. One
-            that is missing (NaN) is taken as what the others tell of it.
+            frame by site name, a DataArray (a Dataset of several variables) by the sites' names or coordinates. Missing
+            readings (NaN) are imputed from the other readings of the same sample, using their covariance.
         time
-            Time of each reading, dates or numbers as the data had them; needed where the plan was made on anomalies,
-            unless the labels hold it.
-        context
-            ``(N, columns)``, needed where the plan was made with columns of context.
+            Time of each sample, as dates or numbers like those of the data; required if the plan is based on anomalies
+            or the time of year, unless the readings are labelled with it.
+        covariates
+            ``(N, columns)``, required if the plan was made with covariates of the user's own.
         interval
-            Share of truths that a band around what is rebuilt is to hold, 0.9 for nine of ten.
+            Nominal coverage of prediction intervals to return as well, such as 0.9.
 
         Returns
         -------
-        array, DataArray or frame
-            ``(N, *grid)`` in the user's units, as the kind of object that was read; NaN outside. With an interval three
-            of them: what is rebuilt, and the low and the high end of the band (`ReconstructionInterval`).
+        array, DataArray, Dataset, DataFrame or ReconstructionInterval
+            ``(N, *grid)`` in the user's units, of the same type as the data that were read; NaN at invalid cells. With
+            ``interval``, a `ReconstructionInterval` of three such objects: ``mean``, ``lower``, ``upper``.
+
+        Raises
+        ------
+        PlanError
+            Readings of the wrong shape, labels or units, a missing time, or an interval of an uncalibrated plan.
+
+        Warns
+        -----
+        ReadingsWarning
+            A reading lies far outside the range of its site in the training data.
         """
         values, when = self.take_readings(readings, time, interval)
         parts = self.estimate(values, when, covariates, interval)
@@ -161,10 +196,10 @@ class Plan:
     def take_readings(
         self, readings: Any, time: Any = None, interval: float | None = None, *, stacklevel: int = 3
     ) -> tuple[NDArray[np.float64], NDArray[np.datetime64] | None]:
-        """Give readings as ``(N, K, channels)`` in rank order, and their times if known.
+        """Return readings as ``(N, K, channels)`` in rank order, and their times if known.
 
-        Units that differ from the plan's are a PlanError; a reading far from all that its site showed in training is a
-        ReadingsWarning.
+        Raises a PlanError if the units differ from the plan's, and issues a ReadingsWarning for a reading far outside
+        the range of its site in the training data. Parameters are those of `reconstruct`.
         """
         channels = len(self.scaling.scale)
         units = self.origin.channel_units(channels)
@@ -178,9 +213,9 @@ class Plan:
         self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, covariates: Any = None,
         interval: float | None = None,
     ) -> list[NDArray[np.floating[Any]]]:  # fmt: skip
-        """Rebuild ``(N, channels, *grid)`` from readings ``(N, K, channels)``; with an interval, its bounds as well.
+        """Reconstruct ``(N, channels, *grid)`` from readings ``(N, K, channels)``, with the bounds of an interval.
 
-        Whatever is not finite, where numbers grow too large, is a PlanError.
+        Raises a PlanError if the result is not finite because of overflow.
         """
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             parts = [self.reconstruct_array(readings, time, covariates)]
@@ -193,7 +228,7 @@ class Plan:
         return parts
 
     def order_readings(self, readings: Any, time: Any = None) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
-        """Give readings, labelled or in rank order, as ``(N, K, channels)`` in rank order, and their times if known."""
+        """Return labelled or ordered readings as ``(N, K, channels)`` in rank order, and their times if known."""
         return order_readings(
             readings, self.names, len(self.scaling.scale), time, clock=self.origin.clock,
             on=(self.grid, self.indices), variables=tuple(self.origin.variables),
@@ -202,11 +237,13 @@ class Plan:
     def half_width(
         self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, interval: float
     ) -> NDArray[np.float64]:
-        """Give half the width of the band, ``(N, channels * cells)``, for readings ``(N, K, channels)``."""
+        """Return half the width of the prediction intervals, ``(N, channels * cells)``, of readings ``(N, K, channels)``."""
         if self.intervals is None:
-            raise PlanError("this plan has no bands: it was made without (bands=False), or from too few samples")
+            raise PlanError(
+                "this plan has no prediction intervals: it was made with intervals=False, or from too few samples"
+            )
         if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 < interval < 1:
-            raise PlanError(f"interval={interval!r}: a share between 0 and 1 is needed")
+            raise PlanError(f"interval={interval!r}: expected a coverage between 0 and 1")
         missing = np.isnan(readings).any(axis=2).sum(axis=1)
         factors = np.array([self.intervals.factor(interval, int(count)) for count in missing])
         spread = self.intervals.spread(self.scaled(readings, time).reshape(len(readings), -1))
@@ -215,7 +252,7 @@ class Plan:
     def reconstruct_array(
         self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, covariates: Any = None
     ) -> NDArray[np.floating[Any]]:
-        """Rebuild ``(N, channels, *grid)`` in the user's units, NaN outside, from readings ``(N, K, channels)``."""
+        """Reconstruct ``(N, channels, *grid)`` in the user's units from readings ``(N, K, channels)``."""
         scaled = self.scaled(readings, time)
         known = self.scaling.covariates(time, by_time(covariates, time, "covariates"), len(readings))
         if isinstance(self.reconstructor, LinearReconstructor):
@@ -228,36 +265,48 @@ class Plan:
 
     @cached_property
     def _affine(self) -> NDArray[np.floating[Any]]:
-        """What a linear reconstructor does, to the user's units, as one matrix."""
+        """Linear reconstructor and rescaling to the user's units as one matrix."""
         return affine(self.reconstructor, self.scaling, self.grid)  # type: ignore[arg-type]
 
     def predict(self, readings: Any, *, time: Any = None) -> NDArray[Any]:
-        """Tell the target from readings, which are given as to `reconstruct`.
+        """Predict the target from readings.
+
+        Parameters
+        ----------
+        readings, time
+            As in `reconstruct`.
 
         Returns
         -------
         array
-            ``(N,)``: names of classes, or numbers in the target's units.
+            ``(N,)``, class names, or numbers in the units of the target.
+
+        Raises
+        ------
+        PlanError
+            The plan has no target.
         """
         predictor = self.need_predictor()
         values, when = self.take_readings(readings, time)
         return predictor.answer(self.tell(values, when))
 
     def tell(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.float64]:
-        """Tell probabilities ``(N, classes)``, or numbers ``(N,)``, from readings ``(N, K, channels)``."""
+        """Predict probabilities ``(N, classes)``, or numbers ``(N,)``, from readings ``(N, K, channels)``."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            told = self.need_predictor().predict(self.scaled(readings, time))
-        if not np.isfinite(told).all():
+            predicted = self.need_predictor().predict(self.scaled(readings, time))
+        if not np.isfinite(predicted).all():
             raise PlanError(_NOT_FINITE.format("prediction"))
-        return told
+        return predicted
 
     def scaled(self, readings: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.float32]:
-        """Scale readings ``(N, K, channels)``, and fill those that are missing with what the others tell of them."""
+        """Scale readings ``(N, K, channels)`` and impute missing ones from the others of the same sample."""
         scaled = self.scaling.scale_readings(readings, self.indices, time)
         if not np.isnan(scaled).any():
             return scaled
         if self.covariance is None:
-            raise PlanError("readings: some are missing, and this plan was made before that was provided for")
+            raise PlanError(
+                "readings: some are missing, and this plan is from a version without imputation; make it again"
+            )
         rows = scaled.transpose(0, 2, 1).reshape(len(scaled), -1)
         try:
             filled = impute_by_covariance(rows, self.covariance).reshape(len(scaled), scaled.shape[2], -1)
@@ -266,23 +315,41 @@ class Plan:
         return filled.transpose(0, 2, 1).astype(np.float32)
 
     def need_predictor(self) -> Predictor:
-        """Give the predictor, or say that the plan has none."""
+        """Return the predictor; raise a PlanError if the plan has none."""
         if self.predictor is None:
             raise PlanError("this plan has no target to predict; make one with select(..., target=...) or --target")
         return self.predictor
 
     def save(self, path: str | Path) -> None:
-        """Write the plan to one file: JSON, arrays and a SHA-256 of both; nothing in it is code."""
+        """Write the plan to one file.
+
+        Parameters
+        ----------
+        path
+            File to write, by convention ``.keyhole``: JSON, arrays (safetensors) and a SHA-256 checksum, no code. An
+            existing file is replaced only when the new one is complete.
+        """
         header, arrays = _pack(self)
         write_container(Path(path), header, arrays)
 
 
 def load(path: str | Path) -> Plan:
-    """Read a plan; a damaged, truncated, foreign or future file is a PlanError."""
+    """Load a plan from a file written by `Plan.save`.
+
+    Parameters
+    ----------
+    path
+        Plan file; files of format 1 are converted.
+
+    Raises
+    ------
+    PlanError
+        The file is damaged, truncated, not a plan, or from a newer version.
+    """
     header, arrays = read_container(Path(path), "plan")
     try:
         return _unpack(*(upgrade(header, arrays) if header["format"] == 1 else (header, arrays)))
-    except Exception as error:  # whatever the parts of a plan raise on headers and arrays that are made up
+    except Exception as error:  # components may raise anything on invalid headers and arrays
         reason = str(error) if isinstance(error, KeyholeError) else f"{type(error).__name__}: {error}"
         raise PlanError(f"{path}: not a plan that this Keyhole understands ({reason})") from error
 
@@ -322,14 +389,14 @@ def _pack(plan: Plan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     arrays |= {f"coordinates.{dim}": _numbers(axis) for dim, axis in axes.items() if axis.dtype.kind != "U"}
     arrays |= {f"reconstructor.{name}": array for name, array in learned.items()}
     if plan.predictor is not None:
-        chosen, told = plan.predictor.state()
-        header["predictor"] = {"name": plan.predictor.name, "settings": chosen}
-        arrays |= {f"predictor.{name}": array for name, array in told.items()}
+        settings, learned = plan.predictor.state()
+        header["predictor"] = {"name": plan.predictor.name, "settings": settings}
+        arrays |= {f"predictor.{name}": array for name, array in learned.items()}
     return header, arrays
 
 
 def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Plan:
-    """Put a plan together from parts that are checked, each by itself and against the others."""
+    """Assemble a plan from its parts, each checked by itself and against the others."""
     found = checked_header(header, arrays)
     grid = grid_of(found, arrays)
     sites, scaling = sites_of(found, arrays, grid), scaling_of(found, arrays, grid)
@@ -338,7 +405,7 @@ def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Pl
         grid, sites, array_of(arrays, "sites.gain", (k,)), scaling, _reconstructor(found, arrays, grid, sites, scaling),
         origin_of(found, grid, channels), dict(header["metadata"]), dict(header["metrics"]), list(header["history"]),
         _predictor(found, arrays, k * channels), _covariance(arrays, k * channels),
-        _bands(found, arrays, k * channels, channels * len(grid.cells)), _ranges(arrays, k, channels),
+        _intervals(found, arrays, k * channels, channels * len(grid.cells)), _ranges(arrays, k, channels),
     )  # fmt: skip
 
 
@@ -348,7 +415,7 @@ def _reconstructor(
     kind, settings = RECONSTRUCTORS[header.reconstructor.name], header.reconstructor.settings
     made = kind.restore(settings, _under("reconstructor.", arrays), grid, sites)
     if not made.takes(len(sites), len(scaling.scale), 2 * len(scaling.periods) + scaling.columns.shape[1]):
-        raise PlanError("the reconstructor was fitted to other sites, channels or context than the plan has")
+        raise PlanError("the reconstructor was fitted to other sites, channels or covariates than the plan has")
     return made
 
 
@@ -366,7 +433,7 @@ def _predictor(header: Header, arrays: Mapping[str, NDArray[Any]], readings: int
 
 
 def _covariance(arrays: Mapping[str, NDArray[Any]], readings: int) -> NDArray[np.float64] | None:
-    """Give the covariance of the readings; files older than missing readings have none."""
+    """Return the covariance of the readings; older files have none."""
     if "sites.covariance" not in arrays:
         return None
     found = array_of(arrays, "sites.covariance", (readings, readings))
@@ -376,18 +443,18 @@ def _covariance(arrays: Mapping[str, NDArray[Any]], readings: int) -> NDArray[np
 
 
 def _ranges(arrays: Mapping[str, NDArray[Any]], k: int, channels: int) -> NDArray[np.float64] | None:
-    """Give the range of each site's readings; older files have none."""
+    """Return the range of each site's readings; older files have none."""
     return array_of(arrays, "sites.range", (2, k, channels)) if "sites.range" in arrays else None
 
 
-def _bands(
+def _intervals(
     header: Header, arrays: Mapping[str, NDArray[Any]], readings: int, outputs: int
 ) -> PredictionIntervals | None:
     if header.intervals is None:
         return None
     made = PredictionIntervals.restore(header.intervals.model_dump(), _under("intervals.", arrays))
     if not made.takes(readings, outputs):
-        raise PlanError("the bands are for other sites, channels or cells than the plan has")
+        raise PlanError("the prediction intervals are for other sites, channels or cells than the plan has")
     return made
 
 
@@ -396,7 +463,7 @@ def _under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray
 
 
 def _numbers(coordinate: NDArray[Any]) -> NDArray[Any]:
-    """Dates as integers of their own unit, so that safetensors can hold them."""
+    """Return dates as integers of their unit, since safetensors holds no dates."""
     if coordinate.dtype.kind in "mM":
         return coordinate.astype(np.int64)
     if coordinate.dtype.kind not in "biuf":

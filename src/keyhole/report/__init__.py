@@ -1,4 +1,4 @@
-"""The report: what was chosen, how well it rebuilds, and how it was made, as figures and as one page.
+"""The report: sites, errors, prediction intervals and provenance, as figures, tables and one HTML page.
 
 Loads matplotlib, so nothing else imports it before it is needed.
 """

@@ -1,4 +1,4 @@
-"""The figure of error against K: how many sites are enough."""
+"""Figure of the error against the number of sites."""
 
 from __future__ import annotations
 
@@ -25,9 +25,18 @@ _DASHES: dict[str, Any] = {"linewidth": 0.9, "linestyle": (0, (4, 2))}
 
 @dataclass(frozen=True)
 class Line:
-    """One method: its errors on test and validation for each number of sites, ascending.
+    """One method of the figure.
 
-    ``smallest`` is that of these numbers which is the smallest to reach the target error on validation, if one does.
+    Parameters
+    ----------
+    name
+        Name in the legend.
+    sites
+        Numbers of sites, ascending.
+    test, validation
+        Errors for each number of sites.
+    smallest
+        The smallest of these numbers that reaches the target error on validation, if any.
     """
 
     name: str
@@ -40,10 +49,19 @@ class Line:
 def error_by_k_figure(
     lines: Sequence[Line], title: str, label: str, *, target_error: float | None = None, width: float = WIDE
 ) -> Figure:
-    """Show the test error of each method against the number of sites; ``label`` says which error.
+    """Plot the test error of each method against the number of sites.
 
-    With a target error, the validation error, which decides about it, is dashed beside it, and the smallest K that
-    reaches it is marked there and told in the legend.
+    Parameters
+    ----------
+    lines
+        One line for each method.
+    title, label
+        Title of the figure, and name of the error.
+    target_error
+        If given, the validation error is drawn dashed, and the smallest K that reaches the target error is marked on it
+        and listed in the legend.
+    width
+        Inches to lay the figure out for: ``WIDE`` or ``NARROW``.
     """
     figure = new_figure(width, 4.4 if width > NARROW else 4.0)
     axes = figure.subplots()
@@ -52,15 +70,15 @@ def error_by_k_figure(
     for rank, (line, colour) in enumerate(zip(ranked, colours(len(ranked)), strict=True)):
         style: dict[str, Any] = {"color": colour, "zorder": len(ranked) - rank + 2}
         dash, weight = "-" if rank < PALETTE else "-.", 2.0 if rank == 0 else 1.4
-        name = _name(line, judged=target_error is not None)
+        name = _name(line, with_target=target_error is not None)
         axes.plot(line.sites, line.test, dash, linewidth=weight, marker="o", markersize=4, label=name, **style)
         if target_error is not None:
             _draw_validation(axes, line, **style)
     axes.set(xlabel="number of sites", ylabel=literal(label))
     _scale(axes, ranked)
     if target_error is not None:
-        axes.plot([], [], color=MUTED, label="on validation", **_DASHES)
-        axes.axhline(target_error, color=INK, linewidth=1, zorder=1.5, label=f"error to reach: {target_error:g}")
+        axes.plot([], [], color=MUTED, label="validation", **_DASHES)
+        axes.axhline(target_error, color=INK, linewidth=1, zorder=1.5, label=f"target error: {target_error:g}")
     style = {"fontsize": SMALL, "labelcolor": INK, "frameon": False}
     if width > NARROW:
         figure.legend(loc="outside right upper", **style)
@@ -105,6 +123,6 @@ def _count_by_decades(axis: Axis) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def _name(line: Line, *, judged: bool) -> str:
-    told = "not reached" if line.smallest is None else f"{line.smallest} site{'s' * (line.smallest > 1)}"
-    return literal(f"{line.name}: {told}" if judged else line.name)
+def _name(line: Line, *, with_target: bool) -> str:
+    reached = "not reached" if line.smallest is None else f"{line.smallest} site{'s' * (line.smallest > 1)}"
+    return literal(f"{line.name}: {reached}" if with_target else line.name)

@@ -1,4 +1,4 @@
-"""What the page says in words and tables."""
+"""Text and tables of the report page."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ from keyhole.workflow.comparison import Comparison, Entry
 
 __all__ = ["intervals", "metadata", "methods", "result", "samples", "sites", "spread_of_errors", "trained"]
 
-# Attributes of the data that say what they are; others may be long and of no use to a reader.
-_TOLD = ("long_name", "source", "units")
-_MOST, _MOST_TOLD = 2000, 200
+# Attributes that describe the data; others may be long and of no use to a reader.
+_ATTRIBUTES = ("long_name", "source", "units")
+_MOST, _MOST_ATTRIBUTE = 2000, 200
 
 
 def result(findings: ReportData) -> str:
-    """Give the result in one sentence."""
+    """Return the result in one sentence."""
     plan, scores = findings.plan, findings.plan.metrics["test"]
-    count = f"{plan.k} site{'s' * (plan.k != 1)} rebuild{'s' * (plan.k == 1)}"
+    count = f"{plan.k} site{'s' * (plan.k != 1)} reconstruct{'s' * (plan.k == 1)}"
     error = quantity(scores["rmse"], findings.units)
     each = [
         quantity(scores[f"rmse[{name}]"], str(said.get("units", ""))) for name, said in plan.origin.variables.items()
     ]
     parts = ", ".join(f"{name} {one}" for name, one in zip(plan.origin.variables, each, strict=True))
     error += f" ({parts})" if parts else ""
-    return f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(scores['fvu'])}.{_told_of(plan)}"
+    return (
+        f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(scores['fvu'])}.{_target_sentence(plan)}"
+    )
 
 
 def methods(comparison: Comparison) -> list[dict[str, Any]]:
-    """Give a row for each entry, the best on test first; the plan that the page is about is ``chosen``."""
+    """Return a row for each entry, the smallest test error first; the plan of the page is ``chosen``."""
     choice = comparison.choice
     units = comparison.prepared.signals.origin.error_units
     return [
@@ -51,7 +53,7 @@ def methods(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def sites(findings: ReportData) -> list[dict[str, Any]]:
-    """Give a row for each site, by rank; ``share`` is the gain as a share of the greatest, for a bar."""
+    """Return a row for each site, by rank; ``share`` is the gain in percent of the largest gain, for a bar."""
     plan, grid = findings.plan, findings.grid
     most = max(float(np.max(plan.gain)), 1e-12)
     return [
@@ -68,44 +70,42 @@ def sites(findings: ReportData) -> list[dict[str, Any]]:
 
 
 def samples(findings: ReportData) -> str:
-    """Say how well the picks were rebuilt, for grids whose samples cannot be drawn."""
+    """Return the RMSE of the best, median and worst test sample, for grids that cannot be drawn."""
     picks = [f"{one.label} {one.when}, {quantity(one.rmse, findings.units)}" for one in findings.picks]
     return f"RMSE of test samples: {'; '.join(picks)}."
 
 
 def spread_of_errors(findings: ReportData) -> str:
-    """Say how the error differs from cell to cell, for grids whose cells cannot be drawn."""
+    """Return the range of the RMSE over cells, for grids that cannot be drawn."""
     errors = findings.error_map[findings.grid.inside]
     low, middle, high = (quantity(float(one), findings.units) for one in np.percentile(errors, (0, 50, 100)))
-    return (
-        f"The RMSE of a cell over all test samples is between {low} and {high}; half of the cells are below {middle}."
-    )
+    return f"The RMSE of a cell over all test samples ranges from {low} to {high}, with a median of {middle}."
 
 
 def intervals(findings: ReportData) -> str:
-    """Say how wide the band is and how often the truth lay within, where there is one."""
+    """Return coverage and mean width of the 90 % prediction interval."""
     scores = findings.plan.metrics["test"]
     if "coverage_90" not in scores:
-        return "No samples were held back to calibrate a band on, so how far off it may be is not told."
+        return "No samples were held out for calibration, so there are no prediction intervals."
     wide = quantity(scores["width_90"], findings.units)
     return (
-        f"{percent(scores['coverage_90'])} of the truths of the test part lie within a band made to hold 90 %; it is "
-        f"{wide} wide on average."
+        f"The 90 % prediction interval covers {percent(scores['coverage_90'])} of the true test values; its mean width "
+        f"is {wide}."
     )
 
 
 def trained(comparison: Comparison) -> Entry | None:
-    """Give the chosen entry if it was trained by gradient, else the best that was, if any."""
+    """Return the chosen entry if it was trained by gradient descent, else the best that was, or None."""
     return next((entry for entry in (comparison.choice, *comparison.entries) if entry.plan.history), None)
 
 
 def metadata(findings: ReportData) -> dict[str, str]:
-    """Say how the plan was made, by heading; what is not known is left out."""
+    """Return how the plan was made, by heading; unknown entries are omitted."""
     record, signals = dict(findings.plan.metadata), findings.prepared.signals
     data = dict(record.pop("data", {}))
     facts = {
         "data": data.get("name", signals.origin.name),
-        **{_heading(name): _told(signals, name) for name in _TOLD},
+        **{_heading(name): _attribute(signals, name) for name in _ATTRIBUTES},
         "samples": _samples(signals),
         "grid": _grid(findings),
         "baseline": "climatology, one field for each month" if signals.cycle else "mean of each cell",
@@ -114,7 +114,7 @@ def metadata(findings: ReportData) -> dict[str, str]:
         "settings": record.pop("settings", None) or "none",
         "reconstructor": record.pop("reconstructor", None),
         "seed": record.pop("seed", None),
-        "seconds in all": record.pop("seconds", None),
+        "total seconds": record.pop("seconds", None),
         "test errors": _scores(findings.plan.metrics.get("test", {})),
         "validation errors": _scores(findings.plan.metrics.get("validation", {})),
         "versions": record.pop("versions", None),
@@ -130,19 +130,19 @@ def _explained(fvu: float) -> str:
     if not np.isfinite(fvu):
         return "the test part does not vary, so there is no variance to explain"
     if fvu > 1:
-        return "they explain no variance: guessing the baseline would have a smaller error"
-    return f"{percent(fvu)} of the variance is left unexplained, {percent(1 - fvu)} explained"
+        return "they explain no variance: the baseline alone has a smaller error"
+    return f"{percent(fvu)} of the variance is unexplained, {percent(1 - fvu)} explained"
 
 
-def _told_of(plan: Plan) -> str:
-    """Say how well the target is told, if there is one."""
+def _target_sentence(plan: Plan) -> str:
+    """Return a sentence on the prediction of the target, if there is one."""
     if plan.predictor is None:
         return ""
-    scores, who = plan.metrics["test"], "They tell" if plan.k != 1 else "It tells"
+    scores = plan.metrics["test"]
     if plan.predictor.is_class:
-        return f" {who} {plan.target} wrongly in {percent(scores['target_error'])} of the test samples."
-    left = f"{percent(scores['target_fvu'])} of its variance left"
-    return f" {who} {plan.target} with a test RMSE of {number(scores['target_rmse'])}, {left}."
+        return f" The misclassification rate of {plan.target} on test is {percent(scores['target_error'])}."
+    unexplained = f"{percent(scores['target_fvu'])} unexplained variance"
+    return f" The test RMSE of {plan.target} is {number(scores['target_rmse'])}, with {unexplained}."
 
 
 def _seconds(seconds: float) -> str:
@@ -151,8 +151,8 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
 
 
-def _told(signals: Samples, name: str) -> str:
-    return shorten(plain(signals.origin.attributes.get(name, "")), _MOST_TOLD)
+def _attribute(signals: Samples, name: str) -> str:
+    return shorten(plain(signals.origin.attributes.get(name, "")), _MOST_ATTRIBUTE)
 
 
 def _heading(name: str) -> str:
@@ -170,7 +170,7 @@ def _grid(findings: ReportData) -> str:
     axes = " × ".join(f"{dim} {n}" for n, dim in zip(grid.shape, grid.dims, strict=True))
     channels = f", {findings.channels} channels" if findings.channels > 1 else ""
     observable = int(findings.prepared.signals.observable.sum())
-    return f"{axes}{channels}; {len(grid.cells)} cells inside, {observable} observable"
+    return f"{axes}{channels}; {len(grid.cells)} valid cells, {observable} observable"
 
 
 def _split(findings: ReportData) -> str:

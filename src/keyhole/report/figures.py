@@ -1,4 +1,4 @@
-"""Figures of the best plan: where its sites are, what they rebuild, and where they fail."""
+"""Figures of the chosen plan: its sites, reconstructions, errors and prediction intervals."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _BY_AXES = {1: lines, 2: maps}
 
 
 def can_draw(grid: Grid) -> bool:
-    """Whether cells of the grid can be laid out on paper."""
+    """Whether the grid has one or two axes and can be drawn."""
     return len(grid.shape) in _BY_AXES
 
 
 def sites_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
-    """Show the ranked sites over the standard deviation of the signals.
+    """Show the ranked sites over the standard deviation of the field.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def sites_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
 
 
 def samples_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
-    """Show true, rebuilt and error of the best, the median and the worst test sample."""
+    """Show truth, reconstruction and error of the best, median and worst test sample; parameters as `sites_figure`."""
     figure: Figure = _artist(findings.grid).samples(findings, width)
     return figure
 
@@ -49,7 +49,7 @@ def error_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
 
 
 def interval_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
-    """Show the mean width of the 90 % band in each cell, with the sites as dots."""
+    """Show the mean width of the 90 % prediction interval in each cell, with the sites as dots."""
     figure: Figure = _artist(findings.grid).intervals(findings, width)
     return figure
 

@@ -1,4 +1,4 @@
-"""Findings: what the best plan does on the test part, computed once for all figures."""
+"""Data of the report: results of the chosen plan on the test part, computed once for all figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Field = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Pick:
-    """One test sample to show: true and rebuilt on the grid, averaged over channels, NaN outside."""
+    """One test sample to show: truth and reconstruction, averaged over channels, NaN at invalid cells."""
 
     label: str
     when: str
@@ -39,13 +39,13 @@ class Pick:
 
     @property
     def error(self) -> Field:
-        """What was rebuilt less what was."""
+        """Reconstruction minus truth."""
         return self.reconstructed - self.true
 
 
 @dataclass(frozen=True, eq=False)
 class ReportData:
-    """The data as they were split and scaled, and the plan that the report is about.
+    """The split and scaled samples, and the plan that the report is about.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class ReportData:
 
     @classmethod
     def of(cls, comparison: Comparison) -> ReportData:
-        """Take the best entry of a comparison."""
+        """Create from the entry of a comparison that is best on validation."""
         return cls(comparison.prepared, comparison.choice.plan)
 
     @property
@@ -76,12 +76,12 @@ class ReportData:
 
     @property
     def channels(self) -> int:
-        """Number of values that one site gives."""
+        """Number of channels: values per site and sample."""
         return len(self.plan.scaling.scale)
 
     @cached_property
     def spread(self) -> NDArray[np.float64]:
-        """Standard deviation of each cell around the baseline, in the units shown; the test part apart."""
+        """Standard deviation of each cell about the baseline outside the test part, in the units shown."""
         development = self.prepared.development
         values = development.values if development.root is None else development.values / development.root
         nothing = np.broadcast_to(np.float32(0), values[:, :1].shape)
@@ -94,29 +94,29 @@ class ReportData:
 
     @cached_property
     def reconstructed(self) -> Field:
-        """The test part as rebuilt from its readings, ``(N, channels, *grid)``."""
+        """Reconstruction of the test part, ``(N, channels, *grid)``."""
         test = self.prepared.test
         return self.plan.reconstruct_array(test.noisy_readings(self.plan.indices), test.time, test.covariates)
 
     @cached_property
     def error_map(self) -> NDArray[np.float64]:
-        """RMSE of each cell on the test part, NaN outside."""
+        """RMSE of each cell on the test part, NaN at invalid cells."""
         true, reconstructed = (self._pooled(values) for values in (self.prepared.test.values, self.reconstructed))
         return np.sqrt(metrics.squared_error_map(true, reconstructed, self.grid))
 
     @cached_property
     def interval_map(self) -> NDArray[np.float64]:
-        """Mean width of the 90 % band in each cell on the test part, NaN outside."""
+        """Mean width of the 90 % prediction interval in each cell on the test part."""
         return width_map(self.plan, self.prepared.test)
 
     @cached_property
     def reliability(self) -> tuple[list[float], list[float]]:
-        """Shares asked for, and the shares of the test part that lay within."""
+        """Nominal coverage levels, and the coverage on the test part."""
         return list(LEVELS), reliability(self.plan, self.prepared.test, LEVELS)
 
     @cached_property
     def by_failures(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and largest RMSE on the test part with 0, 1, ... sites failed."""
+        """Mean and largest RMSE on the test part with 0, 1, ... failed sensors."""
         return errors_by_failures(self.plan, self.prepared.test, MOST_FAILURES)
 
     @cached_property
@@ -131,7 +131,7 @@ class ReportData:
 
     @cached_property
     def as_anomalies(self) -> bool:
-        """Whether samples are shown as deviations from the baseline, since raw ones would look alike."""
+        """Whether to show samples as deviations from the baseline, because raw ones would look alike."""
         scaling = self.plan.scaling
         if self.plan.origin.units_differ:
             return True
@@ -157,7 +157,7 @@ class ReportData:
         return np.where(self.grid.inside, self._pooled((values - expected)[np.newaxis])[0].mean(axis=0), np.nan)
 
     def _pooled(self, values: Field) -> Field:
-        """Give ``(N, channels, *grid)`` in units in which channels can be pooled."""
+        """Return ``(N, channels, *grid)`` in units in which channels can be pooled."""
         if not self.plan.origin.units_differ:
             return values
         return values / self.plan.error_scale.reshape(-1, *[1] * len(self.grid.shape))

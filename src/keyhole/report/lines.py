@@ -26,7 +26,7 @@ _VISIBLE = 0.05
 
 
 def sites(findings: ReportData, width: float) -> Figure:
-    """Draw the spread of each cell, and the ranked sites on it."""
+    """Draw the standard deviation of each cell, and the ranked sites on it."""
     figure, axes, ruler = _one_panel(findings, "standard deviation", width)
     _line(axes, findings.grid, ruler, findings.spread, color=MUTED, fill=RULE)
     _mark(axes, findings, ruler, findings.spread, numbered=findings.plan.k <= _NUMBERED)
@@ -35,10 +35,10 @@ def sites(findings: ReportData, width: float) -> Figure:
 
 
 def errors(findings: ReportData, width: float) -> Figure:
-    """Draw the RMSE of each cell on the test part under the spread, which is the error without sensors."""
+    """Draw the RMSE of each cell on the test part and the standard deviation, which is the error without sensors."""
     figure, axes, ruler = _one_panel(findings, "RMSE on test", width)
     _line(axes, findings.grid, ruler, findings.spread, color=MUTED, linestyle=":", label="without sensors")
-    _line(axes, findings.grid, ruler, findings.error_map, color=ACCENT, fill="#dcebf0", label="reconstructed")
+    _line(axes, findings.grid, ruler, findings.error_map, color=ACCENT, fill="#dcebf0", label="reconstruction")
     _mark(axes, findings, ruler, findings.error_map, numbered=False)
     axes.set_ylim(bottom=0)
     figure.legend(fontsize=SMALL, frameon=False, loc="outside upper right", ncols=2)
@@ -46,8 +46,8 @@ def errors(findings: ReportData, width: float) -> Figure:
 
 
 def intervals(findings: ReportData, width: float) -> Figure:
-    """Draw the mean width of the 90 % band of each cell."""
-    figure, axes, ruler = _one_panel(findings, "mean width of the 90 % band", width)
+    """Draw the mean width of the 90 % prediction interval of each cell."""
+    figure, axes, ruler = _one_panel(findings, "mean width of the 90 % prediction interval", width)
     _line(axes, findings.grid, ruler, findings.interval_map, color=ACCENT, fill="#dcebf0")
     _mark(axes, findings, ruler, findings.interval_map, numbered=False)
     axes.set_ylim(bottom=0)
@@ -55,7 +55,7 @@ def intervals(findings: ReportData, width: float) -> Figure:
 
 
 def samples(findings: ReportData, width: float) -> Figure:
-    """Draw true and rebuilt of each pick over each other, and the error beside or below."""
+    """Draw truth and reconstruction of each sample over each other, and the error beside or below."""
     picks, beside = findings.picks, width > NARROW
     figure = new_figure(width, (2.1 if beside else 3.2) * len(picks) + 0.6)
     rows, columns, ratios = (len(picks), 2, (2, 1)) if beside else (2 * len(picks), 1, (1,))
@@ -71,8 +71,8 @@ def samples(findings: ReportData, width: float) -> Figure:
 
 def _sample(findings: ReportData, pick: Pick, values: Axes, error: Axes) -> None:
     grid, ruler = findings.grid, _ruler(findings.grid)
-    _line(values, grid, ruler, pick.true, color=INK, label="true")
-    _line(values, grid, ruler, pick.reconstructed, color=ACCENT, label="reconstructed")
+    _line(values, grid, ruler, pick.true, color=INK, label="truth")
+    _line(values, grid, ruler, pick.reconstructed, color=ACCENT, label="reconstruction")
     _mark(values, findings, ruler, pick.true, numbered=False)
     _line(error, grid, ruler, pick.error, color=_ERROR, fill="#f4dfe3")
     # On the values' own scale where that shows the error, so that a small one looks small.

@@ -63,7 +63,7 @@ class _Shades:
 
 
 def sites(findings: ReportData, width: float) -> Figure:
-    """Draw the ranked sites over the spread of the field."""
+    """Draw the ranked sites over the standard deviation of the field."""
     shades = _Shades.rising("viridis", findings.spread, floor=0.0)
     figure, axes, frame = _one_map(findings, findings.spread, shades, "standard deviation", width)
     _mark(axes, findings, frame, numbered=findings.plan.k <= _NUMBERED, small=width <= NARROW)
@@ -79,27 +79,30 @@ def errors(findings: ReportData, width: float) -> Figure:
 
 
 def intervals(findings: ReportData, width: float) -> Figure:
-    """Draw the mean width of the 90 % band in each cell, and the sites as dots."""
+    """Draw the mean width of the 90 % prediction interval in each cell, and the sites as dots."""
     shades = _Shades.rising("magma", findings.interval_map, floor=0.0)
-    figure, axes, frame = _one_map(findings, findings.interval_map, shades, "mean width of the 90 % band", width)
+    figure, axes, frame = _one_map(
+        findings, findings.interval_map, shades, "mean width of the 90 % prediction interval", width
+    )
     _mark(axes, findings, frame, numbered=False, small=width <= NARROW)
     return figure
 
 
 def samples(findings: ReportData, width: float) -> Figure:
-    """Draw true, rebuilt and error of each pick, a row for each, on one scale for all."""
+    """Draw truth, reconstruction and error of each sample, a row for each, on a common scale."""
     frame, picks = Frame.of(findings.grid), findings.picks
     side = min(width / 3 - 0.1, _TALLEST_SAMPLE / frame.box)
     figure = new_figure(3 * side + 0.3, (side * frame.box + _AROUND_SAMPLE) * len(picks) + 0.7)
     panels = figure.subplots(len(picks), 3, squeeze=False)
     values, error = _sample_shades(findings)
     shades = {"true": values, "reconstructed": values, "error": error}
+    labels = {"true": "truth", "reconstructed": "reconstruction", "error": "error"}
     for row, pick in zip(panels, picks, strict=True):
         heading(row[0], f"{pick.label}: {pick.when}, RMSE {quantity(pick.rmse, findings.units)}")
         for axes, (name, shade) in zip(row, shades.items(), strict=True):
             _draw(axes, findings, frame, getattr(pick, name), shade)
             frame.apply(axes, labelled=False)
-            axes.set_xlabel(name, fontsize=SMALL, color=INK)
+            axes.set_xlabel(labels[name], fontsize=SMALL, color=INK)
         _mark(row[1], findings, frame, numbered=False, small=True)
     _sample_bars(figure, panels, values, error, findings)
     return figure

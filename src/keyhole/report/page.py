@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing but itself."""
+"""The report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -45,9 +45,17 @@ class _Picture:
 
 
 def write_report(comparison: Comparison, path: str | Path) -> None:
-    """Write one HTML page about a comparison's chosen plan, beside the other methods.
+    """Write one self-contained HTML page about the chosen plan of a comparison and the other methods.
 
-    The page holds its pictures and asks the network for nothing. The old file stays until the new one is whole.
+    Figures are embedded and nothing is loaded from the network. An existing file is replaced only when the new one is
+    complete.
+
+    Parameters
+    ----------
+    comparison
+        Result of `compare`; the page is about ``comparison.choice``.
+    path
+        HTML file to write.
 
     Raises
     ------
@@ -85,7 +93,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "sites": facts.sites(findings),
         "samples_in_words": facts.samples(findings),
         "errors_in_words": facts.spread_of_errors(findings),
-        "bands_in_words": facts.intervals(findings),
+        "intervals_in_words": facts.intervals(findings),
         "metadata": facts.metadata(findings),
         "trained": trained.method if trained else None,
         "diamonds": any(differs(entry) for entry in comparison.entries),

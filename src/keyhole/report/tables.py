@@ -1,4 +1,4 @@
-"""Plans, comparisons and curves as tables for a terminal, and as plain values for machines."""
+"""Plans, comparisons and curves as tables for the terminal, and as values for JSON."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MOST_COLUMNS = 10
 
 
 def comparison_table(comparison: Comparison) -> RenderableType:
-    """One row for each method, the best first."""
+    """Return a table with one row for each method, the smallest test error first."""
     first = comparison.entries[0].plan
-    title = f"{_sites(first)}; judged on {len(comparison.prepared.split.test)} samples that no method saw"
+    title = f"{_sites(first)}; errors on {len(comparison.prepared.split.test)} test samples"
     table = Table(title=Text(title), title_justify="left")
-    figures = _figures(first)
+    figures = _shown_scores(first)
     table.add_column("method")
-    for heading in (*(figure.heading for figure in figures), "against best", "choice, s"):
+    for heading in (*(figure.heading for figure in figures), "relative to best", "selection, s"):
         table.add_column(Text(heading), justify="right")
     best = first.metrics["test"][figures[0].name]
     for entry in comparison.entries:
@@ -38,7 +38,7 @@ def comparison_table(comparison: Comparison) -> RenderableType:
 
 
 def curve_table(curve: Curve) -> RenderableType:
-    """One row for each K asked for, one column for each method; then the fewest sites for the error to reach."""
+    """Return a table of errors by K and method, and the smallest K that reaches the target error, if given."""
     table = Table()
     for heading in ("sites", *curve.methods):
         table.add_column(heading, justify="right")
@@ -50,7 +50,7 @@ def curve_table(curve: Curve) -> RenderableType:
 
 
 def curve_summary(curve: Curve) -> dict[str, Any]:
-    """Every row of a curve, and the fewest sites by method where an error was to be reached, as JSON can hold it."""
+    """Return the rows of a curve, and the smallest K of each method if there is a target error, for JSON."""
     asked = {"metric": curve.metric, "reconstructor": curve.reconstructor, "rows": curve.records()}
     if curve.target_error is None:
         return asked
@@ -59,7 +59,7 @@ def curve_summary(curve: Curve) -> dict[str, Any]:
 
 
 def plan_table(plan: Plan) -> RenderableType:
-    """The sites in rank order, then the errors and how the plan was made."""
+    """Return a table of the sites by rank, followed by the errors and how the plan was made."""
     table = Table(title=Text(_sites(plan)), title_justify="left")
     table.add_column("rank", justify="right")
     table.add_column("site")
@@ -72,7 +72,7 @@ def plan_table(plan: Plan) -> RenderableType:
 
 
 def plan_summary(plan: Plan) -> dict[str, Any]:
-    """Everything about a plan but its weights, as JSON can hold it."""
+    """Return sites, metrics and metadata of a plan, without model weights, for JSON."""
     sites = plan.sites.to_dict(orient="records")
     told = {} if plan.predictor is None else {"target": {"name": plan.target, "classes": plan.predictor.classes}}
     return {
@@ -81,20 +81,20 @@ def plan_summary(plan: Plan) -> dict[str, Any]:
 
 
 def _fewest(curve: Curve) -> str:
-    """Say for each method how many sites reach the error asked for, or how near they come."""
-    lines = [f"at most {curve.target_error:g} on validation:"]
+    """List the smallest K of each method that reaches the target error, or its smallest error."""
+    lines = [f"smallest K with validation error at most {curve.target_error:g}:"]
     for method in curve.methods:
         row, best = curve.smallest(method), curve.best(method)
         if row is None:
             least = f"{best.validation[curve.metric]:.4g}"
-            lines.append(f"  {method}: not reached; the least is {least}, with {best.k} sites")
+            lines.append(f"  {method}: not reached; the smallest error is {least}, with {best.k} sites")
         else:
             validation, test = row.validation[curve.metric], row.test[curve.metric]
-            lines.append(f"  {method}: {row.k} sites, with {validation:.4g} there and {test:.4g} on test")
+            lines.append(f"  {method}: {row.k} sites, validation {validation:.4g}, test {test:.4g}")
     return "\n".join(lines)
 
 
-class _Figure(NamedTuple):
+class _Score(NamedTuple):
     """A score in a column of its own: its heading, its name among the metrics, and how it is written."""
 
     heading: str
@@ -102,40 +102,42 @@ class _Figure(NamedTuple):
     form: str
 
 
-def _figures(plan: Plan) -> list[_Figure]:
-    """Give what is shown of a plan's errors, what it is judged by first."""
+def _shown_scores(plan: Plan) -> list[_Score]:
+    """Return the scores to show, the one that ranks plans first."""
     if plan.predictor is None:
         each = [
-            _Figure(f"test RMSE of {name}{_spaced(units)}", f"rmse[{name}]", ".4g")
+            _Score(f"test RMSE of {name}{_spaced(units)}", f"rmse[{name}]", ".4g")
             for name, units in _units_by_variable(plan, plan.metrics["test"]).items()
         ]
-        pooled = _Figure(f"test RMSE{_spaced(_error_units(plan))}", "rmse", ".4g")
-        return [pooled, *each, _Figure("variance left", "fvu", ".1%")]
-    left = _Figure("signals: variance left", "fvu", ".1%")
+        pooled = _Score(f"test RMSE{_spaced(_error_units(plan))}", "rmse", ".4g")
+        return [pooled, *each, _Score("unexplained variance", "fvu", ".1%")]
+    field = _Score("field: unexplained variance", "fvu", ".1%")
     if plan.predictor.is_class:
         return [
-            _Figure(f"{plan.target} wrong", "target_error", ".1%"),
-            _Figure("log loss", "target_log_loss", ".3f"),
-            left,
+            _Score(f"{plan.target}: error rate", "target_error", ".1%"),
+            _Score("log loss", "target_log_loss", ".3f"),
+            field,
         ]
-    own = _Figure(f"{plan.target}: variance left", "target_fvu", ".1%")
-    return [_Figure(f"test RMSE of {plan.target}", "target_rmse", ".4g"), own, left]
+    own = _Score(f"{plan.target}: unexplained variance", "target_fvu", ".1%")
+    return [_Score(f"test RMSE of {plan.target}", "target_rmse", ".4g"), own, field]
 
 
 def _sites(plan: Plan) -> str:
-    told = "" if plan.target is None else f" that tell {plan.target}"
+    told = "" if plan.target is None else f" to predict {plan.target}"
     return f"{plan.k} sites of {plan.origin.name}{told}"
 
 
 def _account(plan: Plan) -> str:
-    lines = [f"{part}: {_told(plan, scores)}{_rebuilt(plan, scores)}" for part, scores in plan.metrics.items()]
+    lines = [
+        f"{part}: {_target_scores(plan, scores)}{_field_scores(plan, scores)}" for part, scores in plan.metrics.items()
+    ]
     made = plan.metadata
     if plan.predictor is not None:
         kind = f"one of {len(plan.predictor.classes)} classes" if plan.predictor.is_class else "a number"
-        lines.append(f"target {plan.target}, {kind}, told by {plan.predictor.name}")
+        lines.append(f"target {plan.target}, {kind}, predicted by {plan.predictor.name}")
     if plan.origin.kind == "field":
         lines.append(f"space: {' x '.join(f'{dim} {n}' for dim, n in _space(plan).items())}")
-    lines += _kept_to(made.get("constraints", {})) + _split(made.get("split", {}))
+    lines += _constraints(made.get("constraints", {})) + _split(made.get("split", {}))
     lines += _odd_columns(made.get("notes", {}).get("columns", []))
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
@@ -147,7 +149,7 @@ def _space(plan: Plan) -> dict[str, int]:
 
 
 def _split(told: Mapping[str, Any]) -> list[str]:
-    """Say how the samples were split, and why."""
+    """Return a line on how the samples were split, and why."""
     if not told:
         return []
     why = f" ({told['reason']})" if told.get("reason") else ""
@@ -155,13 +157,13 @@ def _split(told: Mapping[str, Any]) -> list[str]:
     return [f"split: {told['kind']}{why}: {', '.join(sizes)}"]
 
 
-def _kept_to(told: Mapping[str, Any]) -> list[str]:
-    """Say which constraints the sites keep."""
+def _constraints(told: Mapping[str, Any]) -> list[str]:
+    """Return a line on the constraints."""
     if not told:
         return []
     paid = f", at a cost of {told['cost']:g}" if "cost" in told else ""
-    there = f"; the first {told['existing']} were there already" if told["existing"] else ""
-    return [f"kept to {', '.join(told['asked'])}{paid}{there}"]
+    there = f"; the first {told['existing']} sites are existing ones" if told["existing"] else ""
+    return [f"constraints: {', '.join(told['asked'])}{paid}{there}"]
 
 
 def _odd_columns(found: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -173,24 +175,24 @@ def _odd_columns(found: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines + ([f"and {len(found) - _MOST_COLUMNS} more such columns"] if len(found) > _MOST_COLUMNS else [])
 
 
-def _told(plan: Plan, scores: Mapping[str, float]) -> str:
-    """What is told of the target, ahead of what is rebuilt."""
+def _target_scores(plan: Plan, scores: Mapping[str, float]) -> str:
+    """Return the scores of the target, ahead of those of the field."""
     if plan.predictor is None:
         return ""
     if plan.predictor.is_class:
         return (
-            f"{scores['target_error']:.1%} of {plan.target} wrong, log loss {scores['target_log_loss']:.3f}; signals: "
+            f"{plan.target}: error rate {scores['target_error']:.1%}, log loss {scores['target_log_loss']:.3f}; field: "
         )
-    left = f"{scores['target_fvu']:.1%} of its variance left"
-    return f"RMSE of {plan.target} {scores['target_rmse']:.4g}, {left}; signals: "
+    unexplained = f"unexplained variance {scores['target_fvu']:.1%}"
+    return f"{plan.target}: RMSE {scores['target_rmse']:.4g}, {unexplained}; field: "
 
 
-def _rebuilt(plan: Plan, scores: Mapping[str, float]) -> str:
+def _field_scores(plan: Plan, scores: Mapping[str, float]) -> str:
     units = _units_by_variable(plan, scores)
     each = ", ".join(f"{name} {scores[f'rmse[{name}]']:.4g}{_spaced(one)}" for name, one in units.items())
-    held = f", {scores['coverage_90']:.1%} within the 90 % band" if "coverage_90" in scores else ""
+    held = f", coverage of the 90 % prediction interval {scores['coverage_90']:.1%}" if "coverage_90" in scores else ""
     whole = f"RMSE {scores['rmse']:.4g}{_spaced(_error_units(plan))}{f' ({each})' if each else ''}"
-    return f"{whole}, {scores['fvu']:.1%} of the variance left{held}"
+    return f"{whole}, unexplained variance {scores['fvu']:.1%}{held}"
 
 
 def _error_units(plan: Plan) -> str:

@@ -1,4 +1,4 @@
-"""Figures of how far a plan can be trusted: coverage of its bands, and its error when sites fail."""
+"""Figures of reliability: coverage of the prediction intervals, and the error under sensor failures."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["coverage_figure", "failures_figure"]
 
 
 def coverage_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
-    """Show which share of the test part lies within the band, against the share asked for."""
+    """Show the coverage of the prediction intervals on test against their nominal coverage."""
     side = min(width, 4.4)
     figure = new_figure(side, 0.85 * side)
     axes = figure.subplots()
-    asked, found = findings.reliability
-    axes.plot([0, 1], [0, 1], color=MUTED, linestyle=":", linewidth=1, label="as asked")
-    axes.plot(asked, found, color=ACCENT, linewidth=2, marker="o", markersize=4, label="found on test")
-    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="share asked for", ylabel="share of truths within the band")
+    nominal, found = findings.reliability
+    axes.plot([0, 1], [0, 1], color=MUTED, linestyle=":", linewidth=1, label="nominal")
+    axes.plot(nominal, found, color=ACCENT, linewidth=2, marker="o", markersize=4, label="on test")
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="nominal coverage", ylabel="coverage on test")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1))
     axes.legend(fontsize=SMALL, frameon=False, loc="upper left", labelcolor=INK)
@@ -30,15 +30,15 @@ def coverage_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
 
 
 def failures_figure(findings: ReportData, *, width: float = WIDE) -> Figure:
-    """Show the test error with 0, 1, ... sites failed: the mean over which ones, and the worst that was drawn."""
+    """Show the test RMSE with 0, 1, ... failed sensors: mean and worst over random sets of them."""
     figure = new_figure(width, 3.4 if width > NARROW else 3.0)
     axes = figure.subplots()
     mean, worst = findings.by_failures
     lost = np.arange(len(mean))
     axes.fill_between(lost, mean, worst, color=ACCENT, alpha=0.15, linewidth=0)
-    axes.plot(lost, worst, color=ACCENT, linewidth=1, linestyle="--", label="worst drawn")
+    axes.plot(lost, worst, color=ACCENT, linewidth=1, linestyle="--", label="worst")
     axes.plot(lost, mean, color=ACCENT, linewidth=2, marker="o", markersize=4, label="mean")
-    axes.set(xlabel="sites that failed", ylabel=literal(with_units("test RMSE", findings.units)))
+    axes.set(xlabel="failed sensors", ylabel=literal(with_units("test RMSE", findings.units)))
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize=SMALL, frameon=False, loc="lower right", labelcolor=INK)

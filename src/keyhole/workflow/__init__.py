@@ -1,4 +1,4 @@
-"""From data to plans: select, compare, curves of error against K, changes to a network, sweeps."""
+"""Workflows from data to plans: select, compare, curve, extend, drop, sweeps, data larger than memory."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""From a plan's errors to its bands, and how often the truth lies within."""
+"""Fit and calibrate prediction intervals (split conformal), and measure their coverage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_SCORES = 2_000_000  # numbers that a quantile is taken of
 
 
 def spread_of(plan: Plan, part: Samples) -> PredictionIntervals:
-    """Learn how far off a plan is from samples that its reconstructor did not learn from."""
+    """Fit the error spread of a plan on samples that its reconstructor was not fitted to."""
     readings = part.noisy_readings(plan.indices)
     errors = _errors(plan, part, plan.reconstruct_array(readings, part.time, part.covariates))
     scale = np.repeat(plan.error_scale, len(plan.grid.cells))
@@ -29,7 +29,20 @@ def spread_of(plan: Plan, part: Samples) -> PredictionIntervals:
 
 
 def calibrate(plan: Plan, intervals: PredictionIntervals, part: Samples) -> PredictionIntervals:
-    """Calibrate bands on samples held back, with none, one, two, four, ... readings missing."""
+    """Calibrate prediction intervals on held-out samples (split conformal prediction).
+
+    Scores ``|error| / spread`` are collected with 0, 1, 2, 4, ... K readings missing at random, so that intervals widen
+    when sensors fail.
+
+    Parameters
+    ----------
+    plan
+        Final plan, fitted to all samples but the calibration and test parts.
+    intervals
+        Error spread from `spread_of`.
+    part
+        Calibration samples in the user's units.
+    """
     readings, rng = part.noisy_readings(plan.indices), np.random.default_rng(0)
     scores: dict[int, NDArray[np.float64]] = {}
     for missing in _counts(plan.k):
@@ -41,7 +54,7 @@ def calibrate(plan: Plan, intervals: PredictionIntervals, part: Samples) -> Pred
 
 
 def coverage(plan: Plan, part: Samples, reconstructed: NDArray[Any], level: float = _LEVEL) -> dict[str, float]:
-    """Share of known truths within the band, and its mean width, in the units of the plan's errors."""
+    """Return coverage and mean width of the prediction interval, as ``coverage_90`` and ``width_90`` for level 0.9."""
     within, width = _within(plan, part, reconstructed, level)
     known = ~np.isnan(within)
     name = f"{100 * level:g}"
@@ -49,13 +62,13 @@ def coverage(plan: Plan, part: Samples, reconstructed: NDArray[Any], level: floa
 
 
 def reliability(plan: Plan, part: Samples, levels: Sequence[float]) -> list[float]:
-    """Share of known truths within the band, for each share asked for."""
+    """Return the coverage of the prediction interval for each nominal level."""
     reconstructed = plan.reconstruct_array(part.noisy_readings(plan.indices), part.time, part.covariates)
     return [coverage(plan, part, reconstructed, level)[f"coverage_{100 * level:g}"] for level in levels]
 
 
 def width_map(plan: Plan, part: Samples, level: float = _LEVEL) -> NDArray[np.float64]:
-    """Mean width of the band in each cell, in the units of the plan's errors; NaN outside."""
+    """Return the mean width of the prediction interval in each cell, in error units; NaN at invalid cells."""
     half = _pooled(plan, plan.half_width(part.noisy_readings(plan.indices), part.time, level))
     return _on_grid(plan, 2 * half.mean(axis=0).reshape(part.channels, -1).mean(axis=0))
 
@@ -63,9 +76,21 @@ def width_map(plan: Plan, part: Samples, level: float = _LEVEL) -> NDArray[np.fl
 def errors_by_failures(
     plan: Plan, part: Samples, most: int, draws: int = _DRAWS
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and largest RMSE over sets of failed sites, for 0, 1, ... ``most`` of them, drawn at random.
+    """Return the RMSE under random sensor failures.
 
-    Of a large part a thousand samples are used, evenly spaced.
+    Parameters
+    ----------
+    plan, part
+        The plan, and samples in the user's units; at most 1000 evenly spaced ones are used.
+    most
+        Largest number of failed sensors.
+    draws
+        Random sets of failed sensors for each number.
+
+    Returns
+    -------
+    mean, worst
+        Mean and largest RMSE over the sets, for 0, 1, ... ``most`` failures.
     """
     part = part.take(np.linspace(0, len(part) - 1, min(len(part), _MOST_SAMPLES)).astype(np.int64))
     readings, rng = part.noisy_readings(plan.indices), np.random.default_rng(0)
@@ -83,7 +108,7 @@ def errors_by_failures(
 
 
 def coverage_map(plan: Plan, part: Samples, level: float = _LEVEL) -> NDArray[np.float64]:
-    """Share of known truths within the band, of each cell; NaN outside."""
+    """Return the coverage of the prediction interval in each cell; NaN at invalid cells."""
     reconstructed = plan.reconstruct_array(part.noisy_readings(plan.indices), part.time, part.covariates)
     within, _ = _within(plan, part, reconstructed, level)
     known = (~np.isnan(within)).sum(axis=0)
@@ -93,14 +118,14 @@ def coverage_map(plan: Plan, part: Samples, level: float = _LEVEL) -> NDArray[np
 
 
 def _on_grid(plan: Plan, cells: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Put numbers of the cells inside on the grid, NaN outside."""
+    """Place values of the valid cells on the grid, NaN elsewhere."""
     full = np.full(plan.grid.size, np.nan)
     full[plan.grid.cells] = cells
     return full.reshape(plan.grid.shape)
 
 
 def _within(plan: Plan, part: Samples, reconstructed: NDArray[Any], level: float) -> tuple[NDArray[np.float64], float]:
-    """Whether each known truth lies within the band, ``(N, channels * cells)``, NaN where unknown; its mean width."""
+    """Return whether each true value lies in the interval, ``(N, channels * cells)``, NaN if missing; and its width."""
     readings = part.noisy_readings(plan.indices)
     half = plan.half_width(readings, part.time, level)
     errors = _errors(plan, part, reconstructed)
@@ -109,7 +134,7 @@ def _within(plan: Plan, part: Samples, reconstructed: NDArray[Any], level: float
 
 
 def _pooled(plan: Plan, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give ``(N, channels * cells)`` in units in which channels can be pooled."""
+    """Return ``(N, channels * cells)`` in units in which channels can be pooled."""
     scale = plan.error_scale
     return np.asarray((values.reshape(len(values), len(scale), -1) / scale[:, np.newaxis]).reshape(values.shape))
 
@@ -124,12 +149,12 @@ def _rows(plan: Plan, readings: NDArray[Any], part: Samples) -> NDArray[np.float
 
 
 def _counts(k: int) -> list[int]:
-    """0, 1, 2, 4, ... and all."""
+    """Return 0, 1, 2, 4, ... and ``k``."""
     return sorted({0, *(2**power for power in range(12) if 2**power < k), k})
 
 
 def _with_missing(readings: NDArray[Any], missing: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Leave out so many sites of each sample, drawn at random."""
+    """Set ``missing`` random readings of each sample to NaN."""
     given = np.array(readings, np.float64)
     for row in given:
         row[rng.permutation(len(row))[:missing]] = np.nan

@@ -1,4 +1,4 @@
-"""Changes to a network that exists: the next sites, and those that would be missed least."""
+"""Modify an existing network: add the next best sites, or drop the least important ones."""
 
 from __future__ import annotations
 
@@ -32,21 +32,31 @@ __all__ = ["drop", "extend"]
 
 
 def extend(plan: Plan, signals: Any, k: int | None = None, *, constraints: Any = None, **options: Any) -> Plan:
-    """Choose ``k`` more sites for a network that exists.
+    """Select ``k`` further sites for an existing network and refit.
 
     Parameters
     ----------
     plan
-        Whose sites stay; they come first in the new plan.
+        Plan of the existing network; its sites are kept and come first in the new plan.
     signals
-        Signals on the same grid, or anything that `read` takes. The target is read as the plan has it, and missing
-        values are treated as they were.
+        `Samples` on the grid of the plan, or anything that `read` takes. Target and treatment of missing values are
+        those of the plan unless given.
     k
-        How many more; None where a limit of cost stands in its place.
+        Number of further sites; None under a cost limit.
     constraints
-        What the new sites must keep to.
+        Constraints on the new sites, as in `select`.
     options
-        Those of `select`; the reconstructor and the predictor are of the plan's kind unless others are named.
+        Options of `select`. Reconstructor and predictor are of the plan's kind unless given.
+
+    Returns
+    -------
+    Plan
+        Plan of the extended network; ``sites["existing"]`` marks the sites kept.
+
+    Raises
+    ------
+    PlanError
+        The data are on another grid, or lack the plan's target.
 
     Examples
     --------
@@ -55,15 +65,14 @@ def extend(plan: Plan, signals: Any, k: int | None = None, *, constraints: Any =
     >>> kh.extend(first, kh.datasets.sst(), k=2, method="qr").sites["existing"].sum()
     np.int64(5)
     """
-    how = {name: options.pop(name, None) for name in ("missing", "target", "target_kind")}
-    source = _like(plan, signals, **how)
-    asked = Constraints.of(constraints)
-    there = [int(site) for site in _sites_on(plan, source)]
-    existing = [*there, *sites_given(asked.existing)]
-    own: dict[str, Any] = {"reconstructor": plan.reconstructor, "missing": how["missing"] or _missing(plan)}
+    reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind")}
+    source = _read_like(plan, signals, **reading)
+    given = Constraints.of(constraints)
+    existing = [*(int(site) for site in _sites_on(plan, source)), *sites_given(given.existing)]
+    defaults: dict[str, Any] = {"reconstructor": plan.reconstructor, "missing": reading["missing"] or _missing(plan)}
     if plan.predictor is not None:
-        own["predictor"] = plan.predictor.name
-    return select(source, k, constraints=replace(asked, existing=existing), **(own | options))
+        defaults["predictor"] = plan.predictor.name
+    return select(source, k, constraints=replace(given, existing=existing), **(defaults | options))
 
 
 def drop(
@@ -71,25 +80,38 @@ def drop(
     missing: Literal["error", "model"] | None = None, seed: int = 0, device: str = "auto",
     time_limit: float | None = None, split: SplitLike = None,
 ) -> Plan:  # fmt: skip
-    """Leave out the ``k`` sites that would be missed least, one after the other, and fit a plan to the rest.
+    """Drop the ``k`` least important sites by backward elimination, and refit.
 
-    The new plan's record (``made["notes"]["dropped"]``) names them, the least missed first, with the share of the
-    variance that is left after each: of the target where the plan has one, else of the signals.
+    Each step drops the site whose loss increases the unexplained variance least: of the target if the plan has one
+    (linear prediction), else of the field (optimal interpolation). ``metadata["notes"]["dropped"]`` of the new plan
+    lists them in this order with the unexplained variance after each step (``left``).
 
     Parameters
     ----------
     plan
-        Whose sites are to be fewer.
+        Plan of the existing network.
     signals
-        Signals on the same grid, or anything that `read` takes. The target is read as the plan has it.
+        `Samples` on the grid of the plan, or anything that `read` takes. The target is that of the plan.
     k
-        How many sites to leave out.
+        Number of sites to drop, less than ``plan.k``.
     reconstructor
-        Of the plan's kind and settings by default; or a name, as `select` takes it.
+        Name or object, as in `select`; by default the plan's kind and settings.
     missing
-        How missing values are treated, as they were by default; see `read`.
+        Treatment of missing values, as in `read`; by default the plan's.
     seed, device, time_limit, split
-        As `select` takes them.
+        As in `select`.
+
+    Returns
+    -------
+    Plan
+        Plan of the remaining sites, in their former order.
+
+    Raises
+    ------
+    InfeasibleError
+        ``k`` is not between 1 and ``plan.k - 1``.
+    PlanError
+        The data are on another grid, or lack the plan's target.
 
     Examples
     --------
@@ -101,32 +123,34 @@ def drop(
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < plan.k:
         raise InfeasibleError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
     deadline_after(time_limit)
-    source = _like(plan, signals, missing=missing)
+    source = _read_like(plan, signals, missing=missing)
     source = source if plan.predictor is not None else source.with_target(None)
     prepared = prepare(source, split, seed, calibrate_intervals=plan.predictor is None)
-    kept, dropped = _least_missed(prepared.development, _sites_on(plan, prepared.signals), k)
+    kept, dropped = _eliminate(prepared.development, _sites_on(plan, prepared.signals), k)
     with progress(None) as tell:
         run = Run(seed=seed, device=device, deadline=deadline_after(time_limit), callback=tell)
         fitted = fit_reconstructor(plan.reconstructor if reconstructor is None else reconstructor, prepared, kept, run)
-        told = fit_target("auto" if plan.predictor is None else plan.predictor.name, prepared, kept, run)
+        predictor = fit_target("auto" if plan.predictor is None else plan.predictor.name, prepared, kept, run)
     selection, method = Selection(kept, notes={"dropped": dropped}), str(plan.metadata["method"])
-    made = make_plan(prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=told)
+    made = make_plan(prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=predictor)
     return replace(made, metadata={**made.metadata, "settings": plan.metadata.get("settings", {})})
 
 
 def _missing(plan: Plan) -> str:
-    """How missing values were treated when the plan was made, as its record says."""
+    """Return the treatment of missing values in the plan's metadata."""
     return str(plan.metadata.get("missing", "error"))
 
 
-def _like(plan: Plan, signals: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None) -> Samples:
-    """Read signals as those that the plan was made from: with its target, and with its treatment of missing values."""
+def _read_like(
+    plan: Plan, signals: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None
+) -> Samples:
+    """Read samples as those of the plan were: with its target and its treatment of missing values."""
     predictor, missing = plan.predictor, missing or _missing(plan)
     if isinstance(signals, Samples):
         if predictor is not None and signals.target is None:
             raise PlanError(
-                f"the plan predicts {predictor.target!r}, and the signals have no target; give them one by "
-                "Signals.with_target, or a table that has the column"
+                f"the plan predicts {predictor.target!r}, and the samples have no target; set one with "
+                "Samples.with_target, or give a table that has the column"
             )
         return _on_grid(plan, read(signals, target=target, target_kind=target_kind))
     if predictor is not None:
@@ -136,7 +160,7 @@ def _like(plan: Plan, signals: Any, *, missing: Any = None, target: Any = None, 
 
 
 def _on_grid(plan: Plan, signals: Samples) -> Samples:
-    """Give the signals, worked on as the plan was; they must be on its grid."""
+    """Check that the samples are on the grid of the plan, and apply its anomalies."""
     if signals.grid.shape != plan.grid.shape or signals.grid.dims != plan.grid.dims:
         raise PlanError(
             f"the plan is for a grid {plan.grid.dims} of shape {plan.grid.shape}, and the data are on "
@@ -144,12 +168,12 @@ def _on_grid(plan: Plan, signals: Samples) -> Samples:
         )
     outside = [signals.grid.name(int(s)) for s in _sites_on(plan, signals) if not signals.grid.inside.ravel()[s]]
     if outside:
-        raise PlanError(f"the plan's site {outside[0]} is outside (missing) in the data")
+        raise PlanError(f"the plan's site {outside[0]} is missing (NaN in all samples) in the data")
     return signals.anomalies(plan.scaling.cycle) if plan.scaling.cycle is not None else signals
 
 
 def _sites_on(plan: Plan, signals: Samples) -> NDArray[np.int64]:
-    """Flat index of the plan's sites on the data's grid, by coordinate or name."""
+    """Return the flat indices of the plan's sites on the grid of the data, matched by coordinate or name."""
     sites = same_sites(plan.indices, plan.grid, signals.grid)
     if (sites < 0).any():
         name = plan.names[int(np.flatnonzero(sites < 0)[0])]
@@ -159,33 +183,33 @@ def _sites_on(plan: Plan, signals: Samples) -> NDArray[np.int64]:
     return sites
 
 
-def _least_missed(
+def _eliminate(
     development: Samples, sites: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
-    """Drop sites one by one, the least missed first; the rest keep their order."""
-    by = _missed_of_target if development.target is not None else _missed_of_signals
-    gone = by(development, sites, k)
-    dropped = [{"site": development.grid.name(site), "index": site, "left": left} for site, left in gone]
+    """Drop sites one by one, the least important first; the others keep their order."""
+    eliminate_by = _eliminate_for_target if development.target is not None else _eliminate_for_field
+    gone = eliminate_by(development, sites, k)
+    dropped = [{"site": development.grid.name(site), "index": site, "left": unexplained} for site, unexplained in gone]
     return np.array([site for site in sites if site not in [one for one, _ in gone]], np.int64), dropped
 
 
-def _missed_of_target(development: Samples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
-    """Sites that a linear prediction of the target misses least, and the share of its variance that is left."""
-    return [(int(sites[place]), left) for place, left in eliminate(development, sites, k)]
+def _eliminate_for_target(development: Samples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
+    """Return the dropped sites and the unexplained variance of the target after each, by linear prediction."""
+    return [(int(sites[position]), unexplained) for position, unexplained in eliminate(development, sites, k)]
 
 
-def _missed_of_signals(development: Samples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
-    """Sites that a reconstruction by covariance misses least, and the share of the variance that is left."""
+def _eliminate_for_field(development: Samples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
+    """Return the dropped sites and the unexplained variance of the field after each, by optimal interpolation."""
     among = np.zeros(development.grid.size, bool)
     among[sites] = True
     only = replace(development, observable=among.reshape(development.grid.shape))
     covariance, _ = fit_localised_covariance(only, sites, Run(), "drop")
     total = float(np.square(covariance.targets, dtype=np.float64).sum())
-    picks, gone = list(range(len(covariance.candidates))), []
+    kept_positions, gone = list(range(len(covariance.candidates))), []
     for _ in range(k):
-        network = Network(covariance, picks)
-        losses = network.losses(np.arange(len(picks))[:, np.newaxis])
+        network = Network(covariance, kept_positions)
+        losses = network.losses(np.arange(len(kept_positions))[:, np.newaxis])
         least = int(losses.argmin())
-        site = int(covariance.candidates[picks.pop(least)])
+        site = int(covariance.candidates[kept_positions.pop(least)])
         gone.append((site, (total - network.explained + float(losses[least])) / total))
     return gone

@@ -1,4 +1,4 @@
-"""Checks at the door: what was asked for can be had, before anything is computed."""
+"""Validation of arguments before anything is computed."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _PRECISIONS = ("auto", "32-true", "bf16-mixed")
 
 
 def check_budget(k: Any, signals: Samples) -> int | None:
-    """Give K as an int, or say why it cannot be had; None where a limit of cost stands in its place."""
+    """Return K as an int, or None under a cost limit; raise an InfeasibleError if it is infeasible."""
     if k is None and signals.constraints is None:
-        raise InfeasibleError("k is missing: how many sites are to be chosen? A limit of cost may stand in its place")
+        raise InfeasibleError("k is missing: give the number of sites, or costs and a cost limit")
     if k is not None or signals.constraints is None:
         return check_k(k, signals)
     signals.constraints.check(None)
@@ -44,21 +44,21 @@ def check_budget(k: Any, signals: Samples) -> int | None:
 
 
 def check_k(k: Any, signals: Samples) -> int:
-    """Give K as an int, or say why it cannot be had."""
+    """Return K as an int; raise an InfeasibleError if it is infeasible."""
     if isinstance(k, bool) or not isinstance(k, numbers.Real) or not float(k).is_integer():
-        raise InfeasibleError(f"k={k!r}: a whole number of sites is needed")
+        raise InfeasibleError(f"k={k!r}: expected a whole number of sites")
     count, most = int(float(k)), int(signals.observable.sum())
     if signals.constraints is not None and count > 0:
         signals.constraints.check(count)
     elif not 1 <= count <= most:
-        raise InfeasibleError(f"k={count}: between 1 and the {most} observable sites are possible")
+        raise InfeasibleError(f"k={count} is infeasible: between 1 and {most} observable sites can be selected")
     return count
 
 
 def check_stages(
     selectors: Mapping[str, Selector], reconstructor: str | Reconstructor, predictor: str, signals: Samples
 ) -> None:
-    """Raise a SettingsError unless every stage is known and suits the signals; nothing has been trained so far."""
+    """Raise a SettingsError unless selectors, reconstructor and predictor exist and suit the samples."""
     for method, selector in selectors.items():
         reason = selector.incompatibility(signals)
         if reason is not None:
@@ -66,11 +66,11 @@ def check_stages(
     check_reconstructor(reconstructor, signals.grid)
     PREDICTORS.check(predictor, "auto")
     if predictor != "auto" and signals.target is None:
-        raise SettingsError(f"predictor {predictor!r} has no meaning without a target; give one, or leave it out")
+        raise SettingsError(f"predictor {predictor!r} requires a target")
 
 
 def check_reconstructor(given: str | Reconstructor, grid: Grid) -> None:
-    """Raise a SettingsError unless there is such a reconstructor and it can rebuild the grid."""
+    """Raise a SettingsError unless the reconstructor exists and supports the grid."""
     name = given if isinstance(given, str) else given.name
     RECONSTRUCTORS.check(name, "auto")
     if name in _CONVOLUTIONAL:
@@ -78,32 +78,34 @@ def check_reconstructor(given: str | Reconstructor, grid: Grid) -> None:
 
 
 def check_failures(failures: Any, count: int) -> int:
-    """Give the number of sites that may fail as an int, or say why not."""
+    """Return the number of sensors that may fail; raise a SettingsError unless it is less than ``count``."""
     if isinstance(failures, bool) or not isinstance(failures, int) or not 0 <= failures < count:
         raise SettingsError(
-            f"failures={failures!r}: a whole number from 0 to one less than the {count} sites is needed"
+            f"failures={failures!r}: expected a whole number from 0 to {count - 1}, less than the {count} sites"
         )
     return failures
 
 
 def check_run(device: str, precision: str, save_every: float = 15.0) -> None:
-    """Raise a SettingsError for what no machine has; whether this one has it shows when something is trained."""
+    """Raise a SettingsError for unknown names; whether the machine supports them shows when training starts."""
     if device not in _DEVICES:
-        raise SettingsError(f"device {device!r} is not known; there are {', '.join(_DEVICES)}")
+        raise SettingsError(f"device {device!r} is unknown; expected one of {', '.join(_DEVICES)}")
     if precision not in _PRECISIONS:
-        raise SettingsError(f"precision {precision!r} is not known; there are {', '.join(_PRECISIONS)}")
+        raise SettingsError(f"precision {precision!r} is unknown; expected one of {', '.join(_PRECISIONS)}")
     if not _is_number(save_every) or not save_every >= 0:
-        raise SettingsError(f"save_every={save_every!r}: a number of seconds is needed")
+        raise SettingsError(f"save_every={save_every!r}: expected a number of seconds")
 
 
 def deadline_after(time_limit: float | None) -> float | None:
-    """Clock time at which a time limit that starts now is over."""
+    """Return the monotonic clock time at which a time limit that starts now ends."""
     if time_limit is None:
         return None
     if not _is_number(time_limit) or not time_limit > 0:
-        raise SettingsError(f"time_limit={time_limit!r}: a positive number of seconds is needed")
+        raise SettingsError(f"time_limit={time_limit!r}: expected a positive number of seconds")
     if processes().count > 1:
-        raise SettingsError("time_limit: clocks of several processes differ; limit the steps instead")
+        raise SettingsError(
+            "time_limit is not supported with several processes (clocks differ); limit the steps instead"
+        )
     return clock.monotonic() + float(time_limit)
 
 

@@ -1,4 +1,4 @@
-"""Several methods on the same data, side by side: same K, same split, same reconstructor."""
+"""Compare selectors on the same data: same K, same split, same reconstructor."""
 
 from __future__ import annotations
 
@@ -27,10 +27,18 @@ __all__ = ["Comparison", "Entry", "compare", "single"]
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One method's plan.
+    """One method of a comparison.
 
-    ``curve`` is the test RMSE of ridge with the first 0, 1, ... K sites, in the units of the plan's errors; ``seconds``
-    is what the choice of the sites took.
+    Parameters
+    ----------
+    method
+        Name of the selector.
+    plan
+        Its plan.
+    curve
+        ``(K + 1,)``, test RMSE of ridge with the first 0, 1, ... K sites, in the units of the plan's errors.
+    seconds
+        Time that site selection took.
     """
 
     method: str
@@ -41,25 +49,33 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The data as they were split and scaled, and an entry for each method, the best on test first."""
+    """Result of `compare`.
+
+    Parameters
+    ----------
+    prepared
+        The split and scaled samples that all methods share.
+    entries
+        One entry for each method, the smallest test error first.
+    """
 
     prepared: PreparedSamples
     entries: Sequence[Entry]
 
     @property
     def choice(self) -> Entry:
-        """The entry to take: the best on validation, since test is only to judge."""
-        return min(self.entries, key=lambda entry: _merit(entry.plan.metrics["validation"]))
+        """The best entry on validation; the test part must not take part in model choice."""
+        return min(self.entries, key=lambda entry: _ranking_key(entry.plan.metrics["validation"]))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Give one row of plain values for each method, for tables and machines."""
+        """Return one dict for each method: method, k, reconstructor, test and validation metrics, seconds."""
         return [
             {
                 "method": entry.method,
                 "k": entry.plan.k,
                 "reconstructor": entry.plan.reconstructor.name,
                 **{f"test_{name}": value for name, value in entry.plan.metrics["test"].items()},
-                **{f"validation_{name}": entry.plan.metrics["validation"][name] for name in _judged(entry.plan)},
+                **{f"validation_{name}": entry.plan.metrics["validation"][name] for name in _shown_metrics(entry.plan)},
                 "seconds": round(entry.seconds, 2),
             }
             for entry in self.entries
@@ -83,12 +99,39 @@ def compare(
     intervals: bool = False,
     callback: Callable[[Event], None] | None = None,
 ) -> Comparison:
-    """Let each method choose ``k`` sites and fit the same reconstructor to them; ``time_limit`` is for each method.
+    """Compare selectors at the same ``k`` with the same split and reconstructor.
 
-    With ``bands``, samples are held back to calibrate each plan's; ``split`` and ``anomalies`` are as `select` takes
-    them.
+    With a target, a predictor is fitted as well and the methods are ranked by the error of the target.
 
-    Where there is a target, a predictor is fitted to them too, and the methods are ranked by the target's error.
+    Parameters
+    ----------
+    signals
+        `Samples`, or anything that `read` takes.
+    k
+        Number of sites; None under a cost limit.
+    methods
+        Names of selectors (``docs/methods.md``), run with their default settings.
+    reconstructor
+        Reconstructor fitted to the sites of every method.
+    time_limit
+        Time limit in seconds for each method.
+    intervals
+        Whether to hold out samples to calibrate the prediction intervals of each plan.
+    target, target_kind, predictor, split, anomalies, seed, device, callback
+        As in `select`.
+
+    Returns
+    -------
+    Comparison
+        One entry for each method, the smallest test error first; ``choice`` is the best on validation.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> from keyhole.workflow import compare
+    >>> found = compare(kh.datasets.sst(), 5, ["greedy", "random"])
+    >>> [entry.method for entry in found.entries]
+    ['greedy', 'random']
     """
     selectors = {method: SELECTORS.make(method, {}) for method in methods}
     deadline_after(time_limit)
@@ -100,36 +143,36 @@ def compare(
         entries = []
         for method, selector in selectors.items():
             run = Run(seed=seed, device=device, deadline=deadline_after(time_limit), callback=tell)
-            entries.append(_contest(method, selector, prepared, k, (reconstructor, predictor), run))
-    return Comparison(prepared, sorted(entries, key=lambda entry: _merit(entry.plan.metrics["test"])))
+            entries.append(_run_method(method, selector, prepared, k, (reconstructor, predictor), run))
+    return Comparison(prepared, sorted(entries, key=lambda entry: _ranking_key(entry.plan.metrics["test"])))
 
 
-def _merit(scores: Mapping[str, float]) -> tuple[float, ...]:
-    """What plans are ranked by, less is better: the target's error, then its log loss; else the signals' error."""
+def _ranking_key(scores: Mapping[str, float]) -> tuple[float, ...]:
+    """Return the key that plans are ranked by: the error of the target, then its log loss; else the MSE."""
     names = ("target_error", "target_log_loss", "target_mse")
     return tuple(scores[name] for name in names if name in scores) or (scores["mse"],)
 
 
-def _judged(plan: Plan) -> list[str]:
-    """Scores on validation to tell of a plan: how much of the signals is left, and the target's."""
+def _shown_metrics(plan: Plan) -> list[str]:
+    """Return the names of the validation metrics to list: unexplained variance, and those of the target."""
     return ["fvu", *(name for name in plan.metrics["validation"] if name.startswith("target_"))]
 
 
-def _contest(
+def _run_method(
     method: str, selector: Selector, prepared: PreparedSamples, k: int | None, refit: tuple[str, str], run: Run
 ) -> Entry:
-    """Let one method choose; ``refit`` names the reconstructor and the predictor."""
+    """Run one method; ``refit`` names the reconstructor and the predictor."""
     started = time.monotonic()
     selection = choose_sites(selector, prepared, k, run)
     seconds = time.monotonic() - started
     fitted = fit_reconstructor(refit[0], prepared, selection.sites, run)
-    told = fit_target(refit[1], prepared, selection.sites, run)
-    plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=told)
+    predictor = fit_target(refit[1], prepared, selection.sites, run)
+    plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=predictor)
     return _entry(plan, prepared, seconds)
 
 
 def _entry(plan: Plan, prepared: PreparedSamples, seconds: float) -> Entry:
-    """Give a plan with its error against the number of sites."""
+    """Return the entry of a plan, with its error against the number of sites."""
     return Entry(plan.metadata["method"], plan, _curve(prepared, plan), seconds)
 
 
@@ -143,5 +186,5 @@ def _curve(prepared: PreparedSamples, plan: Plan) -> NDArray[np.float64]:
 
 
 def single(plan: Plan, prepared: PreparedSamples) -> Comparison:
-    """Give one plan as a comparison, for its report."""
+    """Return a comparison of one plan, for its report."""
     return Comparison(prepared, [_entry(plan, prepared, float(plan.metadata.get("seconds", 0.0)))])

@@ -1,4 +1,4 @@
-"""From signals to a plan: split, scale, select, refit, evaluate."""
+"""From samples to a plan: split, scale, select sites, fit models, evaluate."""
 
 from __future__ import annotations
 
@@ -63,13 +63,11 @@ __all__ = [
     "told_in",
 ]
 
-# Share of a time limit that the choice of sites may take; the rest is for the reconstructor.
+# Fraction of the time limit for site selection; the rest is for fitting the reconstructor.
 SELECTION_SHARE = 1 / 3
 
 
-@explain_out_of_memory(
-    "select", "go through a NetCDF or Zarr field some samples at a time (--memory), or coarsen the grid"
-)
+@explain_out_of_memory("select", "process a NetCDF or Zarr field in chunks of samples (--memory), or coarsen the grid")
 def select(
     signals: Any,
     k: int | None = None,
@@ -98,73 +96,98 @@ def select(
     save_every: float = 15.0,
     callback: Callable[[Event], None] | None = None,
 ) -> Plan:
-    """Choose ``k`` sites and fit what rebuilds the whole from them.
+    """Select ``k`` sites to observe and fit a model that reconstructs the whole field from their readings.
+
+    The samples are split into training, validation and test parts and scaled; a selector ranks ``k`` sites; a
+    reconstructor (and a predictor, if there is a target) is fitted to them; and the errors on validation and test are
+    recorded in the plan. The test part takes no part in selection, fitting or model choice. Use `compare` to compare
+    several selectors, `curve` to find out how many sites are needed, and `extend` or `drop` to modify a plan.
 
     Parameters
     ----------
     signals
-        Signals, or anything that `read` takes.
+        `Samples`, or anything that `read` takes: an array ``(N, *grid)``, a DataArray or Dataset, a frame, or a path.
     k
-        How many sites; exactly so many distinct observable ones come out. Of groups, how many groups; None where a
-        limit of cost stands in its place.
+        Number of sites; exactly ``k`` distinct observable sites are selected, besides existing ones. With groups, the
+        number of groups. None if ``constraints`` has a cost limit, which then determines the number.
     constraints
-        What the sites must keep to (`Constraints`, or its parts by name): regions, distance, cost, groups, and sites
-        that are there already, to which ``k`` more are chosen.
+        Constraints on the sites (`Constraints`, or its fields as a mapping): allowed and forbidden regions, minimum
+        distance, costs and cost limit, groups, and existing sites, to which ``k`` are added.
     weights
-        Where errors count, as `Samples.weighted` takes it: ``"area"``, the default where there is latitude and
-        longitude, ``"none"``, an array of the grid's shape, or a region of interest.
+        Loss weights of the cells, as `Samples.with_weights` takes them: ``"area"`` (cell area, the default on
+        latitude-longitude grids), ``"none"``, an array of the grid's shape, or a region of interest.
     noise
-        What sensors add to the truth: a standard deviation in the data's units, one, or by channel or cell. Sites are
-        chosen, reconstructors fitted and errors given for readings with that noise.
+        Standard deviation of the measurement noise in the units of the data: a scalar, or one value for each channel or
+        cell. Selection, fitting and scoring then use readings with this noise.
     missing
-        ``"model"``: cells may be NaN in some samples; see `read`.
+        Treatment of NaN in cells that are not missing in all samples: ``"error"`` refuses them, ``"model"`` fits to the
+        values present and scores on them; see `read`.
     failures
-        How many sites may fail: the mean error over the loss of so many at random is made least.
-    bands
-        Whether to hold back a tenth of the samples, the last before the test part, to calibrate bands on
-        (``plan.reconstruct(..., interval=0.9)``); not where there is a target.
+        Number of sensors that may fail. If positive, the sites are exchanged to minimise the mean error over random
+        failures of that many sensors.
+    intervals
+        Whether to hold out a tenth of the samples, the last before the test part, to calibrate prediction intervals
+        (``plan.reconstruct(..., interval=0.9)``). Ignored if there is a target.
     target
-        Column of a frame or CSV file to tell from the sites, a class or a number, instead of rebuilding all the others;
-        signals may also carry one (`Samples.with_target`).
+        Column of a frame or CSV file to predict from the sites, a class or a number, instead of reconstructing the
+        other columns. `Samples` may also carry a target (`Samples.with_target`).
     target_kind
-        ``"class"`` or ``"number"``, where the guess from the column's values would be wrong.
+        ``"class"`` or ``"number"``; by default inferred from the values of the target.
     method
-        A selector: ``"auto"`` tries several and keeps the best on validation; ``"learned"`` or a law (``"vln"``,
-        ``"hnet"``, ...); ``"greedy"``, ``"qr"`` or any other of ``docs/methods.md``.
+        Selector: ``"auto"`` runs several and keeps the best on validation; ``"greedy"``, ``"qr"``, ``"exchange"``;
+        ``"learned"`` or a mask distribution (``"vln"``, ``"hnet"``, ...); or any other name in ``docs/methods.md``.
     reconstructor
         ``"ridge"``, ``"optimal_interpolation"``, ``"kernel"``, ``"dense"``, ``"dense_conv"``, ``"resnet"``,
-        ``"dcgan"``, ``"residual"``, ``"ensemble"``, or ``"auto"``: ridge, kriging or kernel, unless networks on top
-        leave clearly less on validation; always ridge where there is a target. Or the reconstructor of another plan:
-        one of its kind and settings is fitted anew.
+        ``"dcgan"``, ``"residual"`` or ``"ensemble"``. ``"auto"`` takes the best closed form on validation (ridge,
+        optimal interpolation or kernel), or a network if its validation error is clearly smaller; with a target it is
+        ridge. A reconstructor object, such as that of another plan, is cloned with its settings and refitted.
     predictor
-        What tells the target: ``"linear"``, ``"network"``, or ``"auto"``: the network, unless the linear one is better
-        on validation.
+        Model of the target: ``"linear"``, ``"network"``, or ``"auto"``, the better of both on validation.
     settings
-        Settings of the selector, by name, where its defaults do not fit.
+        Settings of the selector by name; the defaults are listed in ``docs/methods.md``.
     split
-        Which samples train, validate and test: ``"blocks"`` of time, ``"random"``, a `Split`, ``(train, test)`` or
-        ``(train, validation, test)`` of sample numbers or boolean arrays, or a mapping of these names. By default that
-        of the data set, else blocks of time where samples have a time or, without one, look like a series (of tables
-        and of samples with a target this is not asked), and a random split elsewhere. The plan's record says which.
+        Training, validation and test samples: ``"blocks"`` (contiguous in time), ``"random"``, a `Split`,
+        ``(train, test)`` or ``(train, validation, test)`` as indices or boolean masks, or a mapping of these names. By
+        default the split of the data set if it has one; else blocks for samples that have a time or are autocorrelated
+        (not checked for tables and with a target); else random. ``plan.metadata["split"]`` records which.
     anomalies
-        ``"month"``: work on anomalies from the monthly climatology of the training part, which needs dates;
-        ``"none"``: on deviations from the mean; None: as the signals say.
+        ``"month"``: subtract the monthly climatology of the training part (requires dates). ``"none"``: subtract the
+        mean. None: as set on the samples.
     time_limit
-        Seconds after which learning stops with what it has.
+        Time limit in seconds, after which training stops with the best model so far.
     seed
-        Same seed, machine and thread count: same plan, as long as no time limit cuts in.
-    device, precision
-        ``"auto"``, ``"cpu"`` or ``"cuda"``; ``"32-true"``, ``"bf16-mixed"``, or ``"auto"``: the latter for networks
-        that rebuild, on a device that has instructions for it.
+        Random seed. The same seed, machine and thread count give the same plan unless the time limit is reached.
+    device
+        ``"auto"``, ``"cpu"`` or ``"cuda"``.
+    precision
+        ``"32-true"``, ``"bf16-mixed"``, or ``"auto"``: mixed precision for reconstruction networks on devices that
+        support it.
     compiled
-        Whether networks are compiled (``torch.compile``) before they are trained: a minute at first, worth it for long
-        runs on a GPU.
-    checkpoint, resume, save_every
-        A folder to keep unfinished training in, whether to go on from what it holds (what it holds is cleared
-        otherwise), and how often to save, in seconds. A run that fails for what it was given leaves nothing there:
-        going on would fail again.
+        Whether to compile networks with ``torch.compile``: about a minute at the start, worthwhile for long runs on a
+        GPU.
+    checkpoint
+        Folder for checkpoints of unfinished training; None saves none.
+    resume
+        Whether to resume from the checkpoints in that folder; otherwise they are deleted at the start. A run that fails
+        because of its input deletes its checkpoints, since resuming would fail again.
+    save_every
+        Seconds between checkpoints.
     callback
-        Called with an Event for every step of training; None shows a bar where standard error is a terminal.
+        Called with an `Event` at every training step; None shows a progress bar if standard error is a terminal.
+
+    Returns
+    -------
+    Plan
+        Ranked sites, fitted reconstructor (and predictor), metrics and metadata.
+
+    Raises
+    ------
+    InfeasibleError
+        Fewer than ``k`` sites satisfy the constraints.
+    SettingsError
+        A method, reconstructor, predictor or setting is unknown or does not suit the data.
+    DataError
+        The data cannot be used, for example because of missing values.
 
     Examples
     --------
@@ -190,17 +213,17 @@ def select(
         run = replace(run, callback=tell)
         selection = choose_sites(selector, prepared, k, run, failures=failures)
         fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
-        told = fit_target(predictor, prepared, selection.sites, run)
-    plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=told)
-    treated = {"missing": missing} if missing == "model" else {}
-    return replace(plan, metadata={**plan.metadata, **treated, "seconds": round(clock.monotonic() - started, 2)})
+        fitted_predictor = fit_target(predictor, prepared, selection.sites, run)
+    plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=fitted_predictor)
+    handling = {"missing": missing} if missing == "model" else {}
+    return replace(plan, metadata={**plan.metadata, **handling, "seconds": round(clock.monotonic() - started, 2)})
 
 
 def make_run(
     *, seed: int, device: str, precision: str, compiled: bool, time_limit: float | None, checkpoint: str | Path | None,
     resume: bool, save_every: float,
 ) -> Run:  # fmt: skip
-    """Give the circumstances that were asked for, with a time limit that starts now."""
+    """Return the `Run` of a workflow, whose time limit starts now; parameters as in `select`."""
     check_run(device, precision, save_every)
     return Run(
         seed=seed, device=device, precision=precision, compiled=compiled, deadline=deadline_after(time_limit),
@@ -210,10 +233,10 @@ def make_run(
 
 @contextlib.contextmanager
 def managed_checkpoints(run: Run) -> Iterator[None]:
-    """Clear the run's folder before a run that starts anew, and again if it fails for what it was given.
+    """Delete checkpoints before a new run, and again if the run fails because of its input.
 
-    To go on would fail again then. What is kept where a run is stopped, or where the machine had no room, is good; and
-    a run that was to resume clears nothing: it may have been asked for by mistake.
+    Resuming would then fail again. Checkpoints of a run that was interrupted, or that ran out of disk space, are kept,
+    and a run that resumes deletes nothing.
     """
     if run.folder is None or run.resume or not is_first():
         yield
@@ -231,10 +254,26 @@ def managed_checkpoints(run: Run) -> Iterator[None]:
 def choose_sites(
     selector: Selector, prepared: PreparedSamples, k: int | None, run: Run, *, failures: int = 0
 ) -> Selection:
-    """Let the selector choose, on everything but test; one that decides on validation gets that part apart first.
+    """Select sites on all samples but the test part.
 
-    Without K, as many are chosen as can be paid for; what greedy can pay for is the guide. Sites that are there already
-    come first. With ``failures``, they are exchanged until the loss of so many is missed least.
+    Parameters
+    ----------
+    selector
+        A selector that requires validation selects on the training part, is scored on the validation part, and is
+        refitted on both; any other selects on both parts together.
+    prepared
+        The split and scaled samples.
+    k
+        Number of sites; None under a cost limit, where the number that greedy selection can afford is used.
+    run
+        Seed, deadline and callback; a third of the remaining time is used here.
+    failures
+        If positive, exchange sites to minimise the mean error over random failures of that many sensors.
+
+    Returns
+    -------
+    Selection
+        Existing sites first, then the selected ones by rank.
     """
     run, parts = run.share(SELECTION_SHARE), (prepared.train, prepared.validation, prepared.development)
     view = SelectionView.of(*parts, supervised=selector.supervised)
@@ -258,20 +297,28 @@ def choose_sites(
 def fit_reconstructor(
     name: str | Reconstructor, prepared: PreparedSamples, sites: NDArray[np.int64], run: Run
 ) -> Reconstructor:
-    """Fit the reconstructor named, or one like that given, or choose among them on validation."""
+    """Fit a reconstructor to sites.
+
+    Parameters
+    ----------
+    name
+        A name in the registry, ``"auto"`` for the best on validation, or an object to clone and refit.
+    prepared, sites, run
+        The split and scaled samples, flat indices of the sites by rank, and the run.
+    """
     check_reconstructor(name, prepared.signals.grid)
     train, validation = prepared.train, prepared.validation
     if isinstance(name, Reconstructor):
         return name.anew().fit(train, sites, validation=validation, run=run)
     if name == "auto" and prepared.signals.target is not None:
-        name = "ridge"  # time goes to what was asked for
+        name = "ridge"  # spend the time on the target
     if name == "auto":
         return fit_best(train, sites, validation=validation, run=run)
     return RECONSTRUCTORS[name]().fit(train, sites, validation=validation, run=run)
 
 
 def fit_target(name: str, prepared: PreparedSamples, sites: NDArray[np.int64], run: Run) -> Predictor | None:
-    """Fit the predictor named, or the best on validation; None where the signals have no target."""
+    """Fit the named predictor, or the best on validation (``"auto"``); None if the samples have no target."""
     if prepared.signals.target is None:
         return None
     return fit_predictor(name, prepared.train, sites, validation=prepared.validation, run=run)
@@ -281,11 +328,28 @@ def make_plan(
     prepared: PreparedSamples, selection: Selection, fitted: Reconstructor, selector: Selector, run: Run,
     *, method: str, predictor: Predictor | None = None,
 ) -> Plan:  # fmt: skip
-    """Put the plan together, judge it on validation, fit a closed form on all but test, and judge it there once."""
+    """Assemble and evaluate a plan.
+
+    The plan is scored on validation; closed forms are then refitted on all samples but the test part, prediction
+    intervals are calibrated, and the final plan is scored once on test.
+
+    Parameters
+    ----------
+    prepared
+        The split and scaled samples.
+    selection
+        The selected sites, with notes and training history.
+    fitted, predictor
+        The models fitted to these sites.
+    selector, method
+        The selector and its registry name, for the metadata.
+    run
+        Seed and deadline.
+    """
     signals = prepared.signals
     made = {
         **record(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
-        **_told_by(predictor),
+        **_target_metadata(predictor),
         **constraint_metadata(signals, selection.sites),
         **told_in(signals),
         **({} if signals.gaps is None else {"missing": "model"}),
@@ -310,14 +374,14 @@ def make_plan(
 
 
 def _seen(split: Split) -> NDArray[np.int64]:
-    """All samples but those of the test part."""
+    """Return the indices of all samples but those of the test part."""
     return np.concatenate([split.development, split.calibration])
 
 
 def record(
     selector: Selector, run: Run, *, method: str, fitted: Reconstructor, notes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a plan tells of how it was made, but for the data."""
+    """Return the metadata of a plan that do not depend on the data: method, settings, seed, versions, date."""
     return {
         "method": method,
         "settings": selector.settings(),
@@ -330,7 +394,23 @@ def record(
 
 
 def score(plan: Plan, part: Samples, baseline: Scaler) -> dict[str, float]:
-    """Errors of a plan on raw signals; variances are about what ``baseline`` expects, the same for all plans."""
+    """Compute the errors of a plan on unscaled samples.
+
+    Parameters
+    ----------
+    plan
+        The plan to score.
+    part
+        Samples in the user's units.
+    baseline
+        Scaler whose mean or climatology is the reference of the unexplained variance, the same for all plans.
+
+    Returns
+    -------
+    dict
+        Metrics by name; those of the target begin with ``target_``, those of the 90 % prediction interval are
+        ``coverage_90`` and ``width_90``.
+    """
     readings = part.noisy_readings(plan.indices)
     reconstructed = plan.reconstruct_array(readings, part.time, part.covariates)
     scale = baseline.scale if part.origin.units_differ else None
@@ -342,18 +422,18 @@ def score(plan: Plan, part: Samples, baseline: Scaler) -> dict[str, float]:
         scores |= coverage(plan, part, reconstructed)
     if plan.predictor is None or part.target is None:
         return scores
-    told = metrics.target_scores(part.target, plan.tell(readings, part.time), plan.predictor.expected)
-    return scores | {f"target_{name}": value for name, value in told.items()}
+    target_scores = metrics.target_scores(part.target, plan.tell(readings, part.time), plan.predictor.expected)
+    return scores | {f"target_{name}": value for name, value in target_scores.items()}
 
 
 def gains(prepared: PreparedSamples, sites: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Drop of the validation error (fraction of variance, ridge) as each site joins those before it."""
+    """Return the reduction of the validation error (ridge, fraction of variance) by each site given those before."""
     errors = _nested_errors(prepared, sites)
     return np.asarray(-np.diff(errors) / max(float(errors[0]), 1e-300))
 
 
 def _nested_errors(prepared: PreparedSamples, sites: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Validation error with the first 0, 1, ... K sites: of the target where there is one, else of the signals."""
+    """Return the validation error with the first 0, 1, ... K sites, of the target if there is one."""
     train, validation = prepared.train, prepared.validation
     if prepared.signals.target is not None:
         return nested_target_errors(train, validation, sites)
@@ -362,26 +442,26 @@ def _nested_errors(prepared: PreparedSamples, sites: NDArray[np.int64]) -> NDArr
 
 
 def constraint_metadata(signals: Samples, sites: NDArray[np.int64]) -> dict[str, Any]:
-    """What a plan's record says of its constraints."""
+    """Return the metadata of the constraints: their description, the number of existing sites, costs and groups."""
     constraints = signals.constraints
     if constraints is None:
         return {}
     held = len(constraints.rules.held)
-    told: dict[str, Any] = {"asked": constraints.asked.words(), "existing": held}
+    found: dict[str, Any] = {"asked": constraints.asked.words(), "existing": held}
     if constraints.rules.costs is not None:
-        told |= {"cost": float(constraints.rules.costs[sites[held:]].sum()), "cost_limit": constraints.rules.limit}
+        found |= {"cost": float(constraints.rules.costs[sites[held:]].sum()), "cost_limit": constraints.rules.limit}
     if constraints.grouping is not None:
-        told["groups"] = constraints.grouping.units_of(sites).tolist()
-    return {"constraints": told}
+        found["groups"] = constraints.grouping.units_of(sites).tolist()
+    return {"constraints": found}
 
 
 def told_in(signals: Samples) -> dict[str, Any]:
-    """What a plan's record says of the units of its errors, where they are not those of the data."""
+    """Return the metadata of the error units, if they are not the units of the data."""
     return {"error_units": STANDARDISED} if signals.origin.units_differ else {}
 
 
-def _told_by(predictor: Predictor | None) -> dict[str, Any]:
-    """What a plan's record says of its target."""
+def _target_metadata(predictor: Predictor | None) -> dict[str, Any]:
+    """Return the metadata of the target and its predictor."""
     if predictor is None:
         return {}
     kind = "class" if predictor.is_class else "number"
@@ -389,16 +469,13 @@ def _told_by(predictor: Predictor | None) -> dict[str, Any]:
 
 
 def _fit_on_all_but_test(plan: Plan, prepared: PreparedSamples, run: Run) -> Plan:
-    """Scale and fit a plan that has a closed form once more, now that all choices are made.
-
-    Networks stay as they are, with the scaling that they were trained with.
-    """
+    """Rescale and refit closed forms on all samples but the test part; networks keep their weights and scaling."""
     reconstructor, predictor = plan.reconstructor, plan.predictor
     if not reconstructor.closed_form or (predictor is not None and not predictor.closed_form):
         return plan
     parts: Any = {"train": prepared.development, "sites": plan.indices, "validation": prepared.validation, "run": run}
-    told = None if predictor is None else type(predictor)().fit(**parts)
-    return replace(plan, scaling=prepared.scaling, reconstructor=type(reconstructor)().fit(**parts), predictor=told)
+    refitted = None if predictor is None else type(predictor)().fit(**parts)
+    return replace(plan, scaling=prepared.scaling, reconstructor=type(reconstructor)().fit(**parts), predictor=refitted)
 
 
 def _versions() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a curve is: rows of error against the number of sites, and the fewest that reach an error."""
+"""Result of `curve`: errors by method and number of sites, and the smallest number that reaches an error."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Curve", "CurveInterrupted", "Row"]
 
-_WORDS = {
-    "fvu": "variance left",
+_LABELS = {
+    "fvu": "unexplained variance",
     "rmse": "RMSE",
     "mse": "mean squared error",
-    "fvu_area": "variance left, by area",
-    "rmse_area": "RMSE, by area",
-    "target_error": "share of the target told wrongly",
+    "fvu_area": "unexplained variance, area-weighted",
+    "rmse_area": "RMSE, area-weighted",
+    "target_error": "misclassification rate of the target",
     "target_log_loss": "log loss of the target",
-    "target_fvu": "the target's variance left",
+    "target_fvu": "unexplained variance of the target",
     "target_rmse": "RMSE of the target",
     "target_mse": "mean squared error of the target",
 }
@@ -36,9 +36,18 @@ _IN_UNITS = ("rmse", "rmse_area")
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One method at one K: its sites, best first, and the errors by name, as a plan's metrics are.
+    """One method at one K.
 
-    ``seconds`` is what the choice of the sites took; of a nested method, the one choice that all its rows share.
+    Parameters
+    ----------
+    method, k
+        Name of the selector, and the number of sites.
+    validation, test
+        Metrics by name, as in ``Plan.metrics``.
+    seconds
+        Time that site selection took; the rows of a nested method share one selection.
+    sites
+        ``(k,)``, flat grid indices by rank.
     """
 
     method: str
@@ -56,17 +65,17 @@ class Curve:
     Parameters
     ----------
     rows
-        By method, then by K: every K asked for, and those tried on the way to the fewest sites.
+        Sorted by method, then by K: every given K, and those tried during the bisection for ``target_error``.
     ks
-        The K asked for, ascending.
+        The given K, ascending.
     metric
-        The error that counts: a name among the metrics of each row.
+        Name of the metric to report.
     reconstructor
-        The one that all methods share.
+        Reconstructor fitted to the sites of every method.
     target_error
-        The error to reach on validation, if one was named.
+        Validation error to reach, if given.
     origin
-        What the signals were before they were read.
+        Name, units and attributes of the data.
 
     Examples
     --------
@@ -85,48 +94,48 @@ class Curve:
 
     @property
     def methods(self) -> list[str]:
-        """Methods that have a row, in the order asked for."""
+        """Methods that have a row, in the order given."""
         return list(dict.fromkeys(row.method for row in self.rows))
 
     @property
     def label(self) -> str:
-        """The error that counts, in words, with its units."""
+        """Name of the metric for axes and tables, with its units."""
         units = f" ({self.origin.error_units})" if self.origin.error_units and self.metric in _IN_UNITS else ""
-        return _WORDS[self.metric] + units
+        return _LABELS[self.metric] + units
 
     @property
     def title(self) -> str:
-        """What is shown: the data, what rebuilds them, and the error on test."""
-        reconstructed = "" if self.metric.startswith("target_") else f", rebuilt by {self.reconstructor}"
+        """Title for tables and figures: data, reconstructor and metric."""
+        reconstructed = "" if self.metric.startswith("target_") else f", reconstructed by {self.reconstructor}"
         return f"{self.origin.name}{reconstructed}: {self.label} on test"
 
     def of(self, method: str) -> list[Row]:
-        """Give the rows of one method."""
+        """Return the rows of one method, by ascending K."""
         if method not in self.methods:
-            raise SettingsError(f"method {method!r} is not on this curve; there are {', '.join(self.methods)}")
+            raise SettingsError(f"method {method!r} is not on this curve; expected one of {', '.join(self.methods)}")
         return [row for row in self.rows if row.method == method]
 
     def best(self, method: str) -> Row:
-        """Give the row with the least error on validation."""
+        """Return the row of a method with the smallest validation error."""
         return min(self.of(method), key=lambda row: np.nan_to_num(row.validation[self.metric], nan=np.inf))
 
     def smallest(self, method: str) -> Row | None:
-        """Give the row with the fewest sites whose error on validation is the target error or less, if there is one."""
+        """Return the row with the fewest sites whose validation error is at most ``target_error``, or None."""
         if self.target_error is None:
-            raise SettingsError("this curve has no error to reach; name one with curve(..., target_error=...)")
+            raise SettingsError("this curve has no target error; give one with curve(..., target_error=...)")
         return next((row for row in self.of(method) if row.validation[self.metric] <= self.target_error), None)
 
     def smallest_k(self, method: str) -> int | None:
-        """Give the fewest sites that reach the target error on validation; None where it is never reached.
+        """Return the smallest K that reaches ``target_error`` on validation; None if it is never reached.
 
-        One site fewer was tried and did not reach it. Where the error goes up and down with K, another K further down
-        may reach it too, between two of those asked for that do not. A curve that was stopped knows what it tried.
+        One site fewer was tried and did not reach it. If the error is not monotonic in K, a smaller K between two given
+        ones may reach it as well. An interrupted curve takes only the finished rows into account.
         """
         row = self.smallest(method)
         return None if row is None else row.k
 
     def records(self) -> list[dict[str, Any]]:
-        """Give one row of plain values for each method and K, for tables and machines."""
+        """Return one dict for each method and K: validation and test metrics, seconds and sites."""
         return [
             {
                 "method": row.method,
@@ -141,13 +150,13 @@ class Curve:
         ]
 
     def frame(self) -> pd.DataFrame:
-        """Give the rows as a pandas frame; ``sites`` are flat grid indices, best first."""
+        """Return the rows as a pandas DataFrame; ``sites`` are flat grid indices by rank."""
         import pandas as pd
 
         return pd.DataFrame(self.records())
 
     def plot(self) -> Figure:
-        """Draw the errors on test against K; with a target error, those on validation too, and the fewest sites."""
+        """Plot the test error against K; with a target error, also the validation error and the smallest K."""
         from keyhole.report import Line, error_by_k_figure
 
         lines = []
@@ -160,7 +169,7 @@ class Curve:
 
 
 class CurveInterrupted(Interrupted):
-    """A curve was stopped by a signal; ``curve`` holds what was finished."""
+    """Raised when a signal interrupts `curve`; ``curve`` holds the finished rows."""
 
     def __init__(self, message: str, signum: int, curve: Curve) -> None:
         super().__init__(message, signum)

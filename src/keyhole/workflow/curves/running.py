@@ -44,33 +44,40 @@ def curve(
     precision: str = "auto",
     callback: Callable[[Event], None] | None = None,
 ) -> Curve:
-    """Let each method choose sites for every K, with the same reconstructor, and find how many are enough.
+    """Compute the error of several selectors against the number of sites.
 
-    A nested method (greedy, variance, laplacian, random) ranks sites once, for the largest K, and its ranking is cut;
-    any other chooses anew for each K.
+    A nested selector (greedy, variance, laplacian, random) ranks sites once, for the largest K, and its ranking is
+    truncated; any other is run for each K. With ``target_error`` the smallest K that reaches it is found.
 
     Parameters
     ----------
     signals
-        Signals, or anything that `read` takes.
+        `Samples`, or anything that `read` takes.
     ks, methods
         Numbers of sites, and names of selectors (``docs/methods.md``).
     target_error
-        An error to reach on validation. Between the K asked for, the fewest sites that reach it are found by bisection,
-        exact to one site; this costs a method that is not nested one more choice of sites a try.
+        Validation error to reach. The smallest K that reaches it is found by bisection between the given ``ks``; a
+        selector that is not nested is run again for each K tried.
     metric
-        The error that counts: ``"fvu"`` (the default: the share of the variance that is left), ``"rmse"`` or ``"mse"``;
-        ``"fvu_area"`` or ``"rmse_area"`` where the grid knows latitude; with a target its own (``"target_error"``,
-        ``"target_fvu"``, ...), which is the default then.
+        Error to report: ``"fvu"`` (unexplained variance, the default), ``"rmse"`` or ``"mse"``; ``"fvu_area"`` or
+        ``"rmse_area"`` (area-weighted) on latitude-longitude grids; with a target ``"target_error"``, ``"target_fvu"``,
+        ..., of which the first is the default.
     time_limit
-        Seconds for the sites and the reconstructor of one method at one K.
-    target, target_kind, reconstructor, predictor, split, anomalies, seed, device, precision, callback
-        As `select` takes them.
+        Time limit in seconds for selection and fit of one method at one K.
+    reconstructor
+        Reconstructor fitted to the sites of every method.
+    target, target_kind, predictor, split, anomalies, seed, device, precision, callback
+        As in `select`.
+
+    Returns
+    -------
+    Curve
+        Errors by method and K.
 
     Raises
     ------
-    Stopped
-        A signal arrived: when the K at hand was done, or at once for the second one. The error holds what was finished.
+    CurveInterrupted
+        On SIGINT or SIGTERM, after the current K (at once on a second signal); ``curve`` holds the finished rows.
 
     Examples
     --------
@@ -84,7 +91,7 @@ def curve(
     _check_target_error(target_error)
     selectors = {method: SELECTORS.make(method, {}) for method in methods}
     if not selectors:
-        raise SettingsError("no method is named; a curve needs one at least")
+        raise SettingsError("methods is empty; name at least one")
     source = read(signals, target=target, target_kind=target_kind).anomalies_as_asked(anomalies)
     prepared = prepare(source, split, seed)
     check_stages(selectors, reconstructor, predictor, prepared.signals)
@@ -100,13 +107,13 @@ def curve(
                     _stop_if(pending)
         except KeyboardInterrupt as stop:
             signum = stop.signum if isinstance(stop, Interrupted) else signal.SIGINT
-            message = f"stopped; points of the curve that are finished: {len(rows)}"
+            message = f"stopped; finished points of the curve: {len(rows)}"
             raise CurveInterrupted(message, signum, _filled(blank, rows)) from stop
     return _filled(blank, rows)
 
 
 def _filled(blank: Curve, rows: Sequence[Row]) -> Curve:
-    """Give the curve with its rows, methods in the order in which they came."""
+    """Return the curve with its rows sorted by method, in the order given, and K."""
     order = list(dict.fromkeys(row.method for row in rows))
     return replace(blank, rows=sorted(rows, key=lambda row: (order.index(row.method), row.k)))
 
@@ -118,27 +125,27 @@ def _stop_if(pending: Pending) -> None:
 
 def _check_target_error(error: float | None) -> None:
     if error is not None and not 0 < error < math.inf:
-        raise SettingsError(f"target_error={error!r}: a positive number is needed")
+        raise SettingsError(f"target_error={error!r}: expected a positive number")
 
 
 def _check_ks(ks: Sequence[int], signals: Samples) -> list[int]:
-    """Give the K in ascending order, each once, or say why one cannot be had."""
+    """Return the distinct K in ascending order; raise if one is infeasible."""
     counts = sorted({check_k(k, signals) for k in ks})
     if not counts:
-        raise InfeasibleError("no K is named; a curve needs one at least")
+        raise InfeasibleError("ks is empty; name at least one number of sites")
     return counts
 
 
 def _check_metric(metric: str | None, signals: Samples) -> str:
-    """Give the metric asked for, or the first of those that the signals have."""
+    """Return the given metric, or the default of the samples."""
     known = _metrics_of(signals)
     if metric is not None and metric not in known:
-        raise SettingsError(f"metric {metric!r} is not known; there are {', '.join(known)}")
+        raise SettingsError(f"metric {metric!r} is unknown; expected one of {', '.join(known)}")
     return metric or known[0]
 
 
 def _metrics_of(signals: Samples) -> list[str]:
-    """Names of the errors that plans on these signals have, what they are judged by first."""
+    """Return the names of the metrics of plans on these samples, the default first."""
     names = ["fvu", "rmse", "mse"] + (["fvu_area", "rmse_area"] if signals.grid.area() is not None else [])
     if signals.target is None:
         return names

@@ -1,4 +1,4 @@
-"""One method along the K of a curve: choose sites, judge them, and halve the way to the fewest."""
+"""One method of a curve: select and score sites for each K, and bisect for the smallest K."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["CurveRunner"]
 
 
 class CurveRunner:
-    """One method on its way along the K of a curve, which tells what is asked for."""
+    """Compute the rows of one method; ``asked`` is an empty curve that holds K, metric and target error."""
 
     def __init__(
         self, method: str, selector: Selector, prepared: PreparedSamples, asked: Curve, predictor: str, run: Run,
@@ -35,7 +35,7 @@ class CurveRunner:
         self.ranking: tuple[NDArray[np.int64], float] | None = None
 
     def rows(self) -> Iterator[Row]:
-        """Give a row for each K asked for, then those on the way to the fewest sites."""
+        """Yield a row for each given K, then those of the bisection."""
         stage, ks, reached = f"curve of {self.method}", self.asked.ks, list[int]()
         for done, k in enumerate(ks):
             self.run.tell(Event(stage, done, len(ks)))
@@ -47,9 +47,9 @@ class CurveRunner:
             yield from self._between(max((k for k in ks if k < reached[0]), default=0), reached[0])
 
     def _between(self, low: int, high: int) -> Iterator[Row]:
-        """Halve the gap between a K that is too small and one that is enough, until it is one site."""
-        stage, tries = f"fewest sites of {self.method}", math.ceil(math.log2(high - low))
-        stage += "" if self.selector.nested else ", a new choice for each try"
+        """Bisect between a K that does not reach the target error and one that does."""
+        stage, tries = f"smallest K of {self.method}", math.ceil(math.log2(high - low))
+        stage += "" if self.selector.nested else ", selected again for each K"
         done = 0
         while high - low > 1:
             self.run.tell(Event(stage, done, tries))
@@ -64,26 +64,26 @@ class CurveRunner:
         return error is not None and row.validation[self.asked.metric] <= error
 
     def _row(self, k: int) -> Row:
-        """Judge the method at ``k`` as a plan of that many sites is judged."""
+        """Score the method at ``k`` as a plan of ``k`` sites is scored."""
         run = replace(self.run, deadline=deadline_after(self.time_limit))
         sites, seconds = self._sites(k, run)
         if self._shares_ridge():
             return Row(self.method, k, *self._by_ridge(sites), seconds, sites)
         fitted = fit_reconstructor(self.asked.reconstructor, self.prepared, sites, run)
-        told = fit_target(self.predictor, self.prepared, sites, run)
+        predictor = fit_target(self.predictor, self.prepared, sites, run)
         plan = make_plan(
-            self.prepared, Selection(sites), fitted, self.selector, run, method=self.method, predictor=told
+            self.prepared, Selection(sites), fitted, self.selector, run, method=self.method, predictor=predictor
         )
         return Row(self.method, k, plan.metrics["validation"], plan.metrics["test"], seconds, sites)
 
     def _shares_ridge(self) -> bool:
-        """Whether all K of the ranking can share one decomposition; what fills gaps depends on the sites."""
+        """Whether all K of a ranking can share one decomposition; imputation of missing values depends on the sites."""
         signals = self.prepared.signals
         plain = signals.target is None and signals.gaps is None
         return plain and self.ranking is not None and self.asked.reconstructor == "ridge"
 
     def _by_ridge(self, sites: NDArray[np.int64]) -> tuple[dict[str, float], dict[str, float]]:
-        """Errors on validation and on test of the first sites of the ranking, all of which share one decomposition."""
+        """Return validation and test errors of the first sites of the ranking, which share one decomposition."""
         parts, signals = self.prepared, self.prepared.signals
         choosing, last = (ridge.first(len(sites)) for ridge in self._ridges)
         plan = Plan(signals.grid, sites, np.zeros(len(sites)), parts.choosing, choosing, signals.origin)
@@ -93,29 +93,29 @@ class CurveRunner:
 
     @cached_property
     def _ridges(self) -> tuple[NestedRidge, NestedRidge]:
-        """Of the ranking, on what chooses and on all but test."""
+        """Nested ridge of the ranking, on the training part and on all but the test part."""
         sites = np.empty(0, np.int64) if self.ranking is None else self.ranking[0]
         return NestedRidge(self.prepared.train, sites), NestedRidge(self.prepared.development, sites)
 
     def _sites(self, k: int, run: Run) -> tuple[NDArray[np.int64], float]:
-        """Give ``k`` sites and what their choice took: a nested ranking is cut, any other made anew."""
+        """Return ``k`` sites and the seconds of their selection; a nested ranking is truncated."""
         if not self.selector.nested:
-            return self._chosen(k, run)
+            return self._selected(k, run)
         if self.ranking is None:
-            self.ranking = self._chosen(self.asked.ks[-1], run)
+            self.ranking = self._selected(self.asked.ks[-1], run)
         sites, seconds = self.ranking
         return _first(sites, k, self.prepared), seconds
 
-    def _chosen(self, k: int, run: Run) -> tuple[NDArray[np.int64], float]:
+    def _selected(self, k: int, run: Run) -> tuple[NDArray[np.int64], float]:
         started = time.monotonic()
         sites = choose_sites(self.selector, self.prepared, k, run).sites
         return sites, time.monotonic() - started
 
 
 def _first(sites: NDArray[np.int64], k: int, prepared: PreparedSamples) -> NDArray[np.int64]:
-    """Cut a ranking: those that are there already, and the first ``k`` others, or groups of them."""
-    there, constraints = len(prepared.existing), prepared.signals.constraints
+    """Truncate a ranking to the existing sites and the first ``k`` others, or groups of them."""
+    existing, constraints = len(prepared.existing), prepared.signals.constraints
     if constraints is None or constraints.grouping is None:
-        return sites[: there + k]
-    units = constraints.grouping.units_of(sites[there:])
-    return sites[: there + int(np.isin(units, list(dict.fromkeys(units.tolist()))[:k]).sum())]
+        return sites[: existing + k]
+    units = constraints.grouping.units_of(sites[existing:])
+    return sites[: existing + int(np.isin(units, list(dict.fromkeys(units.tolist()))[:k]).sum())]

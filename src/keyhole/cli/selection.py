@@ -1,4 +1,4 @@
-"""Commands that choose sites: demo, select, compare."""
+"""Commands that select sites: demo, select, compare."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from keyhole.cli.constraints import Counting, Kept, Price, Where, constraints_of
+from keyhole.cli.constraints import CostOptions, ExistingOptions, RegionOptions, WeightOptions, constraints_of
+from keyhole.cli.inputs import InputOptions, TargetOptions, method_names, split_kind
+from keyhole.cli.option_bundles import expand_bundles
 from keyhole.cli.options import (
     Device,
     Json,
@@ -18,7 +20,7 @@ from keyhole.cli.options import (
     Method,
     Methods,
     Precision,
-    Rebuilder,
+    ReconstructorOption,
     Seed,
     SetOption,
     Source,
@@ -26,8 +28,6 @@ from keyhole.cli.options import (
     TimeLimit,
 )
 from keyhole.cli.output import check_apart, check_suffix, check_writable, say, show_comparison, show_plan, texts_of
-from keyhole.cli.source import Reading, Target, method_names, split_kind
-from keyhole.cli.spread import spread
 from keyhole.core.errors import StorageError
 from keyhole.core.interrupts import stoppable
 from keyhole.core.processes import is_first
@@ -43,12 +43,12 @@ __all__ = ["compare", "demo", "select"]
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the report and the plan.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder to write the report and the plan to.")] = Path("demo"),
     k: K = 25,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Place 25 buoys on sea-surface temperature: learned, greedy, QR and random, with a report."""
+    """Place 25 buoys to observe sea-surface temperature: compare four selectors and write a report."""
     from keyhole.data import datasets
     from keyhole.report import write_report
     from keyhole.workflow.comparison import compare
@@ -64,52 +64,56 @@ def demo(
     say(f"report {out / 'report.html'}")
 
 
-@spread
+@expand_bundles
 def select(
     source: Source,
-    price: Price,
-    where: Where,
-    kept: Kept,
-    counting: Counting,
-    target: Target,
-    reading: Reading,
-    out: Annotated[Path, typer.Option(help="Plan file to write.")] = Path("plan.keyhole"),
-    failures: Annotated[int, typer.Option(min=0, help="How many sites may fail: make the mean error then least.")] = 0,
+    cost: CostOptions,
+    region: RegionOptions,
+    existing: ExistingOptions,
+    weighting: WeightOptions,
+    target: TargetOptions,
+    inputs: InputOptions,
+    out: Annotated[Path, typer.Option(help="Plan file to write (.keyhole).")] = Path("plan.keyhole"),
+    failures: Annotated[
+        int, typer.Option(min=0, help="Number of sensors that may fail: minimise the mean error over random failures.")
+    ] = 0,
     intervals: Annotated[
-        bool, typer.Option("--intervals/--no-intervals", help="Hold samples back to calibrate bands on.")
+        bool, typer.Option("--intervals/--no-intervals", help="Hold out samples to calibrate prediction intervals.")
     ] = True,
     memory: Annotated[
         str | None,
-        typer.Option(help="Memory that the work may take, such as 2GiB: the field is read some samples at a time."),
+        typer.Option(help="Memory limit, such as 2GiB: process a NetCDF or Zarr field in chunks of samples."),
     ] = None,
     method: Method = "auto",
-    reconstructor: Rebuilder = "auto",
+    reconstructor: ReconstructorOption = "auto",
     setting: SetOption = None,
     split: SplitKind = "auto",
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
     precision: Precision = "auto",
-    compiled: Annotated[bool, typer.Option("--compile", help="Compile networks before they are trained.")] = False,
-    report: Annotated[Path | None, typer.Option(help="HTML page to write.")] = None,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Compile networks (torch.compile) before training.")
+    ] = False,
+    report: Annotated[Path | None, typer.Option(help="HTML report to write.")] = None,
     resume: Annotated[
         bool | None,
-        typer.Option("--resume/--anew", help="Go on with the unfinished run of this plan file, or replace it."),
+        typer.Option("--resume/--anew", help="Resume the unfinished run of this plan file, or start anew."),
     ] = None,
-    save_every: Annotated[float, typer.Option(help="Seconds between saves of unfinished training.")] = 15.0,
+    save_every: Annotated[float, typer.Option(help="Seconds between checkpoints of unfinished training.")] = 15.0,
     as_json: Json = False,
 ) -> None:
-    """Choose K sites of a field, of images, of an array or of a table, and save the plan."""
+    """Select K sites of a field, image set, array or table, fit a reconstructor to them, and save the plan."""
     from keyhole.training.checkpoint import clear_states
     from keyhole.workflow import selection as pipeline
     from keyhole.workflow import stored
 
-    check_apart({"SOURCE": source, **texts_of(where, kept, price, counting)}, {"--out": out, "--report": report})
-    asked = constraints_of(where, kept, price)
+    check_apart({"SOURCE": source, **texts_of(region, existing, cost, weighting)}, {"--out": out, "--report": report})
+    constraints = constraints_of(region, existing, cost)
     check_writable(out, report)
     folder = out.with_name(out.name + ".checkpoint")
     if resume is None and folder.exists():
-        raise StorageError(f"{folder}: holds an unfinished run; --resume goes on with it, --anew replaces it")
+        raise StorageError(f"{folder}: contains an unfinished run; --resume continues it, --anew discards it")
     options: dict[str, Any] = {
         "method": method, "reconstructor": reconstructor, "settings": _settings(setting or []),
         "time_limit": time_limit, "seed": seed, "device": device, "precision": precision, "compiled": compiled,
@@ -118,12 +122,12 @@ def select(
     }  # fmt: skip
     with contextlib.ExitStack() as stack:
         if memory is None:
-            data: Any = counting.of(reading.signals(source, target)).with_constraints(asked)
-            work = partial(pipeline.select, data, price.k, predictor=target.predictor, failures=failures, **options)
+            data: Any = weighting.apply(inputs.read_samples(source, target)).with_constraints(constraints)
+            work = partial(pipeline.select, data, cost.k, predictor=target.predictor, failures=failures, **options)
         else:
-            _check_plain(target, counting, failures)
-            data = counting.of(stack.enter_context(reading.store(source, memory))).with_constraints(asked)
-            work = partial(stored.select_stored, data, price.k, **options)
+            _check_plain(target, weighting, failures)
+            data = weighting.apply(stack.enter_context(inputs.open_store(source, memory))).with_constraints(constraints)
+            work = partial(stored.select_stored, data, cost.k, **options)
         with stoppable(say):
             plan = work()
         if not is_first():
@@ -136,37 +140,39 @@ def select(
     say(f"plan   {out}" + (f"\nreport {report}" if report else ""))
 
 
-@spread
+@expand_bundles
 def compare(
     source: Source,
-    price: Price,
-    where: Where,
-    kept: Kept,
-    counting: Counting,
-    target: Target,
-    reading: Reading,
+    cost: CostOptions,
+    region: RegionOptions,
+    existing: ExistingOptions,
+    weighting: WeightOptions,
+    target: TargetOptions,
+    inputs: InputOptions,
     methods: Methods = "learned,greedy,qr,variance,random",
-    reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
+    reconstructor: Annotated[str, typer.Option(help="Reconstructor fitted to the sites of every method.")] = "ridge",
     split: SplitKind = "auto",
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     device: Device = "auto",
-    figure: Annotated[Path | None, typer.Option(help="Figure to write, .png, .svg or .pdf.")] = None,
-    report: Annotated[Path | None, typer.Option(help="HTML page to write.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Figure to write: .png, .svg or .pdf.")] = None,
+    report: Annotated[Path | None, typer.Option(help="HTML report to write.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare methods at the same K with the same reconstructor: one table, one figure."""
+    """Compare selectors at the same K with the same split and reconstructor."""
     from keyhole.workflow.comparison import compare as run_comparison
 
-    check_apart({"SOURCE": source, **texts_of(where, kept, price, counting)}, {"--figure": figure, "--report": report})
-    asked = constraints_of(where, kept, price)
-    signals = counting.of(reading.signals(source, target)).with_constraints(asked)
+    check_apart(
+        {"SOURCE": source, **texts_of(region, existing, cost, weighting)}, {"--figure": figure, "--report": report}
+    )
+    constraints = constraints_of(region, existing, cost)
+    samples = weighting.apply(inputs.read_samples(source, target)).with_constraints(constraints)
     check_writable(figure, report)
     check_suffix(figure, "--figure", ".png", ".svg", ".pdf")
-    names = method_names(methods, signals)
+    names = method_names(methods, samples)
     with stoppable(say):
         comparison = run_comparison(
-            signals, price.k, names, reconstructor=reconstructor, predictor=target.predictor, time_limit=time_limit,
+            samples, cost.k, names, reconstructor=reconstructor, predictor=target.predictor, time_limit=time_limit,
             split=split_kind(split), seed=seed, device=device,
         )  # fmt: skip
     _draw(comparison, figure, report)
@@ -174,12 +180,12 @@ def compare(
 
 
 def _settings(pairs: list[str]) -> dict[str, Any]:
-    """Turn name=value pairs into settings; values are JSON where they can be, text where not."""
+    """Parse name=value pairs; values are parsed as JSON where possible, else kept as text."""
     settings = {}
     for pair in pairs:
         name, found, value = pair.partition("=")
         if not found:
-            raise typer.BadParameter(f"{pair!r}: name=value is needed", param_hint="--set")
+            raise typer.BadParameter(f"{pair!r}: expected name=value", param_hint="--set")
         try:
             settings[name] = json.loads(value)
         except json.JSONDecodeError:
@@ -193,14 +199,14 @@ def _make_folder(folder: Path) -> None:
     make_folder(folder)
 
 
-def _check_plain(target: Target, counting: Counting, failures: int) -> None:
-    """Refuse what needs all samples in memory."""
-    asked = {"--target": target.target is not None, "--failures": failures > 0, "--noise": counting.noise is not None}
-    for option in (name for name, given in asked.items() if given):
-        raise typer.BadParameter("needs the data in memory; leave out --memory", param_hint=option)
+def _check_plain(target: TargetOptions, weighting: WeightOptions, failures: int) -> None:
+    """Refuse options that need all samples in memory."""
+    given = {"--target": target.target is not None, "--failures": failures > 0, "--noise": weighting.noise is not None}
+    for option in (name for name, is_set in given.items() if is_set):
+        raise typer.BadParameter("cannot be combined with --memory", param_hint=option)
 
 
-def _report(plan: Plan, data: Samples | Store, asked: SplitLike, seed: int, path: Path) -> None:
+def _report(plan: Plan, data: Samples | Store, split: SplitLike, seed: int, path: Path) -> None:
     from keyhole.data.preparation import prepare
     from keyhole.report import write_report
     from keyhole.workflow.comparison import single
@@ -208,8 +214,8 @@ def _report(plan: Plan, data: Samples | Store, asked: SplitLike, seed: int, path
 
     calibrate_intervals = "calibration" in plan.metadata["split"]
     if isinstance(data, Store):
-        data, asked = samples_of(data, seed, calibrate_intervals=calibrate_intervals, split=asked)
-    write_report(single(plan, prepare(data, asked, seed, calibrate_intervals=calibrate_intervals)), path)
+        data, split = samples_of(data, seed, calibrate_intervals=calibrate_intervals, split=split)
+    write_report(single(plan, prepare(data, split, seed, calibrate_intervals=calibrate_intervals)), path)
 
 
 def _draw(comparison: Comparison, figure: Path | None, report: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""Commands that use a plan: reconstruct, predict, sites, info."""
+"""Commands that apply a plan: reconstruct, predict, sites, info."""
 
 from __future__ import annotations
 
@@ -19,51 +19,51 @@ def reconstruct(
     out: Annotated[Path, typer.Option(help="File to write: .nc, .npy or .csv.")],
     time: Time = None,
     interval: Annotated[
-        float | None, typer.Option(help="Share of truths that a band around it is to hold, 0.9; written to .nc.")
+        float | None, typer.Option(help="Also write prediction intervals of this coverage, such as 0.9; .nc only.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Rebuild whole signals from readings at the sites of a plan."""
+    """Reconstruct whole fields from readings at the sites of a plan."""
     from keyhole.plan.files import read_readings, write_reconstruction
     from keyhole.plan.plan import load
 
     check_apart({"PLAN": plan, "READINGS": readings}, {"--out": out})
-    reconstructed = write_reconstruction(load(plan), read_readings(readings), out, time or None, interval)
+    shape = write_reconstruction(load(plan), read_readings(readings), out, time or None, interval)
     if as_json:
-        print_json({"out": str(out), "shape": list(reconstructed)})
+        print_json({"out": str(out), "shape": list(shape)})
     else:
-        say(f"{reconstructed[0]} rebuilt, shape {reconstructed}: {out}")
+        say(f"{shape[0]} samples reconstructed, shape {shape}: {out}")
 
 
 def predict(
     plan: PlanFile,
     readings: Readings,
-    out: Annotated[Path | None, typer.Option(help="CSV file to write; a table on standard output without it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write; by default a table is printed.")] = None,
     time: Time = None,
     as_json: Json = False,
 ) -> None:
-    """Tell the target of a plan from readings at its sites."""
+    """Predict the target of a plan from readings at its sites."""
     from keyhole.plan.files import predictions, read_readings, write_predictions
     from keyhole.plan.plan import load
 
     check_apart({"PLAN": plan, "READINGS": readings}, {"--out": out})
-    told = predictions(load(plan), read_readings(readings), time or None)
+    predicted = predictions(load(plan), read_readings(readings), time or None)
     if out is not None:
-        write_predictions(told, out)
-        say(f"{len(told)} predicted: {out}")
+        write_predictions(predicted, out)
+        say(f"{len(predicted)} samples predicted: {out}")
     if as_json:
-        print_json(told.to_dict(orient="records"))
+        print_json(predicted.to_dict(orient="records"))
     elif out is None:
-        echo(told.to_string(index=False))
+        echo(predicted.to_string(index=False))
 
 
 def sites(
     plan: PlanFile,
     out: Annotated[
-        Path | None, typer.Option(help="File to write: .csv, .geojson or .nc; CSV on standard output without it.")
+        Path | None, typer.Option(help="File to write: .csv, .geojson or .nc; by default CSV is printed.")
     ] = None,
 ) -> None:
-    """Write the sites of a plan, in rank order, for other tools."""
+    """Export the sites of a plan in rank order."""
     from keyhole.plan.plan import load
     from keyhole.plan.site_files import write_sites
 
@@ -77,7 +77,7 @@ def sites(
 
 
 def info(plan: PlanFile, as_json: Json = False) -> None:
-    """Show the sites of a plan and how it was made."""
+    """Show the sites of a plan, its errors and how it was made."""
     from keyhole.plan.plan import load
 
     show_plan(load(plan), as_json)

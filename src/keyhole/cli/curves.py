@@ -1,4 +1,4 @@
-"""The command that tells how many sites are enough: curve."""
+"""The command curve: error against the number of sites."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from keyhole.cli.constraints import Counting, Kept, Where, constraints_of
+from keyhole.cli.constraints import ExistingOptions, RegionOptions, WeightOptions, constraints_of
+from keyhole.cli.inputs import InputOptions, TargetOptions, method_names, split_kind
+from keyhole.cli.option_bundles import expand_bundles
 from keyhole.cli.options import Device, Json, Methods, Precision, Seed, Source, SplitKind
 from keyhole.cli.output import check_apart, check_suffix, check_writable, say, show_curve, texts_of
-from keyhole.cli.source import Reading, Target, method_names, split_kind
-from keyhole.cli.spread import spread
 from keyhole.core.interrupts import stoppable
 
 if TYPE_CHECKING:
@@ -20,51 +20,52 @@ if TYPE_CHECKING:
 __all__ = ["curve"]
 
 
-@spread
+@expand_bundles
 def curve(
     source: Source,
-    where: Where,
-    kept: Kept,
-    counting: Counting,
-    target: Target,
-    reading: Reading,
-    k: Annotated[str, typer.Option("-k", "--sites", help="Numbers of sites, with commas between.")] = "5,10,20,50",
+    region: RegionOptions,
+    existing: ExistingOptions,
+    weighting: WeightOptions,
+    target: TargetOptions,
+    inputs: InputOptions,
+    k: Annotated[str, typer.Option("-k", "--sites", help="Comma-separated numbers of sites.")] = "5,10,20,50",
     methods: Methods = "greedy,qr,variance,random",
     target_error: Annotated[
         float | None,
         typer.Option(
-            help="Error to reach on validation: find the fewest sites, exact to one, by bisection; a method that is "
-            "not nested chooses anew for each try."
+            help="Validation error to reach: find the smallest K by bisection; selectors that are not nested are run "
+            "again for each K tried."
         ),
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="Error that counts: fvu (the variance left), rmse, mse; one of the target.")
+        str | None,
+        typer.Option(help="Error to report: fvu (unexplained variance), rmse, mse, or an error of the target."),
     ] = None,
-    reconstructor: Annotated[str, typer.Option(help="The reconstructor that all methods share.")] = "ridge",
-    time_limit: Annotated[float | None, typer.Option(help="Seconds that learning may take, for each K.")] = None,
+    reconstructor: Annotated[str, typer.Option(help="Reconstructor fitted to the sites of every method.")] = "ridge",
+    time_limit: Annotated[float | None, typer.Option(help="Time limit in seconds for each method and K.")] = None,
     split: SplitKind = "auto",
     seed: Seed = 0,
     device: Device = "auto",
     precision: Precision = "auto",
-    out: Annotated[Path | None, typer.Option(help="Table to write, .csv.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Figure to write, .png, .svg or .pdf.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Table to write: .csv.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Figure to write: .png, .svg or .pdf.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the error against the number of sites, and how many are enough."""
+    """Show the error against the number of sites, and the smallest K that reaches a target error."""
     from keyhole.workflow.curves import CurveInterrupted
     from keyhole.workflow.curves import curve as run_curve
 
     ks = _numbers(k)
     check_suffix(out, "--out", ".csv")
     check_suffix(plot, "--plot", ".png", ".svg", ".pdf")
-    check_apart({"SOURCE": source, **texts_of(where, kept, counting)}, {"--out": out, "--plot": plot})
+    check_apart({"SOURCE": source, **texts_of(region, existing, weighting)}, {"--out": out, "--plot": plot})
     check_writable(out, plot)
-    asked = constraints_of(where, kept)
-    signals = counting.of(reading.signals(source, target)).with_constraints(asked)
+    constraints = constraints_of(region, existing)
+    samples = weighting.apply(inputs.read_samples(source, target)).with_constraints(constraints)
     with stoppable(say):
         try:
             found = run_curve(
-                signals, ks, method_names(methods, signals), reconstructor=reconstructor, predictor=target.predictor,
+                samples, ks, method_names(methods, samples), reconstructor=reconstructor, predictor=target.predictor,
                 target_error=target_error, metric=metric, split=split_kind(split), time_limit=time_limit, seed=seed,
                 device=device, precision=precision,
             )  # fmt: skip
@@ -79,11 +80,11 @@ def _numbers(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r}: whole numbers with commas between", param_hint="-k") from error
+        raise typer.BadParameter(f"{text!r}: expected comma-separated whole numbers", param_hint="-k") from error
 
 
 def _deliver(curve: Curve, out: Path | None, plot: Path | None, as_json: bool) -> None:
-    """Print what there is of a curve, then write it: a disk that is full does not take the answer with it."""
+    """Print a curve, then write it, so that the result is shown even if the disk is full."""
     show_curve(curve, as_json)
     if out is not None:
         from keyhole.core.storage import replacing
