@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import runpy
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import Mock
 
 import optuna
 import pytest
@@ -17,10 +15,7 @@ from typer.testing import CliRunner
 
 import keyhole as kh
 from keyhole.cli import app
-from keyhole.core.run import Run
 from keyhole.workflow.sweeps import finished, read_study
-from keyhole_benchmarks.records import Case, Store
-from keyhole_benchmarks.runner import Job, Outcome, run_jobs
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "kill_and_resume.py"
 LONG = ["select", "digits", "-k", "6", "--method", "learned", "--reconstructor", "ridge", "--save-every", "0.05"]
@@ -40,7 +35,7 @@ def finish(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
     return process.returncode, errors
 
 
-@pytest.mark.parametrize(("what", "kills"), [("training", 2), ("sweep", 1), ("bench", 1)])
+@pytest.mark.parametrize(("what", "kills"), [("training", 2), ("sweep", 1)])
 def test_what_was_killed_comes_to_what_one_left_alone_does(what, kills, capsys):
     """The short form of scripts/kill_and_resume.py, which exits where it does not."""
     runpy.run_path(str(SCRIPT))["compare"](what, kills, seed=0)
@@ -73,34 +68,3 @@ def test_a_trial_whose_worker_never_signed_is_given_up(tmp_path):
     done = CliRunner().invoke(app, ["sweep", str(path)])
     assert done.exit_code == 0, done.output
     assert [one.number for one in finished(asked, asked.url(path))] == [1]
-
-
-def test_a_torn_line_is_cut_off(tmp_path):
-    """What a kill left half-written goes when the next line comes; a line that lacks nothing but its end stays."""
-    store = Store(tmp_path, "quality")
-    for number, torn in enumerate(("", '{"case_id": "to', '{"case_id": "whole"}')):
-        with store.path.open("a") as file:
-            file.write(torn)
-        store.append([{"case_id": str(number)}])
-    lines = [json.loads(line)["case_id"] for line in store.path.read_text().splitlines()]
-    assert lines == ["0", "1", "whole", "2"]
-
-
-def test_what_was_trained_stays_until_its_line_is_there(tmp_path, monkeypatch):
-    """A bench that is killed as it writes a line does not train again."""
-    case = Case("quality", "digits", "small", "vln", "ridge", 3, 0)
-    found = []
-
-    def work(run: Run) -> list[Outcome]:
-        found.append(run.folder.exists())
-        run.folder.mkdir(parents=True, exist_ok=True)
-        return [Outcome({"mse": 0.5}, 3)]
-
-    store, jobs = Store(tmp_path, "quality"), [Job([case], {}, "auto", work)]
-    with monkeypatch.covariates() as patch:
-        patch.setattr(Store, "append", Mock(side_effect=KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            run_jobs(jobs, store, device="cpu", say=print)
-    assert run_jobs(jobs, store, device="cpu", say=print) == 1
-    assert found == [False, True]
-    assert not list(tmp_path.glob(".unfinished/*"))

@@ -27,11 +27,11 @@ from keyhole_benchmarks.sections import (
     weights,
 )
 
-__all__ = ["write_page"]
+__all__ = ["SWEPT", "write_page"]
 
-# What a benchmark sweeps: settings of the selector.
-_SWEPT = {
-    "table1": (), "table2": (), "weights": ("penalty",), "cgan": (),
+# Settings of the selector that a benchmark varies, by benchmark.
+SWEPT = {
+    "table1": (), "table2": (), "weights": ("l0_weight",), "cgan": (),
     "steps": ("mask_learning_rate", "latent_learning_rate", "selector_learning_rate"), "quality": (), "ablation": (),
     "networks": (), "tables": (), "speed": (),
 }  # fmt: skip
@@ -41,7 +41,7 @@ def write_page(results: Path, out: Path, readme: Path | None) -> list[Path]:
     """Write the page, its chart and the README's table from the lines in ``results``; gives what was written."""
     from keyhole_benchmarks.drawing import draw_chart, draw_features
 
-    found = {bench: Lines(Store(results, bench).lines()).latest(*swept) for bench, swept in _SWEPT.items()}
+    found = {bench: Lines(Store(results, bench).lines()).latest(*swept) for bench, swept in SWEPT.items()}
     if not any(map(len, found.values())):
         raise DataError(f"{results}: no lines; run keyhole-bench table1 first")
     reading = results.parent / "reading.md"

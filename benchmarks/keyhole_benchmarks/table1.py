@@ -95,7 +95,7 @@ def jobs(
 
 
 def refit_settings(samples: int) -> dict[str, Any]:
-    """Settings of ridge + dense network for so many samples, all named, so that other defaults are other cases."""
+    """Settings of ridge + dense network for a number of training samples, as they are by default."""
     train = train_settings_for(samples)
     return {"inner": "dense", **DenseSettings(width=width_for(samples), train=train).model_dump()}
 

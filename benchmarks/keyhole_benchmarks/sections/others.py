@@ -104,7 +104,7 @@ def _means(errors: Mapping[float, Sequence[float]]) -> list[str]:
 
 
 def _distribution(one: Mapping[str, Any]) -> str:
-    share = one["settings"]["selector"].get("latent_rate", 1)
+    share = one["settings"]["selector"].get("latent_learning_rate", 1)
     return METHODS[one["method"]] + ("" if share == 1 else f", W at {share:g} of it")
 
 
