@@ -51,6 +51,19 @@ _RENAMED = {
     "swaps": "kernel_exchange",
     "validations": "validation_steps",
     "waves": "n_frequencies",
+    "without the law": "without learned masks",
+    "without swaps": "without kernel exchange",
+    "one network without waves": "one network without periodic embedding",
+    "the law's best of 64 samples": "best of 64 sampled masks",
+    "a network rebuilds": "residual network",
+    "a fifth there already": "a fifth of the sites existing",
+    "a region, 700 km, one there": "region + 700 km + existing site",
+    "all cells alike": "equal loss weights",
+    "keyhole_rebuilding": "keyhole_reconstruction",
+    "vln and swaps": "vln and kernel exchange",
+    "iln and swaps": "iln and kernel exchange",
+    "hnet and swaps": "hnet and kernel exchange",
+    "sct and swaps": "sct and kernel exchange",
 }
 _NOT_A_SETTING = {"budget"}  # whose values keep their names
 _CODE = ("src", "benchmarks/keyhole_benchmarks", "pyproject.toml")

@@ -113,10 +113,10 @@ def test_the_small_protocol_keeps_its_promises():
     for data in ("mnist", "ipsl", "ncep", "celeba"):
         small, paper = protocol_of("small", data), protocol_of("paper", data)
         assert small.samples == 10_000
-        assert all(small.law_rates[distribution] > paper.law_rates[distribution] for distribution in PAPER[1:])
+        assert all(small.mask_rates[distribution] > paper.mask_rates[distribution] for distribution in PAPER[1:])
         assert paper.samples is None
         assert paper.rate == 2e-4
-        assert paper.law_rates == dict.fromkeys(PAPER[1:], 2e-4)
+        assert paper.mask_rates == dict.fromkeys(PAPER[1:], 2e-4)
     assert protocol_of("paper", "mnist").distribution("sct", 60000)["temperature"] == [2 / 3, 2 / 3]
     assert protocol_of("paper", "mnist").distribution("vln", 60000)["train"]["steps"] == 550 * 60000 // 256
     with pytest.raises(SettingsError, match="small"):

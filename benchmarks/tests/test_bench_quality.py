@@ -134,7 +134,7 @@ def test_error_against_time_has_a_column_for_each_limit(monkeypatch):
     assert cells(short_table(lines))[1] == [
         "digits",
         "4",
-        "fraction of variance left",
+        "unexplained variance",
         "1.000",
         "0.900",
         "0.90",
