@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,21 +13,13 @@ from hypothesis import settings
 
 import keyhole as kh
 from keyhole import Plan
+from running import Outcome, in_process
 from samples import monthly_field, quick, smooth
 
 # The same examples in every run; `pytest --hypothesis-profile=explore` looks for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None, max_examples=40, database=None)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("steady")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command gave: exit code, standard output, standard error."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -53,39 +42,12 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(7)
 
 
-def in_process(
-    main: Callable[[], None], name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Outcome]:
-    """Give what runs a command line in this process, as its script does."""
-
-    def run(*arguments: Any) -> Outcome:
-        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
-        capsys.readouterr()
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        seen = capsys.readouterr()
-        return Outcome(code, seen.out, seen.err)
-
-    return run
-
-
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
     """Run the command line in this process, as the `keyhole` script does."""
     from keyhole.cli import main
 
     return in_process(main, "keyhole", monkeypatch, capsys)
-
-
-@pytest.fixture
-def bench_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """Run the benchmarks' command line in this process, as the `keyhole-bench` script does."""
-    from keyhole_benchmarks.commands import main
-
-    return in_process(main, "keyhole-bench", monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -86,6 +86,14 @@ def test_packages_use_only_packages_above_them():
     assert not breaches
 
 
+def test_nothing_uses_the_benchmarks():
+    """They are a package of their own: neither Keyhole nor its tests import them."""
+    paths = [*ROOT.rglob("*.py"), *(PROJECT / "tests").rglob("*.py")]
+    users = [path for path in paths for name in imports(ast.parse(path.read_text()), top_only=False)
+             if name.split(".")[0] == "keyhole_benchmarks"]  # fmt: skip
+    assert not users
+
+
 def test_masks_are_made_of_torch_and_the_core_alone():
     """People with their own PyTorch loop need nothing else of Keyhole."""
     used = {name for path, tree in modules() if package_of(path) == "masks" for name in imports(tree, top_only=False)}

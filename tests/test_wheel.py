@@ -6,6 +6,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+import zipfile
 from pathlib import Path
 
 import keyhole as kh
@@ -25,6 +26,7 @@ def test_the_wheel_runs_the_demos_first_step_in_an_empty_environment(tmp_path):
     """
     run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ROOT)
     wheel = next(tmp_path.glob("keyhole-*.whl"))
+    assert {name.split("/")[0].split("-")[0] for name in zipfile.ZipFile(wheel).namelist()} == {"keyhole"}
     home = tmp_path / "empty"
     venv.create(home, with_pip=False)
     python = home / "bin" / "python"

@@ -1,4 +1,4 @@
-"""What each stage of `auto` is worth: one is left out at a time, and each law has the search's seat."""
+"""Ablation of `auto`: one stage is left out at a time, and each mask distribution replaces the search."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from keyhole_benchmarks.runner import Job, Outcome
 __all__ = ["PLACES", "VARIANTS", "jobs"]
 
 PLACES = {"mnist": 20, "ipsl": 50}
-_LAWS = ("vln", "iln", "hnet", "sct")
+_DISTRIBUTIONS = ("vln", "iln", "hnet", "sct")
 
 
 def _without(*stages: str) -> dict[str, Any]:
@@ -31,21 +31,21 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
     "all stages": ({}, "auto"),
     "classical sites": (_without("exchange", "learned", "kernel_exchange"), "auto"),
     "without exchange": (_without("exchange"), "auto"),
-    "without the law": (_without("learned"), "auto"),
-    "without swaps": (_without("kernel_exchange"), "auto"),
+    "without learned masks": (_without("learned"), "auto"),
+    "without kernel exchange": (_without("kernel_exchange"), "auto"),
     "without a network": ({}, "ridge"),
-    "one network without waves": ({}, "residual"),
-    "the law's best of 64 samples": ({"collapse": "best"}, "auto"),
+    "one network without periodic embedding": ({}, "residual"),
+    "best of 64 sampled masks": ({"collapse": "best"}, "auto"),
     **{
         f"{distribution} alone": (
             _without("qr", "exchange", "kernel_exchange") | {"distribution": distribution},
             "auto",
         )
-        for distribution in _LAWS
+        for distribution in _DISTRIBUTIONS
     },
     **{
-        f"{distribution} and swaps": (_without("qr", "exchange") | {"distribution": distribution}, "auto")
-        for distribution in _LAWS
+        f"{distribution} and kernel exchange": (_without("qr", "exchange") | {"distribution": distribution}, "auto")
+        for distribution in _DISTRIBUTIONS
     },
 }
 

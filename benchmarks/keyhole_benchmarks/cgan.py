@@ -20,7 +20,7 @@ from keyhole_benchmarks.runner import Job, Outcome
 __all__ = ["KS", "METHODS", "jobs"]
 
 KS = {"mnist": (20,), "celeba": (200,)}
-METHODS = ("cgan", "vln")  # the same law, once against a discriminator, once by squared error
+METHODS = ("cgan", "vln")  # the same distribution, once against a discriminator, once by squared error
 _SHOWN = 8
 _RATE = 5e-4
 

@@ -61,7 +61,7 @@ def table2(
     results: Results = _RESULTS,
     device: Device = "auto",
 ) -> None:
-    """Error of telling digits from the pixels that Table 1's methods chose: least and mean of 5 trainings."""
+    """Classification error from the pixels that Table 1's methods selected: least and mean of 5 trainings."""
     from keyhole.data.datasets import LABELS
     from keyhole_benchmarks import table2 as bench
     from keyhole_benchmarks.records import Store
@@ -120,7 +120,7 @@ def steps(
     results: Results = _RESULTS,
     device: Device = "auto",
 ) -> None:
-    """Try a grid of steps for each law, judged on the validation part: where the small protocol's come from."""
+    """Grid of learning rates for each mask distribution, scored on the validation part, for the small protocol."""
     from keyhole.data.datasets import DATASETS
     from keyhole_benchmarks import steps as bench
 
@@ -141,7 +141,7 @@ def quality(
     results: Results = _RESULTS,
     device: Device = "auto",
 ) -> None:
-    """What auto reaches in a given time, beside its goals and beside classical sites."""
+    """Error of auto in a given time, beside its goals and classical sites."""
     from keyhole_benchmarks import quality as bench
 
     chosen = _chosen(methods, bench.METHODS)
@@ -159,7 +159,7 @@ def ablation(
     results: Results = _RESULTS,
     device: Device = "auto",
 ) -> None:
-    """What each stage of auto is worth: one is left out at a time, and each law has the search's seat."""
+    """Ablation of auto: one stage is left out at a time, and each mask distribution replaces the search."""
     from keyhole_benchmarks import ablation as bench
 
     chosen = _chosen(variants, tuple(bench.VARIANTS))
@@ -175,7 +175,7 @@ def networks(
     results: Results = _RESULTS,
     device: Device = "auto",
 ) -> None:
-    """What constraints, noise, gaps and failures cost a network, and whether its bands hold."""
+    """Cost of constraints, noise, missing values and failures, and coverage of prediction intervals."""
     from keyhole_benchmarks import networks as bench
 
     chosen = _chosen(variants, tuple(bench.VARIANTS), "variants")
@@ -192,7 +192,7 @@ def tables(
     results: Results = _RESULTS,
     device: Device = "auto",
 ) -> None:
-    """Features that tell a class: Keyhole beside scikit-learn's selectors and its peers."""
+    """Feature selection for classification: Keyhole beside scikit-learn and other packages."""
     from keyhole_benchmarks import tables as bench
     from keyhole_benchmarks.peers import PEERS
 
@@ -209,7 +209,7 @@ def speed(
     results: Results = _RESULTS,
     device: Device = "cpu",
 ) -> None:
-    """How quick things are, as ratios in one run."""
+    """Time and memory, as ratios in one run."""
     from keyhole_benchmarks.speed import RACES, jobs
 
     chosen = _chosen(races, tuple(RACES), "races")
@@ -218,7 +218,7 @@ def speed(
 
 @app.command()
 def l1() -> None:
-    """Show that an l1 penalty on masks can be had for nothing, and the expected L0 cannot."""
+    """Show that an l1 penalty on masks has no minimum, unlike the expected L0."""
     from keyhole_benchmarks.ill_posed import halve
 
     typer.echo("halved  error     l1        shown sites")
@@ -238,7 +238,7 @@ def figures(
     private: Annotated[Path, typer.Option(help="Folder for pictures that may not be published (CelebA).")] = _PRIVATE,
     device: Device = "auto",
 ) -> None:
-    """Draw the paper's figures, training first what they show and is not there yet."""
+    """Draw the paper's figures, after training the cases they show that have not been run."""
     from keyhole.data.datasets import DATASETS
     from keyhole_benchmarks import figures as bench
     from keyhole_benchmarks.drawing import draw_all

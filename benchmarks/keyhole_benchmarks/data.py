@@ -50,7 +50,7 @@ class Data:
         return self.plain.split.sizes()
 
     def score(self, prepared: PreparedSamples, reconstructed: NDArray[np.float32]) -> dict[str, float]:
-        """Errors on test of what was rebuilt from it, still scaled as ``prepared`` is."""
+        """Errors on test of a reconstruction of it, still scaled as ``prepared`` is."""
         test = prepared.test
         whole = prepared.scaling.undo(reconstructed, test.time)
         return metrics.evaluate(test.values, whole, self.scaled.scaling.expected(test), test.grid)
@@ -70,7 +70,7 @@ def load(name: str, samples: int | None) -> Data:
 
 
 def _prepare(signals: Samples, split: Split, scaling: Scaler) -> PreparedSamples:
-    """Scale all parts alike: networks are trained on one part or all but test, and judged on test as they are."""
+    """Scale all parts alike: networks are trained on one part or all but test, and scored on test as they are."""
     return prepare_with(signals, split, scaling, scaling)
 
 

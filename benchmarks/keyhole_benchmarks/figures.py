@@ -10,7 +10,7 @@ from keyhole_benchmarks.runner import Job
 
 __all__ = ["KS", "METHODS", "prerequisites"]
 
-# Of the samples that are drawn; the laws' averages and covariance are of MNIST at 30, as in the paper.
+# Of the samples that are drawn; averages of masks and covariance are of MNIST at 30, as in the paper.
 KS = {"mnist": (20, 30), "ipsl": (50,), "ncep": (200,), "celeba": (200,)}
 
 

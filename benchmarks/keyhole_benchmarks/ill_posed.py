@@ -28,7 +28,7 @@ class Halving:
 
 
 def halve(times: int = 5, *, seed: int = 0) -> list[Halving]:
-    r"""Halve the masks of a law and double what its network takes, again and again.
+    r"""Halve the masks of a distribution and double what its network takes, again and again.
 
     With `S_2 = S / 2` and `G_2(v) = G(2 v)` the reconstruction `G_2(S_2 x) = G(S x)` stays, `l1(S_2) = l1(S) / 2`, and
     the number of sites that show, `#{S > 0}`, stays: so the l1 penalty has no minimum, and the expected L0 cannot be

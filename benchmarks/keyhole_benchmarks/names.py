@@ -1,4 +1,4 @@
-"""What methods and data sets are called on the page and in figures, and what data are judged by."""
+"""What methods and data sets are called on the page and in figures, and the metric of each data set."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class Measure(NamedTuple):
 
 
 def measure(data: str) -> Measure:
-    """Give what a data set is judged by."""
-    return Measure("mse", 100.0, "MSE × 10⁻²") if data in _IMAGES else Measure("fvu", 1.0, "fraction of variance left")
+    """Give the metric of a data set."""
+    return Measure("mse", 100.0, "MSE × 10⁻²") if data in _IMAGES else Measure("fvu", 1.0, "unexplained variance")

@@ -1,4 +1,4 @@
-"""What constraints, noise, gaps and failures cost a network, and whether its bands hold."""
+"""Cost of constraints, noise, missing values and failing sites, and coverage of prediction intervals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from keyhole_benchmarks.runner import Job, Outcome
 __all__ = ["PLACES", "VARIANTS", "jobs"]
 
 PLACES = {"sst": 25, "oisst": 50, "ncep": 100, "ipsl": 50, "mnist": 50}
-_BANDS = {"tropics": (0, 23.5), "mid-latitudes": (23.5, 60), "polar": (60, 90)}
+_REGIONS = {"tropics": (0, 23.5), "mid-latitudes": (23.5, 60), "polar": (60, 90)}
 _SWATH = 5
 _MOST_FAILURES = 10
 _LEARNING_SECONDS = 300.0
@@ -100,15 +100,15 @@ class Variant:
 VARIANTS: dict[str, Variant] = {
     "none": Variant(),
     "QR's sites": Variant(method="qr"),
-    "a network rebuilds": Variant(reconstructor="residual", on="pictures"),
+    "residual network": Variant(reconstructor="residual", on="pictures"),
     "30 S to 30 N": Variant(_constrained(allowed={"lat": (-30, 30)}), on="globe"),
     "not from 30 W to 60 E": Variant(_constrained(forbidden={"lon": (-30, 60)}), on="globe"),
     "1000 km apart": Variant(_constrained(min_distance=1000), on="globe"),
-    "a fifth there already": Variant(_around_a_fifth, share=0.8),
+    "a fifth of the sites existing": Variant(_around_a_fifth, share=0.8),
     "by cost": Variant(_priced, share=0, on="globe"),
     "five in a row": Variant(_in_swaths, share=1 / _SWATH),
-    "a region, 700 km, one there": Variant(_region_and_more, on="globe"),
-    "all cells alike": Variant(lambda signals, k: signals.with_weights(None), on="globe"),
+    "region + 700 km + existing site": Variant(_region_and_more, on="globe"),
+    "equal loss weights": Variant(lambda signals, k: signals.with_weights(None), on="globe"),
     "noise": Variant(_noisy),
     "a fifth missing": Variant(_torn, on="globe"),
     "two may fail": Variant(failures=2),
@@ -158,7 +158,7 @@ def _by_region(shares: Any, test: Samples) -> dict[str, float]:
         return {}
     north = np.abs(test.grid.along(axis)).reshape(test.grid.shape)
     found = {}
-    for name, (low, high) in _BANDS.items():
+    for name, (low, high) in _REGIONS.items():
         cells = shares[(north >= low) & (north <= high)]
         if np.isfinite(cells).any():
             found[name] = float(np.nanmean(cells))

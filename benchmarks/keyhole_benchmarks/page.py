@@ -1,4 +1,4 @@
-"""The results page: what was asked, what came out, what it says."""
+"""The results page, made from the records of all benchmarks."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from keyhole_benchmarks.sections import (
     weights,
 )
 
-__all__ = ["write_page"]
+__all__ = ["SWEPT", "write_page"]
 
-# What a benchmark sweeps: settings of the selector.
-_SWEPT = {
-    "table1": (), "table2": (), "weights": ("penalty",), "cgan": (),
+# Settings of the selector that a benchmark varies, by benchmark.
+SWEPT = {
+    "table1": (), "table2": (), "weights": ("l0_weight",), "cgan": (),
     "steps": ("mask_learning_rate", "latent_learning_rate", "selector_learning_rate"), "quality": (), "ablation": (),
     "networks": (), "tables": (), "speed": (),
 }  # fmt: skip
@@ -41,7 +41,7 @@ def write_page(results: Path, out: Path, readme: Path | None) -> list[Path]:
     """Write the page, its chart and the README's table from the lines in ``results``; gives what was written."""
     from keyhole_benchmarks.drawing import draw_chart, draw_features
 
-    found = {bench: Lines(Store(results, bench).lines()).latest(*swept) for bench, swept in _SWEPT.items()}
+    found = {bench: Lines(Store(results, bench).lines()).latest(*swept) for bench, swept in SWEPT.items()}
     if not any(map(len, found.values())):
         raise DataError(f"{results}: no lines; run keyhole-bench table1 first")
     reading = results.parent / "reading.md"
@@ -60,15 +60,15 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield from _part("What auto reaches", words.QUALITY, quality, found["quality"])
     if len(found["quality"].each("protocol")) > 1:
         yield from _part("Error against time", words.BY_TIME, by_time, found["quality"])
-    yield from _section("What each stage is worth", words.ABLATION, ablation, found["ablation"])
-    yield from _section("Constraints, bands and failures", words.NETWORKS, networks, found["networks"])
+    yield from _section("Ablation of the stages", words.ABLATION, ablation, found["ablation"])
+    yield from _section("Constraints, prediction intervals and failures", words.NETWORKS, networks, found["networks"])
     yield from _section("Features of tables", words.TABLES, tables, found["tables"])
     yield from _section("Speed", words.SPEED, speed, found["speed"])
     yield from _section("Answers", words.ANSWERS, answers, found["table1"])
     yield from _section("Table 1: reconstruction error", words.TABLE1, table1, found["table1"])
-    yield from _section("The laws' steps", words.STEPS, steps, found["steps"])
-    yield from _section("Table 2: telling digits from the chosen pixels", words.TABLE2, table2, found["table2"])
-    yield from _section("The penalty weight", words.WEIGHTS, weights, found["weights"])
+    yield from _section("Learning rates of the mask distributions", words.STEPS, steps, found["steps"])
+    yield from _section("Table 2: classification from the selected pixels", words.TABLE2, table2, found["table2"])
+    yield from _section("The weight of the L0 penalty", words.WEIGHTS, weights, found["weights"])
     yield from _section("Conditional GAN", words.CGAN, cgan, found["cgan"])
     yield from ("## Why not l1", "", words.L1, "", *l1())
 

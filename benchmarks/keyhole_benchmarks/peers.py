@@ -60,7 +60,7 @@ def _keyhole(table: Table) -> NDArray[np.int64]:
     return _support(KeyholeClassifierSelector(table.k, predictor="linear", **options), table)
 
 
-def _keyhole_rebuilding(table: Table) -> NDArray[np.int64]:
+def _keyhole_reconstruction(table: Table) -> NDArray[np.int64]:
     from keyhole.sklearn import KeyholeSelector
 
     options: Any = {"time_limit": table.seconds, "random_state": table.seed}
@@ -149,7 +149,7 @@ def _moved_names() -> Iterator[None]:
 
 PEERS = {
     "keyhole": Peer("`KeyholeClassifierSelector`", _keyhole),
-    "keyhole_rebuilding": Peer("`KeyholeSelector`", _keyhole_rebuilding),
+    "keyhole_reconstruction": Peer("`KeyholeSelector`", _keyhole_reconstruction),
     "f_test": Peer("`SelectKBest`, F test", _f_test),
     "information": Peer("`SelectKBest`, mutual information", _information),
     "forward": Peer("`SequentialFeatureSelector`, naive Bayes", _forward),

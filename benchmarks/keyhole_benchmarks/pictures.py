@@ -1,4 +1,4 @@
-"""What is kept of a law to be drawn later."""
+"""Arrays of a mask distribution that figures show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_SITES = 1024  # for a covariance that is kept whole
 
 
 def mask_arrays(distribution: MaskDistribution) -> dict[str, NDArray[Any]]:
-    """Give a few masks, the average of many, and the covariance of the logits where the law has one."""
+    """Give a few masks, the average of many, and the covariance of the logits where the distribution has one."""
     with torch.no_grad():
         masks = distribution.sample(_DRAWS, torch.Generator().manual_seed(0)).values
     arrays: dict[str, NDArray[Any]] = {

@@ -10,7 +10,7 @@ from keyhole.core.errors import SettingsError
 
 __all__ = ["PROTOCOLS", "Protocol", "paper_ks", "protocol_of"]
 
-_TEMPERATURE = {"sct": 2 / 3}  # of the concrete law; the logit-normal ones have 0.3
+_TEMPERATURE = {"sct": 2 / 3}  # of the concrete distribution; the logit-normal ones have 0.3
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Protocol:
         Passes over the training samples, or optimiser steps where ``steps`` is not None.
     batch, rate
         Of the network.
-    law_rates, latent_rate
-        Step of each law's parameters, and the share of it for the weights of VLN's latent.
+    mask_rates, latent_rate
+        Learning rate of each mask distribution's parameters, and the share of it for the weights of VLN's latent.
     fall
-        Share of the run over which K falls from the law's first count to what is asked.
+        Share of the run over which K falls from the first count of the mask distribution to what is asked.
     cycle
         Whether the step rises and falls over a run; else it is constant.
     cae_steps, cae_rate, row_rate
@@ -41,7 +41,7 @@ class Protocol:
     samples: int | None
     batch: int
     rate: float
-    law_rates: Mapping[str, float]
+    mask_rates: Mapping[str, float]
     cycle: bool
     cae_rate: float
     row_rate: float
@@ -64,7 +64,7 @@ class Protocol:
             "mask_channel": False,
             "warm_start": "none",
             "temperature": [lam, lam],
-            "mask_learning_rate": self.law_rates[distribution],
+            "mask_learning_rate": self.mask_rates[distribution],
             **({"latent_learning_rate": self.latent_rate} if distribution == "vln" else {}),
             "n_masks": self.batch,
             "train": self._train(self.rate, self._count(self.steps, self.epochs, samples)),
@@ -76,7 +76,7 @@ class Protocol:
         return {"decoder": decoder, "selector_learning_rate": self.row_rate, "train": self._train(self.cae_rate, steps)}
 
     def resnet(self, samples: int) -> dict[str, Any]:
-        """Settings of the paper's network on fixed sites: as many steps as with a law."""
+        """Settings of the paper's network on fixed sites: as many steps as with masks."""
         return {"mask_channel": False, "train": self._train(self.rate, self._count(self.steps, self.epochs, samples))}
 
     def classifier(self, samples: int) -> dict[str, Any]:
@@ -108,12 +108,12 @@ _PAPER = Protocol(
 )  # fmt: skip
 _PAPER_128 = replace(_PAPER, batch=128)
 _PAPER_FACES = replace(_PAPER_128, epochs=140, cae_epochs=400)
-# The steps of laws and rows have the least validation error at K = 20: keyhole-bench steps.
+# These learning rates have the least validation error at K = 20: keyhole-bench steps.
 _SMALL = Protocol(
     "small", 10_000, 128, 2e-3, {"iln": 0.01, "sct": 0.02, "vln": 0.02, "hnet": 0.001},
     cycle=True, cae_rate=1e-3, row_rate=0.2, latent_rate=1 / 16, steps=1000, cae_steps=4000,
 )  # fmt: skip
-_SMALL_DIGITS = replace(_SMALL, law_rates={"iln": 0.1, "sct": 0.2, "vln": 0.2, "hnet": 0.005})
+_SMALL_DIGITS = replace(_SMALL, mask_rates={"iln": 0.1, "sct": 0.2, "vln": 0.2, "hnet": 0.005})
 _SMALL_WIDE = replace(_SMALL_DIGITS, batch=32, steps=600, cae_steps=2000)
 
 PROTOCOLS: dict[str, dict[str, Protocol]] = {

@@ -79,7 +79,7 @@ def _work(cases: Sequence[Case], prepared: PreparedSamples, limit: float, run: R
 
 
 def finish(case: Case, prepared: PreparedSamples, selector: Selector, selection: Selection, run: Run) -> Outcome:
-    """Fit the case's reconstructor on the sites, and judge the plan."""
+    """Fit the case's reconstructor on the sites, and score the plan."""
     fitted = fit_reconstructor(case.reconstructor, prepared, selection.sites, run)
     plan = make_plan(prepared, selection, fitted, selector, run, method=case.method)
     test = dict(plan.metrics["test"])

@@ -66,7 +66,7 @@ def hnet_step() -> Duel:
 
 
 class _OneMask(Task):
-    """The goal of a joint training, without its law: every signal is seen through the same mask."""
+    """The goal of a joint training, without its mask distribution: every sample is seen through the same mask."""
 
     def __init__(self, goal: MaskObjective, signals: Samples, k: int) -> None:
         super().__init__()

@@ -1,8 +1,7 @@
-"""Records: one JSON line for each case, appended as cases end, read back by whoever renders them."""
+"""Records: one JSON line for each case, appended when the case ends and read back to make tables and figures."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -10,7 +9,7 @@ import platform
 import resource
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,14 +21,17 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole_benchmarks.identity import identify
+
 __all__ = ["Case", "Costs", "Meter", "Store", "code_in_use", "record"]
 
 Costs = dict[str, float]
 
 _SCHEMA = 1
-# Settings and parts that lines of 2026 call by other names.
+# Settings, parts and variants that older lines call by other names.
 _RENAMED = {
     "average": "ema_decay",
+    "bands": "intervals",
     "batch": "batch_size",
     "candidates": "n_candidates",
     "clip": "gradient_clip",
@@ -49,16 +51,40 @@ _RENAMED = {
     "swaps": "kernel_exchange",
     "validations": "validation_steps",
     "waves": "n_frequencies",
+    "without the law": "without learned masks",
+    "without swaps": "without kernel exchange",
+    "one network without waves": "one network without periodic embedding",
+    "the law's best of 64 samples": "best of 64 sampled masks",
+    "a network rebuilds": "residual network",
+    "a fifth there already": "a fifth of the sites existing",
+    "a region, 700 km, one there": "region + 700 km + existing site",
+    "all cells alike": "equal loss weights",
+    "keyhole_rebuilding": "keyhole_reconstruction",
+    "vln and swaps": "vln and kernel exchange",
+    "iln and swaps": "iln and kernel exchange",
+    "hnet and swaps": "hnet and kernel exchange",
+    "sct and swaps": "sct and kernel exchange",
 }
 _NOT_A_SETTING = {"budget"}  # whose values keep their names
+_CODE = ("src", "benchmarks/keyhole_benchmarks", "pyproject.toml")
 _PACKAGES = ("keyhole", "torch", "numpy", "scikit-learn")
 
 
 @dataclass(frozen=True)
 class Case:
-    """What defines one line: two cases with the same words are the same case.
+    """What defines one record: two cases with the same identity are the same case.
 
-    ``settings`` are those that the protocol gives to the method and the reconstructor.
+    Parameters
+    ----------
+    bench, data, protocol, method, reconstructor
+        Names.
+    k
+        Number of sites; 0 where a method finds the number itself.
+    seed
+        Seed of the run.
+    settings
+        What the protocol gives to the method (``"selector"``) and the reconstructor (``"reconstructor"``), and anything
+        else that sets the case apart. Settings that have their default value do not count for the identity.
     """
 
     bench: str
@@ -71,38 +97,51 @@ class Case:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def words(self) -> dict[str, Any]:
-        """Plain values, in the record's order."""
+        """Give the fields by name, in the record's order."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @property
     def case_id(self) -> str:
-        """Hash of the words."""
-        words = json.dumps(self.words(), sort_keys=True)
-        return hashlib.sha256(words.encode()).hexdigest()[:16]
+        """The identity of the case, see `identity.identify`."""
+        return identify(self.words())
 
 
 class Store:
-    """The lines of one benchmark, ``<folder>/<bench>.jsonl``.
+    """The records of one benchmark, ``<folder>/<bench>.jsonl``.
 
-    Lines are appended whole and flushed to the disk, so that what was measured outlives a crash; a torn last line is
-    left out when read and cut off by the next append.
+    Lines are appended whole and flushed to the disk, so that what was measured survives a crash; a truncated last line
+    is ignored when read and cut off by the next append. Lines are never rewritten: names that have changed since are
+    translated, and the identity of the case is computed anew, when they are read.
+
+    Parameters
+    ----------
+    folder
+        Folder of the file.
+    bench
+        Name of the benchmark.
     """
 
     def __init__(self, folder: Path, bench: str) -> None:
         self.path = folder / f"{bench}.jsonl"
 
     def lines(self) -> list[dict[str, Any]]:
-        """Give the records so far; of one case the last."""
+        """Give the records so far, by today's names; of several of one case the last."""
         found: dict[str, dict[str, Any]] = {}
-        for text in self.path.read_text().splitlines() if self.path.exists() else []:
-            with suppress(json.JSONDecodeError, TypeError, KeyError):  # torn, or no record
-                record = _by_todays_names(json.loads(text))
-                found[record["case_id"]] = record
+        for _, record in self._read():
+            found.pop(record["case_id"], None)  # the last one also comes last
+            found[record["case_id"]] = record
         return list(found.values())
 
     def done(self) -> set[str]:
-        """Ids of the cases that need not be run again."""
+        """Give the identities of the cases that need not be run again."""
         return {record["case_id"] for record in self.lines() if record["status"] == "ok"}
+
+    def _read(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Give each record with the identity that was written with it."""
+        for text in self.path.read_text().splitlines() if self.path.exists() else []:
+            with suppress(json.JSONDecodeError, TypeError, KeyError):  # truncated, or no record
+                written = json.loads(text)
+                yield written["case_id"], _by_todays_names(written)
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Add records."""
@@ -115,7 +154,7 @@ class Store:
             os.fsync(file.fileno())
 
     def keep_arrays(self, case: Case, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Keep what is to be drawn of a case beside the lines, written whole."""
+        """Write the arrays that figures show of a case beside the lines, in one step."""
         if arrays:
             folder = self.path.parent / "arrays"
             folder.mkdir(parents=True, exist_ok=True)
@@ -124,12 +163,14 @@ class Store:
             part.replace(folder / f"{case.case_id}.npz")
 
     def arrays(self, case_id: str) -> dict[str, NDArray[Any]] | None:
-        """Give what was kept of a case; None where nothing is here (it may have been run elsewhere)."""
-        path = self.path.parent / "arrays" / f"{case_id}.npz"
-        if not path.exists():
-            return None
-        with np.load(path) as found:
-            return dict(found)
+        """Give the arrays of a case; None where there are none here (it may have been run elsewhere)."""
+        written = (name for name, record in self._read() if record["case_id"] == case_id)
+        for name in (case_id, *written):
+            path = self.path.parent / "arrays" / f"{name}.npz"
+            if path.exists():
+                with np.load(path) as found:
+                    return dict(found)
+        return None
 
 
 class Meter:
@@ -178,10 +219,12 @@ def record(
 
 
 def _by_todays_names(record: dict[str, Any]) -> dict[str, Any]:
-    """Give a record by the names that settings and parts have today, with the id of the case by these names."""
-    words = {name: record[name] for name in Case.__dataclass_fields__}
-    renamed = {**words, "reconstructor": _renamed(words["reconstructor"]), "settings": _renamed(words["settings"])}
-    return record if renamed == words else {**record, **renamed, "case_id": Case(**renamed).case_id}
+    """Give a record by the names that settings, parts and variants have today, with today's identity of its case."""
+    names = ("protocol", "method", "reconstructor", "settings")
+    renamed = {**record, **{name: _renamed(record[name]) for name in names}}
+    if "reconstructor" in record.get("notes", {}):
+        renamed["notes"] = {**record["notes"], "reconstructor": _renamed(record["notes"]["reconstructor"])}
+    return {**renamed, "case_id": identify(renamed)}
 
 
 def _renamed(value: Any) -> Any:
@@ -232,7 +275,7 @@ def code_in_use() -> dict[str, Any]:
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return {"commit": None, "dirty": None}
-    changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src", "pyproject.toml")
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", *_CODE)
     return {"commit": _git(root, "rev-parse", "HEAD"), "dirty": bool(changed)}
 
 

@@ -37,7 +37,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job:
-    """Cases that share their work, such as one choice of sites judged by several reconstructors."""
+    """Cases that share their work, such as one choice of sites scored by several reconstructors."""
 
     cases: Sequence[Case]
     split: Mapping[str, Any]

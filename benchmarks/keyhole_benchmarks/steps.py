@@ -1,4 +1,4 @@
-"""The step of each law, and of the concrete autoencoder's rows: a grid, judged on the validation part alone."""
+"""Learning rates of mask distributions and of the concrete autoencoder's selector layer: a grid, scored on validation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from keyhole_benchmarks.runner import Job, Outcome
 __all__ = ["METHODS", "STEPS", "jobs"]
 
 _STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-# HNet-LN's parameters are a network's weights, which want smaller steps than a law's logits; CAE's rows want larger.
+# HNet-LN's parameters are a network's weights, which need smaller learning rates than logits; CAE's rows need larger.
 STEPS = dict.fromkeys(METHODS, _STEPS) | {"hnet": (0.001, 0.002, 0.005, 0.01, 0.02, 0.05), "cae": (*_STEPS, 0.5, 1.0)}
 
 

@@ -50,7 +50,7 @@ class _Row:
 
     @property
     def reconstructors(self) -> tuple[str, ...]:
-        """The paper's systems are judged by their own network, then by our refit; classical sites by both networks."""
+        """The paper's systems are scored by their own network, then by our refit; classical sites by both networks."""
         return (RESNET, REFIT) if self.method in CLASSICAL else (OWN, REFIT)
 
     def cases(self, data: Data) -> list[Case]:
@@ -95,7 +95,7 @@ def jobs(
 
 
 def refit_settings(samples: int) -> dict[str, Any]:
-    """Settings of ridge + dense network for so many samples, all named, so that other defaults are other cases."""
+    """Settings of ridge + dense network for a number of training samples, as they are by default."""
     train = train_settings_for(samples)
     return {"inner": "dense", **DenseSettings(width=width_for(samples), train=train).model_dump()}
 
@@ -107,7 +107,7 @@ def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
     selection = selector.select(prepared.development, row.k, validation=None, run=run)
     published = published_mse(row.data, row.k, row.method)
     for name in row.reconstructors:
-        metrics = _judge(name, row, data, selection, run)
+        metrics = _score(name, row, data, selection, run)
         first = name != REFIT
         yield Outcome(
             metrics,
@@ -119,8 +119,8 @@ def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
         )
 
 
-def _judge(name: str, row: _Row, data: Data, selection: Selection, run: Run) -> dict[str, float]:
-    """Errors of one network: the ResNet on fixed sites learns as a law's does, from all but test, to the last step."""
+def _score(name: str, row: _Row, data: Data, selection: Selection, run: Run) -> dict[str, float]:
+    """Errors of one network: the ResNet on fixed sites is trained as with masks, without validation."""
     if name == OWN and selection.reconstruct is not None:
         return data.score(data.plain, selection.reconstruct(data.test(data.plain)))
     sites, settings = selection.sites, row.reconstructor(name, data)
@@ -135,7 +135,7 @@ def _judge(name: str, row: _Row, data: Data, selection: Selection, run: Run) -> 
 
 
 def _arrays(data: Data, selection: Selection) -> dict[str, NDArray[Any]]:
-    """What the figures show: some test samples, what was rebuilt of them, masks and the law's covariance."""
+    """What the figures show: some test samples, their reconstructions, masks and the covariance of their logits."""
     some = data.test(data.plain).take(np.arange(_SHOWN))
     arrays: dict[str, NDArray[Any]] = {"truth": some.values, "sites": selection.sites}
     if selection.reconstruct is not None:

@@ -45,7 +45,7 @@ def _work(case: Case, seconds: float, run: Run) -> Iterator[Outcome]:
     notes = {"features": chosen.tolist(), "shape": list(shape), "choosing_seconds": took}
     metrics = {
         "accuracy": _accuracy(samples[:, chosen], classes, train, test),
-        "fvu": _variance_left(samples, chosen, train, test),
+        "fvu": _unexplained_variance(samples, chosen, train, test),
     }
     yield Outcome(metrics, len(set(chosen.tolist())), notes)
 
@@ -91,12 +91,12 @@ def _accuracy(
     )
 
 
-def _variance_left(
+def _unexplained_variance(
     samples: NDArray[np.float64], chosen: NDArray[np.int64], train: NDArray[np.int64], test: NDArray[np.int64]
 ) -> float:
     """Share of the variance of all columns that ridge does not rebuild from the chosen ones."""
     from sklearn.linear_model import RidgeCV
 
     ridge = RidgeCV(_RIDGES).fit(samples[train][:, chosen], samples[train])
-    left = np.square(samples[test] - ridge.predict(samples[test][:, chosen])).sum()
-    return float(left / np.square(samples[test]).sum())
+    error = np.square(samples[test] - ridge.predict(samples[test][:, chosen])).sum()
+    return float(error / np.square(samples[test]).sum())

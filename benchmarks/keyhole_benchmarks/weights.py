@@ -25,7 +25,7 @@ _ROUNDINGS = ("down", "up")
 def jobs(
     protocol: str, data: str, methods: Sequence[str], weights: Sequence[float], seeds: Sequence[int]
 ) -> Iterator[Job]:
-    """Give one job for each law, weight and seed; K is not asked for, it comes out."""
+    """Give one job for each mask distribution, weight and seed; K is not asked for, it comes out."""
     scale = protocol_of(protocol, data)
     loaded = load(data, scale.samples)
     for seed in seeds:

@@ -1,4 +1,4 @@
-"""The logit-normal law of one site: its density, what temperature does to it, and the stretch that gives it atoms."""
+"""The logit-normal distribution of one site: density, temperature, and the stretch that gives it atoms."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LogitNormal:
 
     @classmethod
     def start(cls, mu: float = 0.0) -> LogitNormal:
-        """Give the law that training starts from, moved by ``mu``."""
+        """Give the distribution that training starts from, moved by ``mu``."""
         distribution = IndependentLogitNormal(
             torch.ones(1, dtype=torch.bool), generator=torch.Generator().manual_seed(0)
         )
@@ -76,7 +76,7 @@ class LogitNormal:
 
 
 def densities() -> Figure:
-    """Show logit-normal densities, LN(0, 1) at falling temperatures, and the stretched law with its atoms."""
+    """Show logit-normal densities, LN(0, 1) at falling temperatures, and the stretched distribution with its atoms."""
     figure = new_figure(WIDE, _TALL)
     figure.set_layout_engine("constrained", w_pad=0.07, h_pad=0.06)
     shapes, temperatures, stretched = figure.subplots(1, 3)
@@ -87,7 +87,7 @@ def densities() -> Figure:
 
 
 def _draw_shapes(axes: Axes) -> None:
-    """Draw the three laws of the paper's figure and LN(0, 1)."""
+    """Draw the three densities of the paper's figure and LN(0, 1)."""
     ways = {
         (0, 1): ("-", "peaks inside"),
         (0, 1.78): ("--", "flat"),
@@ -120,7 +120,7 @@ def _draw_stretched(axes: Axes) -> None:
 
 
 def _stems(axes: Axes, atoms: Sequence[float], colour: str, *, out: bool) -> None:
-    """Draw the atoms at 0 and 1, or a little outside with their numbers beyond, so that two laws do not meet."""
+    """Draw the atoms at 0 and 1, or a little outside with their numbers beyond, so that two do not meet."""
     style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": SMALL, "color": colour}
     for place, chance, side in zip((0.0, 1.0), atoms, (-1, 1), strict=True):
         x = place + (0.03 * side if out else 0.0)

@@ -1,4 +1,4 @@
-"""What laws have learned: the covariance of their logits, and the average of their masks."""
+"""What mask distributions have learned: the covariance of their logits, and the average of their masks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _ROWS = 4  # of the grid, from one labelled to the next
 
 
 def covariance(arrays: Arrays) -> Figure:
-    """Show the covariance of a law's logits, how its likeliest sites go with all others, and how far that reaches.
+    """Show the covariance of logits of a mask distribution, the correlation of its most probable sites with all
+    others, and correlation by distance.
 
     ``arrays`` are those of one case: ``covariance``, ``(cells, cells)`` in C order, every cell being observable;
     ``average`` on the grid; the chosen ``sites``. Cells that hardly ever open, whose covariance means nothing, are left
@@ -55,7 +56,7 @@ def covariance(arrays: Arrays) -> Figure:
 
 
 def averages(rows: Sequence[Kept]) -> Figure:
-    """Show the average of many masks of each law on one scale: dark where a site is never open."""
+    """Show the average of many masks of each mask distribution on one scale: dark where a site is never open."""
     tall = _SIDE * box(rows[0].data, rows[0].arrays["average"].shape)
     wall = Wall((_SIDE, tall), (0.0, *[0.12] * (len(rows) - 1)), (0.0,), (0.1, 0.75, 0.45, 0.1))
     figure, (panels,) = wall.hang()

@@ -23,18 +23,18 @@ _TALL = 3.1
 
 
 def features_figure(lines: Lines) -> Figure:
-    """Draw accuracy and variance left of each selector, and how often Keyhole chose a feature: one data set."""
+    """Draw accuracy and unexplained variance of each selector, and how often Keyhole chose a feature: one data set."""
     figure = new_figure(WIDE, _TALL)
     figure.set_layout_engine("constrained", w_pad=0.07)
-    told, left, chosen = figure.subplots(1, 3, width_ratios=(1.0, 1.0, 1.1))
+    accuracy, unexplained, chosen = figure.subplots(1, 3, width_ratios=(1.0, 1.0, 1.1))
     names = sorted(lines.each("method"), key=lambda name: float(np.mean(lines.where(method=name).metric("accuracy"))))
-    _dots(told, lines, names, "accuracy")
-    told.set_yticks(range(len(names)), [PEERS[name].words.replace("`", "") for name in names], fontsize=7)
+    _dots(accuracy, lines, names, "accuracy")
+    accuracy.set_yticks(range(len(names)), [PEERS[name].words.replace("`", "") for name in names], fontsize=7)
     data = lines.each("data")[0]
-    heading(told, f"{DATA.get(data, data)}: accuracy")
-    _dots(left, lines, names, "fvu")
-    left.set_yticks(range(len(names)), [])
-    heading(left, "variance left by ridge")
+    heading(accuracy, f"{DATA.get(data, data)}: accuracy")
+    _dots(unexplained, lines, names, "fvu")
+    unexplained.set_yticks(range(len(names)), [])
+    heading(unexplained, "unexplained variance, ridge")
     if _OURS in names:
         _chosen(chosen, lines.where(method=_OURS))
     return figure

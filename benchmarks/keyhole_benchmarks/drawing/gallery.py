@@ -25,7 +25,7 @@ __all__ = ["PRIVATE", "draw_all", "draw_chart", "draw_features"]
 
 PRIVATE = frozenset({"celeba"})  # whose terms forbid to publish faces
 _LAWS = ("iln", "sct", "vln", "hnet")
-_PAPER_K = 30  # of the paper's figures of laws
+_PAPER_K = 30  # of the paper's figures of mask distributions
 
 
 class _Picture(NamedTuple):
@@ -45,7 +45,7 @@ def draw_all(store_folder: Path, out: Path, private: Path, *, seeds: Sequence[in
     table, gan = Store(store_folder, "table1"), Store(store_folder, "cgan")
     paths = save(densities(), out, "densities")
     paths += draw_chart(table.lines(), out)
-    for pictures in (_laws(table, seeds), _samples(table, seeds), _gans(gan, seeds)):
+    for pictures in (_distributions(table, seeds), _samples(table, seeds), _gans(gan, seeds)):
         for picture in pictures:
             paths += save(picture.figure, private if picture.private else out, picture.name)
     return paths
@@ -62,7 +62,7 @@ def draw_features(lines: Lines, out: Path) -> list[Path]:
     return [path for data in lines.each("data") for path in save(features_figure(lines.where(data=data)), out, data)]
 
 
-def _laws(store: Store, seeds: Sequence[int]) -> Iterator[_Picture]:
+def _distributions(store: Store, seeds: Sequence[int]) -> Iterator[_Picture]:
     """Average masks and covariance on MNIST, at the paper's K if that was run."""
     rows = [row for row in kept(store, "average", "sites", seeds=seeds) if row.data == "mnist" and row.method in _LAWS]
     at: dict[int, list[Kept]] = defaultdict(list)

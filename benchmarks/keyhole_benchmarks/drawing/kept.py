@@ -42,7 +42,7 @@ class Kept:
 
     @property
     def concentration(self) -> float | None:
-        """Share of the count that the law's K likeliest sites hold; None where no law was trained."""
+        """Share of the count that the K most probable sites hold; None where no mask distribution was trained."""
         found = self.line.get("notes", {}).get("concentration")
         return None if found is None else float(found)
 

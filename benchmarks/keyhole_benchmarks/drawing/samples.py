@@ -1,4 +1,4 @@
-"""Test samples as each method rebuilds them: masks, reconstructions and truth, one above the other."""
+"""Test samples as each method reconstructs them: masks, reconstructions and truth, one above the other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def samples(rows: Sequence[Kept], title: str) -> Figure:
 
 
 def gan_against_squared(gan: Kept, squared: Kept) -> Figure:
-    """Show the same test samples twice: rebuilt by a conditional GAN, then by a network trained on squared error."""
+    """Show the same test samples twice: reconstructed by a conditional GAN, then by a network with squared error."""
     each = min(_EACH, len(gan.arrays["truth"]))
     columns = [*_beside(each), 2 * _FAR, *_beside(each)[1:]]
     figure, panels = _wall(gan, columns, (_NEAR, _NEAR)).hang()

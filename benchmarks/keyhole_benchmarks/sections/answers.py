@@ -14,15 +14,15 @@ from keyhole_benchmarks.table1 import CLASSICAL, OWN, REFIT, RESNET
 
 __all__ = ["answers"]
 
-_SETTLED = 0.8  # share of a law's count that its K likeliest sites hold, below which there was no choice to judge
+_SETTLED = 0.8  # concentration below which no sites had been selected
 _ENOUGH = 3  # pairs of a data set, for its mean to count beside others that have as many
 _SAME = 0.02  # mean ratios nearer to one than this say nothing
 _PAIRS = (
     ("correlated against independent", "vln", "iln"),
     ("correlated against concrete", "vln", "sct"),
-    ("hyper-network against one law for all", "hnet", "vln"),
+    ("hyper-network against one distribution for all", "hnet", "vln"),
     ("hyper-network against independent", "hnet", "iln"),
-    ("mask laws against CAE", "vln", "cae"),
+    ("mask distributions against CAE", "vln", "cae"),
     *(("learned against classical sites", distribution, other) for distribution in PAPER for other in CLASSICAL),
 )
 _NETWORKS = {OWN: "as in the paper", REFIT: "our refit"}
@@ -45,7 +45,7 @@ def answers(lines: Lines) -> Iterator[str]:
                 rows.append(
                     [title, words, *map(_cell, ratios.values()), _verdict([one for one in ratios.values() if one])]
                 )
-    yield from table(["ratio of errors", "network", *(DATA.get(name, name) for name in data), "says"], rows)
+    yield from table(["ratio of errors", "network", *(DATA.get(name, name) for name in data), "result"], rows)
 
 
 def _complete(lines: Lines) -> Lines:

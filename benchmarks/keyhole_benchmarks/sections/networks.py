@@ -1,4 +1,4 @@
-"""What constraints, noise, gaps and failures cost, and whether bands hold."""
+"""Cost of constraints, noise, missing values and failures, and coverage of prediction intervals."""
 
 from __future__ import annotations
 
@@ -15,23 +15,30 @@ _LOST = (0, 1, 2, 3, 5, 10)
 
 
 def networks(lines: Lines) -> Iterator[str]:
-    """Two tables for each data set: errors and bands by variant, and errors by the number of sites lost."""
+    """Two tables for each data set: errors and coverage by variant, and errors by the number of failing sites."""
     for data in lines.each("data"):
         here = lines.where(data=data)
         plain = here.where(method="none").metric("fvu_area") or here.where(method="none").metric("fvu")
         yield from (f"### {DATA.get(data, data)}, K = {here.records[0]['k']}", "")
-        header = ["constraint", "sites", "variance left, by area", "of none", "within the 90 % band", "by region"]
+        header = [
+            "constraint",
+            "sites",
+            "unexplained variance, by area",
+            "relative",
+            "coverage (90 %)",
+            "by region",
+        ]
         yield from table(header, [_row(one, plain[0] if plain else None) for one in here])
         shown = [one for one in here if one["method"] in ("none", "QR's sites", "two may fail")]
-        yield from table(["sites lost", *map(str, _LOST)], [_lost(one) for one in shown])
+        yield from table(["failing sites", *map(str, _LOST)], [_lost(one) for one in shown])
 
 
 def _row(one: Mapping[str, Any], plain: float | None) -> list[str]:
     scores = one["metrics"]
-    left = scores.get("fvu_area", scores["fvu"])
+    error = scores.get("fvu_area", scores["fvu"])
     regions = ", ".join(f"{name} {share:.2f}" for name, share in one["notes"]["coverage_by_region"].items())
-    ratio = "" if plain is None else f"{left / plain:.3f}"
-    return [one["method"], str(one["k_distinct"]), f"{left:.3f}", ratio, f"{scores['coverage_90']:.3f}", regions]
+    ratio = "" if plain is None else f"{error / plain:.3f}"
+    return [one["method"], str(one["k_distinct"]), f"{error:.3f}", ratio, f"{scores['coverage_90']:.3f}", regions]
 
 
 def _lost(one: Mapping[str, Any]) -> list[str]:

@@ -82,7 +82,7 @@ def _error(one: Mapping[str, Any]) -> str:
 
 
 def steps(lines: Lines) -> Iterator[str]:
-    """Mean validation error by step, a row for each method; the least of those with the most seeds in bold."""
+    """Mean validation error by learning rate, a row for each method; the least of those with the most seeds in bold."""
     grid = sorted({_step(one) for one in lines})
     rows = []
     for data, k, method in sorted({(one["data"], one["k"], _distribution(one)) for one in lines}):
@@ -104,7 +104,7 @@ def _means(errors: Mapping[float, Sequence[float]]) -> list[str]:
 
 
 def _distribution(one: Mapping[str, Any]) -> str:
-    share = one["settings"]["selector"].get("latent_rate", 1)
+    share = one["settings"]["selector"].get("latent_learning_rate", 1)
     return METHODS[one["method"]] + ("" if share == 1 else f", W at {share:g} of it")
 
 
@@ -116,4 +116,4 @@ def _step(one: Mapping[str, Any]) -> float:
 def l1() -> Iterator[str]:
     """The halving of masks, computed afresh: it needs no data."""
     rows = [[f"{row.times}", f"{row.error:.5f}", f"{row.l1:.5f}", f"{row.shown:.5f}"] for row in halve(4)]
-    yield from table(["halved", "error", "l1 a site", "sites that show"], rows)
+    yield from table(["halved", "error", "l1 a site", "open sites"], rows)

@@ -14,10 +14,10 @@ from keyhole_benchmarks.quality import CLASSICAL, GOALS
 __all__ = ["ablation", "by_time", "quality", "short_table"]
 
 _HEADER = (
-    "data", "K", "measure", "goal", "auto", "of the goal", "best classical + ridge", "of that",
-    "its sites, of the best classical", "rebuilt by", "minutes",
+    "data", "K", "measure", "goal", "auto", "relative to goal", "best classical + ridge", "relative",
+    "its sites, relative to the best classical", "reconstructor", "minutes",
 )  # fmt: skip
-_SHORT = ("data", "K", "measure", "best classical + ridge", "auto", "of that", "minutes")
+_SHORT = ("data", "K", "measure", "best classical + ridge", "auto", "relative", "minutes")
 
 
 def quality(lines: Lines) -> Iterator[str]:
@@ -144,4 +144,4 @@ def ablation(lines: Lines) -> Iterator[str]:
             ratio = f"{sum(totals[0]) / sum(totals[1]):.3f}" if totals else ""
             rows.append([variant, spread(errors), ratio, f"{max(one['seconds'] for one in ours) / 60:.1f}"])
         yield from (f"### {DATA.get(data, data)}, K = {here.records[0]['k']}", "")
-        yield from table(["variant", what.words, "of all stages", "minutes"], rows)
+        yield from table(["variant", what.words, "relative to all stages", "minutes"], rows)

@@ -12,7 +12,7 @@ __all__ = ["speed"]
 
 _FIGURES = {
     "our_error": "our error",
-    "their_error": "theirs",
+    "their_error": "PySensors' error",
     "their_error_without_prior": "without its prior",
     "peak_of_data": "peak memory, of the data",
 }
@@ -24,6 +24,6 @@ def speed(lines: Lines) -> Iterator[str]:
     for name in (name for name in RACES if len(lines.where(method=name))):
         here, race = lines.where(method=name), RACES[name]
         times = (f"{spread(here.metric(whose), '.2f')}" for whose in ("ours", "theirs"))
-        told = [f"{words} {here.metric(figure)[-1]:.3f}" for figure, words in _FIGURES.items() if here.metric(figure)]
-        rows.append([race.words, f"{race.goal:g}", spread(here.metric("ratio"), ".2f"), *times, ", ".join(told)])
-    yield from table(["what, against what", "goal", "ratio", "seconds", "theirs", "beside"], rows)
+        others = [f"{words} {here.metric(figure)[-1]:.3f}" for figure, words in _FIGURES.items() if here.metric(figure)]
+        rows.append([race.words, f"{race.goal:g}", spread(here.metric("ratio"), ".2f"), *times, ", ".join(others)])
+    yield from table(["task / reference", "goal", "ratio", "seconds", "reference seconds", "other figures"], rows)

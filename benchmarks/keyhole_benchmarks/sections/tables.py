@@ -31,7 +31,7 @@ def tables(lines: Lines) -> Iterator[str]:
         here = lines.where(data=data)
         words = f"K = {here.records[0]['k']}, {len(here.each('seed'))} splits"
         yield from (f"### {DATA.get(data, data)}, {words}", "")
-        header = ["selector", "accuracy (s.e.)", "variance left", "seconds to choose"]
+        header = ["selector", "accuracy (s.e.)", "unexplained variance", "seconds to select"]
         yield from table(header, [_row(here.where(method=name), name) for name in _ranked(here)])
 
 
@@ -42,11 +42,11 @@ def _ranked(lines: Lines) -> list[str]:
 
 def _row(lines: Lines, name: str) -> list[str]:
     accuracy, seconds = lines.metric("accuracy"), lines.note("choosing_seconds")
-    told = f"{np.mean(accuracy):.3f} ({standard_error(accuracy):.3f})"
+    text = f"{np.mean(accuracy):.3f} ({standard_error(accuracy):.3f})"
     words = PEERS[name].words
     if name.startswith("keyhole"):
         words = f"**{words}**"
-    return [words, told, f"{np.mean(lines.metric('fvu')):.3f}", _seconds(float(np.median(seconds)))]
+    return [words, text, f"{np.mean(lines.metric('fvu')):.3f}", _seconds(float(np.median(seconds)))]
 
 
 def _seconds(count: float) -> str:

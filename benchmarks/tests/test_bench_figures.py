@@ -275,7 +275,7 @@ def test_chart_has_a_panel_for_each_data_set_and_marks_for_each_network():
     lines += [line(network="residual", mse=0.01), line("ipsl", "qr", "resnet"), line("celeba", published=0.07)]
     figure = table1_chart(lines)
     digits, fields, faces = figure.axes[:3]
-    assert [axes.get_ylabel()[:3] for axes in (digits, fields, faces)] == ["MSE", "fra", "MSE"]
+    assert [axes.get_ylabel()[:3] for axes in (digits, fields, faces)] == ["MSE", "une", "MSE"]
     own, refit = (mark for mark in digits.lines if mark.get_marker() == MARKS["vln"])
     assert (own.get_markerfacecolor(), refit.get_markerfacecolor()) == ("white", COLOURS["vln"])
     assert own.get_ydata()[0] == pytest.approx(100 * np.mean((0.02, 0.026, 0.021)))

@@ -47,14 +47,6 @@ def tiny(monkeypatch):
     monkeypatch.setitem(PROTOCOLS, "tiny", {"": TINY})
 
 
-def test_a_case_is_known_by_all_its_words():
-    """Every word changes the id, and the same words give the same id in another process."""
-    others = [case(k=6), case(seed=1), case(method="iln"), case(settings={"rate": 1}), case(data="sst")]
-    ids = {one.case_id for one in (case(), *others)}
-    assert len(ids) == 6
-    assert case().case_id == "a51bd6a942312a86"
-
-
 def test_lines_survive_a_torn_end(tmp_path):
     """What a crash left half-written is skipped, and does not spoil the line that follows it."""
     store = Store(tmp_path, "table1")
@@ -121,10 +113,10 @@ def test_the_small_protocol_keeps_its_promises():
     for data in ("mnist", "ipsl", "ncep", "celeba"):
         small, paper = protocol_of("small", data), protocol_of("paper", data)
         assert small.samples == 10_000
-        assert all(small.law_rates[distribution] > paper.law_rates[distribution] for distribution in PAPER[1:])
+        assert all(small.mask_rates[distribution] > paper.mask_rates[distribution] for distribution in PAPER[1:])
         assert paper.samples is None
         assert paper.rate == 2e-4
-        assert paper.law_rates == dict.fromkeys(PAPER[1:], 2e-4)
+        assert paper.mask_rates == dict.fromkeys(PAPER[1:], 2e-4)
     assert protocol_of("paper", "mnist").distribution("sct", 60000)["temperature"] == [2 / 3, 2 / 3]
     assert protocol_of("paper", "mnist").distribution("vln", 60000)["train"]["steps"] == 550 * 60000 // 256
     with pytest.raises(SettingsError, match="small"):
@@ -206,10 +198,10 @@ def test_answers_tell_data_sets_apart():
 
 def test_a_line_of_other_settings_replaces_the_old_one():
     """What was run again counts, protocols stay apart, and what a bench sweeps makes lines of different kinds."""
-    old, new = line(0.5), line(0.4, settings={"selector": {"penalty": 1}})
+    old, new = line(0.5), line(0.4, settings={"selector": {"l0_weight": 1}})
     lines = Lines([old, new, line(0.3, protocol="paper"), new | {"status": "failed"}])
     assert lines.latest().metric("mse") == [0.4, 0.3]
-    assert lines.latest("penalty").metric("mse") == [0.5, 0.4, 0.3]
+    assert lines.latest("l0_weight").metric("mse") == [0.5, 0.4, 0.3]
 
 
 def test_the_page_is_made_from_the_lines_alone(tmp_path):
