@@ -237,7 +237,7 @@ class Plan:
     def half_width(
         self, readings: NDArray[Any], time: NDArray[np.datetime64] | None, interval: float
     ) -> NDArray[np.float64]:
-        """Return half the width of the prediction intervals, ``(N, channels * cells)``, of readings ``(N, K, channels)``."""
+        """Return half the width of the intervals, ``(N, channels * cells)``, of readings ``(N, K, channels)``."""
         if self.intervals is None:
             raise PlanError(
                 "this plan has no prediction intervals: it was made with intervals=False, or from too few samples"
