@@ -56,7 +56,7 @@ class Constraints:
     >>> limits = Constraints(forbidden={"row": (0, 1)}, min_distance=2)
     >>> resolved = limits.resolve(grid, grid.inside)
     >>> int(resolved.observable.sum()), resolved.fit(10)
-    (10, (5, True))
+    (10, (3, True))
     """
 
     allowed: Any = None
