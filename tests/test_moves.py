@@ -101,7 +101,7 @@ def test_lessons_hold_what_the_linear_part_makes(inner):
         Augmentation(torch.from_numpy(np.float32(train.zero))), linear, train, SITES, network.inputs
     )
     residual.linear = linear
-    fixed = network._lessons(residual._estimated(train, SITES))
+    fixed = network._fixed_batches(residual._estimated(train, SITES))
     batch = torch.tensor([3, 0, 7])
     for moved, still in zip(lessons(batch, torch.Generator()), fixed(batch, torch.Generator()), strict=True):
         np.testing.assert_allclose(moved.numpy(), still.numpy(), atol=1e-4)

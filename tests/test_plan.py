@@ -368,7 +368,7 @@ def test_a_network_larger_than_its_weights_takes_no_memory(tmp_path, rng, monkey
         real(self, *sizes, **named)
 
     monkeypatch.setattr(DenseNet, "__init__", noted)
-    with pytest.raises(PlanError, match=r"'blocks.0.0.bias' are \(300,\) by the settings and"):
+    with pytest.raises(PlanError, match=r"'blocks.0.0.bias' are of shape \(300,\) by the settings and"):
         kh.load(path)
     assert places == ["meta"]
 

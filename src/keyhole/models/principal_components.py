@@ -1,4 +1,4 @@
-"""Principal components of signals, as linear selectors and reconstructors use them."""
+"""Principal components (EOFs) of samples, as linear selectors and reconstructors use them."""
 
 from __future__ import annotations
 
@@ -27,24 +27,30 @@ __all__ = [
 Floats = NDArray[np.floating[Any]]
 
 _RANK_TOLERANCE = 1e-10
-# Least component, as a share of the largest, that a Gram matrix in single precision tells well.
-_SINGLE = 1e-4
+# Smallest variance, relative to the largest, that a Gram matrix in single precision resolves well.
+_SINGLE_PRECISION_LIMIT = 1e-4
 _ROUNDING = {4: 1e-5, 8: 1e-10}
-_BLOCK = 4_000_000  # numbers that are worked on at a time
-_FEW = 64  # samples that are added up in single precision
-_MOST_KEPT = 2000  # samples whose inner products are kept
-# Inner products of the samples of signals, for as long as these are there: several selectors and ridge need the same.
-_PRODUCTS: WeakKeyDictionary[Samples, NDArray[np.float64]] = WeakKeyDictionary()
-# Leading components of signals with more samples than cells, likewise, and how many were asked for.
-_LEADING: WeakKeyDictionary[Samples, tuple[int, NDArray[np.float64], NDArray[np.float64]]] = WeakKeyDictionary()
+_BLOCK = 4_000_000  # values processed at a time
+_SUMMED_IN_SINGLE = 64  # samples summed in their own precision
+_MAX_CACHED = 2000  # samples up to which the Gram matrix is cached
+# Gram matrices, for the lifetime of the samples: several selectors and ridge need the same one.
+_GRAMS: WeakKeyDictionary[Samples, NDArray[np.float64]] = WeakKeyDictionary()
+# Leading components of samples that outnumber the sites, likewise, with the number that was requested.
+_COMPONENTS: WeakKeyDictionary[Samples, tuple[int, NDArray[np.float64], NDArray[np.float64]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """Leading principal components of packed signals.
+    """Leading principal components of the values at valid sites.
 
-    ``variances`` (r,) are eigenvalues of the covariance, largest first; ``basis`` (channels, cells, r) has orthonormal
-    columns over channels and cells together; ``mean`` is (channels, cells).
+    Parameters
+    ----------
+    variances
+        ``(r,)``, eigenvalues of the covariance, in descending order.
+    basis
+        ``(channels, valid sites, r)``, eigenvectors, orthonormal over channels and sites together.
+    mean
+        ``(channels, valid sites)``.
     """
 
     variances: NDArray[np.float64]
@@ -53,89 +59,135 @@ class Components:
 
 
 def principal_components(signals: Samples, most: int) -> Components:
-    """Give at most ``most`` components, fewer where the rank of the data is lower.
+    """Compute leading principal components.
 
-    Works on the smaller of the two Gram matrices, so neither many samples nor many cells alone are costly, and on some
-    cells at a time, so that no second copy of the data is made.
+    Diagonalises the smaller of the covariance and the Gram matrix, so that neither many samples nor many sites alone
+    are
+    costly, and works on blocks of sites, so that the data are not copied. Results are cached for the lifetime of the
+    samples.
+
+    Parameters
+    ----------
+    signals
+        Samples.
+    most
+        Maximum number of components; fewer are returned if the rank of the data is lower.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import keyhole as kh
+    >>> rng = np.random.default_rng(0)
+    >>> fields = np.tensordot(rng.normal(size=(50, 2)), rng.normal(size=(2, 4, 6)), axes=1)  # rank 2
+    >>> principal_components(kh.read(fields), 10).basis.shape
+    (1, 24, 2)
     """
     packed = signals.valid_values().reshape(len(signals), -1)
     mean = column_sums([packed]) / len(packed)
     if len(packed) <= packed.shape[1]:
-        variances, basis = _by_samples(signals, packed, mean, most)
+        variances, basis = _from_gram(signals, packed, mean, most)
     else:
-        variances, basis = _by_cells(signals, packed, mean, most)
+        variances, basis = _from_covariance(signals, packed, mean, most)
     shape = (signals.channels, len(signals.grid.cells))
     return Components(variances, basis.reshape(*shape, len(variances)), mean.reshape(shape))
 
 
 def cached_gram(signals: Samples) -> NDArray[np.float64] | None:
-    """Give the inner products of the centred samples ``(N, N)`` if they were made before; None if not."""
-    return _PRODUCTS.get(signals)
+    """Return the Gram matrix of the centred samples, ``(N, N)``, if it was computed before; None if not."""
+    return _GRAMS.get(signals)
 
 
-def _by_samples(
+def _from_gram(
     signals: Samples, packed: Floats, mean: NDArray[np.float64], most: int
 ) -> tuple[NDArray[np.float64], Floats]:
-    """Variances and basis ``(cells, r)`` by the Gram matrix of samples.
+    """Variances and basis ``(sites, r)`` from the Gram matrix, the samples being fewer than the sites.
 
-    In single precision, where data are and no component is so small that its rounding would show.
+    In the precision of the data, unless a component is so small that rounding would show.
     """
     precision: Any = packed.dtype
-    gram = _PRODUCTS[signals] if signals in _PRODUCTS else _gram(signals, packed, mean, precision)
-    variances, left = _leading(gram / len(packed), most)
-    if precision == np.float32 and variances[-1] < _SINGLE * variances[0]:
+    gram = _GRAMS[signals] if signals in _GRAMS else _gram(signals, packed, mean, precision)
+    variances, eigenvectors = _leading_eigenpairs(gram / len(packed), most)
+    if precision == np.float32 and variances[-1] < _SINGLE_PRECISION_LIMIT * variances[0]:
         precision = np.float64
-        variances, left = _leading(_gram(signals, packed, mean, precision) / len(packed), most)
-    weights = (left / np.sqrt(variances * len(packed))).astype(precision)
+        variances, eigenvectors = _leading_eigenpairs(_gram(signals, packed, mean, precision) / len(packed), most)
+    weights = (eigenvectors / np.sqrt(variances * len(packed))).astype(precision)
     basis = np.empty((packed.shape[1], len(variances)), precision)
     for block, part in blocks_of_cells(packed, mean, precision):
         np.matmul(part.T, weights, out=basis[block])
     return variances, basis
 
 
-def _by_cells(
+def _from_covariance(
     signals: Samples, packed: Floats, mean: NDArray[np.float64], most: int
 ) -> tuple[NDArray[np.float64], Floats]:
-    """Variances and basis ``(cells, r)`` by the covariance of the cells; kept for who asks for no more of them."""
-    asked, variances, basis = _LEADING.get(signals, (0, np.empty(0), np.empty((0, 0))))
-    if most > asked:
+    """Variances and basis ``(sites, r)`` from the covariance of the sites; cached for smaller requests."""
+    requested, variances, basis = _COMPONENTS.get(signals, (0, np.empty(0), np.empty((0, 0))))
+    if most > requested:
         centred = np.subtract(packed, mean, dtype=np.float64)
-        variances, basis = _leading(centred.T @ centred / len(packed), most)
-        _LEADING[signals] = (most, variances, basis)
+        variances, basis = _leading_eigenpairs(centred.T @ centred / len(packed), most)
+        _COMPONENTS[signals] = (most, variances, basis)
     return variances[:most], basis if basis.shape[1] <= most else np.ascontiguousarray(basis[:, :most])
 
 
 def _gram(signals: Samples, packed: Floats, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
+    """Gram matrix of the centred samples; cached if it is small."""
     gram = np.zeros((len(packed), len(packed)))
     for _, part in blocks_of_cells(packed, mean, precision):
         gram += part @ part.T
-    if len(gram) <= _MOST_KEPT:
-        _PRODUCTS[signals] = gram
+    if len(gram) <= _MAX_CACHED:
+        _GRAMS[signals] = gram
     return gram
 
 
 def components_at_sites(signals: Samples, most: int) -> tuple[NDArray[np.int64], Floats, NDArray[np.float64]]:
-    """Flat index of the observable sites, their rows (channels, sites, r) of the basis, and the variances."""
+    """Compute principal components restricted to the observable sites.
+
+    Parameters
+    ----------
+    signals
+        Samples.
+    most
+        Maximum number of components.
+
+    Returns
+    -------
+    sites : ndarray
+        Flat grid indices of the observable sites.
+    rows : ndarray
+        Rows of the basis at these, ``(channels, sites, r)``.
+    variances : ndarray
+        ``(r,)``.
+    """
     components = principal_components(signals, most)
     cells = signals.grid.cells
-    may = signals.observable.ravel()[cells]
-    rows = components.basis if may.all() else components.basis[:, may]
-    return cells[may], rows, components.variances
+    observable_sites = signals.observable.ravel()[cells]
+    rows = components.basis if observable_sites.all() else components.basis[:, observable_sites]
+    return cells[observable_sites], rows, components.variances
 
 
 def unresolved_variance(signals: Samples, rows: Floats, variances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Variance of each observable site that its rows of a basis do not hold, ``(channels, sites)``.
+    """Variance of each observable site that the components do not resolve.
 
-    Nothing where it is no more than rounding.
+    Parameters
+    ----------
+    signals
+        Samples.
+    rows, variances
+        As returned by `components_at_sites`.
+
+    Returns
+    -------
+    ndarray
+        ``(channels, sites)``; zero where it is no more than rounding.
     """
-    may = signals.observable.ravel()[signals.grid.cells]
-    whole = _spread(signals)[:, may]
-    left = whole - np.einsum("csr,csr,r->cs", rows, rows, variances)
-    return np.where(left > rounding(rows) * whole, left, 0.0)
+    observable_sites = signals.observable.ravel()[signals.grid.cells]
+    whole = _variance(signals)[:, observable_sites]
+    eigenvectors = whole - np.einsum("csr,csr,r->cs", rows, rows, variances)
+    return np.where(eigenvectors > rounding(rows) * whole, eigenvectors, 0.0)
 
 
-def _spread(signals: Samples) -> NDArray[np.float64]:
-    """Variance of each value inside, ``(channels, cells)``: of these samples, or of those that they stand for."""
+def _variance(signals: Samples) -> NDArray[np.float64]:
+    """Variance at valid sites, ``(channels, sites)``, of these samples or of the larger set they were drawn from."""
     shape = (signals.channels, -1)
     if signals.source is not None:
         return signals.source.spread.reshape(shape)
@@ -145,31 +197,55 @@ def _spread(signals: Samples) -> NDArray[np.float64]:
 
 
 def blocks_of_cells(packed: Floats, mean: Floats, precision: Any) -> Iterator[tuple[slice, Floats]]:
-    """Give some cells at a time, centred, in memory that is used again for the next."""
+    """Iterate over blocks of columns, centred, in a buffer that is reused.
+
+    Parameters
+    ----------
+    packed
+        ``(N, columns)``.
+    mean
+        ``(columns,)``, subtracted.
+    precision
+        Data type of the blocks.
+
+    Yields
+    ------
+    block : slice
+        Columns of the block.
+    part : ndarray
+        Centred values, overwritten by the next block.
+    """
     cells = packed.shape[1]
     step = min(cells, max(1, _BLOCK // max(1, len(packed))))
-    room = np.empty((len(packed), step), precision)
+    buffer = np.empty((len(packed), step), precision)
     for start in range(0, cells, step):
         block = slice(start, min(start + step, cells))
-        part = room[:, : block.stop - start]
+        part = buffer[:, : block.stop - start]
         yield block, np.subtract(packed[:, block], mean[block].astype(precision), out=part)
 
 
 def column_sums(parts: Iterable[NDArray[Any]]) -> NDArray[np.float64]:
-    """Sums over samples: a few are added in their own precision, which is quicker, and those sums in double."""
+    """Sum over samples: short runs in the precision of the data, which is faster, and those sums in double.
+
+    Parameters
+    ----------
+    parts
+        Blocks ``(n, columns)`` of samples.
+    """
     sums = np.zeros(())
     for part in parts:
-        for start in range(0, len(part), _FEW):
-            sums = sums + part[start : start + _FEW].sum(axis=0)
+        for start in range(0, len(part), _SUMMED_IN_SINGLE):
+            sums = sums + part[start : start + _SUMMED_IN_SINGLE].sum(axis=0)
     return sums
 
 
 def rounding(rows: Floats) -> float:
-    """What may be left of the largest of some sums of squares of a basis, as a share of it, by rounding alone."""
+    """Relative rounding error of sums of squares of a basis, by its precision."""
     return _ROUNDING[rows.dtype.itemsize]
 
 
-def _leading(gram: NDArray[Any], most: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _leading_eigenpairs(gram: NDArray[Any], most: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Largest eigenvalues in descending order and their eigenvectors, up to the numerical rank."""
     size = len(gram)
     values, vectors = eigh(gram, subset_by_index=[max(0, size - most), size - 1], check_finite=False)
     values, vectors = values[::-1], vectors[:, ::-1]

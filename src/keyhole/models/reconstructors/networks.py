@@ -305,9 +305,7 @@ def check_two_dimensional(shape: tuple[int, ...], network: str = "resnet") -> tu
         If the grid has one axis, or more than two.
     """
     if len(shape) != 2:
-        raise SettingsError(
-            f"the {network} reconstructor needs a two-dimensional grid, not one of shape {shape}; use dense"
-        )
+        raise SettingsError(f"the {network} reconstructor needs a grid of two axes, not of shape {shape}; use dense")
     return shape[0], shape[1]
 
 
