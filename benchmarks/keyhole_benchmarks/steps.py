@@ -1,4 +1,4 @@
-"""Learning rates of mask distributions and of the concrete autoencoder's selector layer: a grid, scored on validation."""
+"""Learning rates of mask distributions and of the concrete autoencoder's selector layer: a grid, by validation."""
 
 from __future__ import annotations
 
