@@ -70,7 +70,7 @@ def test_a_k_that_cannot_be_had_names_the_bounds(k):
 
 @pytest.mark.parametrize("k", [2.5, Fraction(7, 2), float("nan"), float("inf"), "3", True, [3]], ids=repr)
 def test_a_k_that_is_no_whole_number_is_refused(k):
-    with pytest.raises(InfeasibleError, match="a whole number of sites is needed"):
+    with pytest.raises(InfeasibleError, match="expected a whole number of sites"):
         quick(smooth(20, 4, 5), k=k)
 
 
@@ -81,11 +81,11 @@ def test_a_k_that_is_a_whole_number_in_any_form_is_taken(k):
 
 def test_land_and_forbidden_sites_do_not_count_for_k():
     signals = kh.read(monthly_field())
-    with pytest.raises(InfeasibleError, match="k=19: between 1 and the 18 observable sites"):
+    with pytest.raises(InfeasibleError, match="k=19 is infeasible: between 1 and 18 observable sites"):
         quick(signals, k=19)
     forbidden = signals.observable.copy()
     forbidden[2] = False
-    with pytest.raises(InfeasibleError, match="k=14: between 1 and the 13 observable sites"):
+    with pytest.raises(InfeasibleError, match="k=14 is infeasible: between 1 and 13 observable sites"):
         quick(replace(signals, observable=forbidden), k=14)
 
 
@@ -164,7 +164,7 @@ class TestWorks:
         ({"method": "magic"}, "method 'magic' is not known; there are auto, "),
         ({"method": "qr", "settings": {"depth": 3}}, "method 'qr' does not take depth"),
         ({"method": "qr", "reconstructor": "magic"}, "reconstructor 'magic' is not known; there are auto, ridge"),
-        ({"method": "qr", "time_limit": 0}, "time_limit=0: a positive number of seconds is needed"),
+        ({"method": "qr", "time_limit": 0}, "time_limit=0: expected a positive number of seconds"),
         ({"method": "qr", "seed": -1}, "seed=-1: a whole number from 0 on is needed"),
     ],
 )
@@ -208,7 +208,7 @@ def test_a_time_limit_that_is_no_positive_number_is_refused(limit):
         lambda: kh.drop(plan, data, 1, time_limit=limit),
     ]
     for call in calls:
-        with pytest.raises(SettingsError, match=r"time_limit=.*: a positive number of seconds is needed"):
+        with pytest.raises(SettingsError, match=r"time_limit=.*: expected a positive number of seconds"):
             call()
     with pytest.raises(ValueError, match="time_limit"):
         KeyholeSelector(2, method="qr", time_limit=limit).fit(data)
@@ -216,7 +216,7 @@ def test_a_time_limit_that_is_no_positive_number_is_refused(limit):
 
 @pytest.mark.parametrize("every", ["x", True, -1, float("nan")])
 def test_an_interval_of_saves_that_is_no_number_is_refused(every):
-    with pytest.raises(SettingsError, match=r"save_every=.*: a number of seconds is needed"):
+    with pytest.raises(SettingsError, match=r"save_every=.*: expected a number of seconds"):
         kh.select(smooth(20, 4), 2, method="qr", save_every=every)
 
 

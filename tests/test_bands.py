@@ -81,7 +81,7 @@ def test_labelled_bands_go_to_a_file(tmp_path):
         assert list(data.data_vars) == ["sst", "sst_lower", "sst_upper"]
         np.testing.assert_allclose(data["sst_upper"], one.upper, rtol=1e-5)
         assert data["sst_lower"].attrs["units"] == "degC"
-    with pytest.raises(DataError, match=r"\.nc alone"):
+    with pytest.raises(DataError, match=r"nc only"):
         write_reconstruction(plan, readings, tmp_path / "out.npy", time, 0.8)
 
 
@@ -93,7 +93,7 @@ def test_bounds_say_what_they_are(tmp_path):
     found = plan.reconstruct(readings, time=time, interval=0.9)
     write_reconstruction(plan, readings, tmp_path / "out.nc", time, 0.9)
     with xr.open_dataset(tmp_path / "out.nc") as data:
-        for end, word in (("low", "lower"), ("high", "upper")):
+        for end, word in (("lower", "lower"), ("upper", "upper")):
             for bound in (getattr(found, end), data[f"sst_{end}"]):
                 assert bound.attrs == {
                     "units": "degC",
@@ -135,7 +135,7 @@ def test_what_is_no_interval_is_refused():
         with pytest.raises(PlanError, match="interval="):
             plan.reconstruct(np.zeros(3), interval=wrong)
     for without in (quick(smooth(100, 3, 4), intervals=False), quick(smooth(12, 3, 4))):
-        with pytest.raises(PlanError, match="no bands"):
+        with pytest.raises(PlanError, match="no prediction intervals"):
             without.reconstruct(np.zeros(3), interval=0.9)
 
 

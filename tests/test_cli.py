@@ -168,7 +168,7 @@ def test_reconstruct_writes_by_the_suffix(folder, command, out):
     np.save("readings.npy", np.ones((2, 3)))
     done = command("reconstruct", "plan.keyhole", "readings.npy", "--out", out)
     assert done.code == 0
-    assert f"2 rebuilt, shape (2, 4, 5): {out}" in done.err
+    assert f"2 samples reconstructed, shape (2, 4, 5): {out}" in done.err
     assert done.out == ""
     assert (folder / out).stat().st_size > 0
 
@@ -185,7 +185,7 @@ def test_compare_gives_one_row_for_each_method_best_first(folder, command):
 def test_compare_shows_a_table(folder, command):
     done = command("compare", "field.nc", "-k", 3, "--methods", "qr,variance")
     assert done.code == 0, done.err
-    assert "3 sites of sst; judged on 12 samples that no method saw" in done.out
+    assert "3 sites of sst; errors on 12 test samples" in done.out
     assert "variance" in done.out
 
 
@@ -253,8 +253,8 @@ DATA = {
     "unknown type": (("select", "table.xlsx", "-k", "3"), "table.xlsx: files of type .xlsx are not read"),
     "unknown name": (("select", "iris", "-k", "3"), "iris"),
     "named set that is elsewhere": (("select", "mnist", "-k", "3"), "set KEYHOLE_DATA to a folder"),
-    "K of 0": (("select", "plain.npy", "-k", "0"), "k=0: between 1 and the 20 observable sites"),
-    "K of too many": (("select", "plain.npy", "-k", "21"), "k=21: between 1 and the 20 observable sites"),
+    "K of 0": (("select", "plain.npy", "-k", "0"), "k=0 is infeasible: between 1 and 20 observable sites"),
+    "K of too many": (("select", "plain.npy", "-k", "21"), "k=21 is infeasible: between 1 and 20 observable sites"),
     "several arrays": (("select", "many.npz", "-k", "3"), "name one with variable"),
     "no such variable": (("select", "field.nc", "-k", "3", "--variable", "air"), "no field 'air'"),
     "no such axis": (("select", "plain.npy", "-k", "3", "--channels", "9"), "channels=9 is not an axis"),
@@ -273,7 +273,7 @@ DATA = {
     "output in a missing folder": (("reconstruct", "good.keyhole", "three.npy", "--out", "no/o.nc"), "no/o.nc: cannot"),
     "compare a missing file": (("compare", "none.npy", "-k", "3"), "none.npy: no such file"),
     "figure in a missing folder": (("compare", "plain.npy", "-k", "3", "--figure", "no/f.png"), "no: no such folder"),
-    "demo under a file": (("demo", "--out", "plain.npy/demo"), "cannot be made"),
+    "demo under a file": (("demo", "--out", "plain.npy/demo"), "cannot be created"),
 }
 
 

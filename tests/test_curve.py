@@ -122,7 +122,7 @@ def test_a_target_is_what_counts_where_there_is_one():
     found = kh.curve(signals, (2, 8), ("greedy",), predictor="linear", target_error=0.9)
     assert found.metric == "target_error"
     assert found.smallest_k("greedy") in (1, 2)
-    assert "told wrongly" in found.title
+    assert "misclassification rate" in found.title
     with pytest.raises(SettingsError, match="target_error, target_log_loss, fvu"):
         kh.curve(signals, (2,), ("greedy",), metric="target_rmse")
 
@@ -190,19 +190,19 @@ def test_what_was_not_asked_for_is_told():
     found = kh.curve(many_modes(), (2,), ("variance",))
     with pytest.raises(SettingsError, match="target_error"):
         found.smallest_k("variance")
-    with pytest.raises(SettingsError, match="'qr' is not on this curve; there are variance"):
+    with pytest.raises(SettingsError, match="'qr' is not on this curve; expected one of variance"):
         found.of("qr")
 
 
 @pytest.mark.parametrize(
     ("options", "kind", "says"),
     [
-        ({"ks": ()}, InfeasibleError, "no K is named"),
+        ({"ks": ()}, InfeasibleError, "ks is empty"),
         ({"ks": (2, 31)}, InfeasibleError, "k=31"),
         ({"ks": (2.5,)}, InfeasibleError, "whole number"),
-        ({"methods": ()}, SettingsError, "no method is named"),
+        ({"methods": ()}, SettingsError, "methods is empty"),
         ({"methods": ("magic",)}, SettingsError, "'magic' is not known"),
-        ({"metric": "mae"}, SettingsError, "'mae' is not known; there are fvu, rmse, mse"),
+        ({"metric": "mae"}, SettingsError, "'mae' is unknown; expected one of fvu, rmse, mse"),
         ({"target_error": 0}, SettingsError, "target_error=0"),
         ({"target_error": float("nan")}, SettingsError, "target_error=nan"),
         ({"device": "abacus"}, SettingsError, "'abacus'"),
@@ -230,8 +230,8 @@ def test_the_picture_marks_the_fewest_sites():
     assert (fewest.k, fewest.validation["fvu"]) in rings
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert f"greedy: {fewest.k} sites" in names
-    assert "error to reach: 0.2" in names
-    assert axes.get_ylabel() == "variance left"
+    assert "target error: 0.2" in names
+    assert axes.get_ylabel() == "unexplained variance"
 
 
 def test_without_an_error_to_reach_there_is_one_line_for_each_method():
@@ -290,7 +290,7 @@ def test_training_that_is_stopped_ends_the_curve_too(monkeypatch):
         return choose_sites(selector, prepared, k, run)
 
     monkeypatch.setattr(walk, "choose_sites", choose)
-    with pytest.raises(curves.CurveInterrupted, match="finished: 1") as stop:
+    with pytest.raises(curves.CurveInterrupted, match="finished points of the curve: 1") as stop:
         kh.curve(many_modes(), (2, 4), ("qr",))
     assert stop.value.signum == signal.SIGTERM
 
@@ -310,7 +310,7 @@ def test_the_command_shows_a_table_and_the_fewest_sites(folder, command):
     """One row for each K asked for; what was tried between them is in the files."""
     done = command("curve", "plain.npy", "-k", "2,16", "--methods", "greedy, random", "--target-error", "0.2")
     assert done.code == 0, done.err
-    assert "plain, rebuilt by ridge: variance left on test" in done.out
+    assert "plain, reconstructed by ridge: unexplained variance on test" in done.out
     assert "at most 0.2 on validation:" in done.out
     assert "greedy: " in done.out
     assert len([line for line in done.out.splitlines() if line.startswith("│")]) == 2
@@ -357,17 +357,17 @@ WRONG = {
     "K in words": (("-k", "few"), 2, "-k"),
     "K of a fraction": (("-k", "2.5"), 2, "-k"),
     "no K": (("-k", ""), 2, "-k"),
-    "K of too many": (("-k", "2,31"), 1, "k=31: between 1 and the 30 observable sites"),
-    "K of 0": (("-k", "0,2"), 1, "k=0: between 1"),
+    "K of too many": (("-k", "2,31"), 1, "k=31 is infeasible: between 1 and 30 observable sites"),
+    "K of 0": (("-k", "0,2"), 1, "k=0 is infeasible: between 1"),
     "unknown method": (("-k", "2", "--methods", "qr,magic"), 2, "'magic' is not known"),
     "no method": (("-k", "2", "--methods", ""), 2, "method"),
-    "unknown metric": (("-k", "2", "--metric", "mae"), 2, "'mae' is not known; there are fvu, rmse, mse"),
-    "error of 0": (("-k", "2", "--target-error", "0"), 2, "a positive number is needed"),
-    "negative error": (("-k", "2", "--target-error", "-0.1"), 2, "a positive number is needed"),
+    "unknown metric": (("-k", "2", "--metric", "mae"), 2, "'mae' is unknown; expected one of fvu, rmse, mse"),
+    "error of 0": (("-k", "2", "--target-error", "0"), 2, "expected a positive number"),
+    "negative error": (("-k", "2", "--target-error", "-0.1"), 2, "expected a positive number"),
     "error in words": (("-k", "2", "--target-error", "small"), 2, "--target-error"),
     "unknown reconstructor": (("-k", "2", "--reconstructor", "magic"), 2, "'magic' is not known"),
     "table in a missing folder": (("-k", "2", "--out", "no/c.csv"), 1, "no: no such folder"),
-    "table of a wrong type": (("-k", "2", "--out", "c.xlsx"), 2, ".csv is needed"),
+    "table of a wrong type": (("-k", "2", "--out", "c.xlsx"), 2, "expected .csv"),
     "picture in a missing folder": (("-k", "2", "--plot", "no/c.png"), 1, "no: no such folder"),
     "picture of a wrong type": (("-k", "2", "--plot", "c.bmp"), 2, ".png"),
 }

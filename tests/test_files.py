@@ -191,7 +191,7 @@ def test_stations_by_name_are_written(tmp_path):
 
 
 def test_an_output_of_another_type_is_refused_before_the_work(field_plan, tmp_path):
-    with pytest.raises(DataError, match=r"out.png: rebuilt signals go to .nc, .npy or .csv, not .png"):
+    with pytest.raises(DataError, match=r"out.png: reconstructions are written as .nc, .npy or .csv, not .png"):
         write_reconstruction(field_plan, None, tmp_path / "out.png")
 
 
@@ -253,7 +253,7 @@ def test_a_folder_is_made_with_those_above_it(tmp_path):
 def test_a_folder_cannot_be_made_under_a_file(tmp_path):
     (tmp_path / "file").touch()
     for where in ("file", "file/folder"):
-        with pytest.raises(StorageError, match=f"{where}: cannot be made: "):
+        with pytest.raises(StorageError, match=f"{where}: cannot be created: "):
             make_folder(tmp_path / where)
 
 

@@ -73,7 +73,7 @@ def nothing_is_chosen(monkeypatch):
         ({"reconstructor": "mlp"}, "'mlp' is not known"),
         ({"reconstructor": "resnet"}, "the resnet reconstructor needs a grid of two axes"),
         ({"reconstructor": "dcgan"}, "the dcgan reconstructor needs a grid of two axes"),
-        ({"predictor": "linear"}, "without a target"),
+        ({"predictor": "linear"}, "requires a target"),
         ({"method": "cgan"}, "method 'cgan': convolutions need a grid of two axes"),
     ],
 )

@@ -241,7 +241,7 @@ def test_linear_is_chosen_where_it_is_better(monkeypatch):
 
 
 def test_scores_of_a_class():
-    """The share told wrongly, and the mean log probability of the truth; a certain mistake is finite."""
+    """The share misclassification rate, and the mean log probability of the truth; a certain mistake is finite."""
     target = Target("y", np.array([0, 1, 1, 1]), ("a", "b"))
     found = target_scores(target, np.array([[0.5, 0.5], [0.75, 0.25], [0, 1], [1, 0]]))
     assert found["error"] == 0.5

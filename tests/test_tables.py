@@ -69,7 +69,7 @@ def test_a_comparison_shows_a_row_for_each_method_best_first():
     assert len(rows) == 2
     assert comparison.entries[0].method in rows[0]
     assert "1.000" in rows[0]
-    assert "judged on 8 samples" in lines[0]
+    assert "errors on 8 test samples" in lines[0]
 
 
 def test_a_comparison_without_any_error_is_shown_too():

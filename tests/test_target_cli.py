@@ -39,8 +39,8 @@ def made(command, source: str, column: str) -> kh.Plan:
 @pytest.mark.parametrize(
     ("source", "column", "says"),
     [
-        ("words.csv", "word", ["of word wrong, log loss", "target word, one of 2 classes, told by linear"]),
-        ("numbers.csv", "level", ["RMSE of level", "target level, a number, told by linear"]),
+        ("words.csv", "word", ["word: error rate", "target word, one of 2 classes, told by linear"]),
+        ("numbers.csv", "level", ["level: RMSE", "target level, a number, predicted by linear"]),
     ],
 )
 def test_select_and_info_show_sites_and_the_error_of_the_target(folder, command, source, column, says):
@@ -72,7 +72,7 @@ def test_predict_writes_what_the_plan_tells(folder, command, source, column):
     readings.assign(time="2020-01-01").to_csv("readings.csv", index=False)
     done = command("predict", "plan.keyhole", "readings.csv", "--out", "out.csv")
     assert (done.code, done.out) == (0, ""), done.err
-    assert "4 predicted: out.csv" in done.err
+    assert "4 samples predicted: out.csv" in done.err
     out = pd.read_csv("out.csv")
     expected = plan.predict(readings)
     if column == "word":
@@ -111,7 +111,7 @@ def test_compare_is_sorted_by_the_error_of_the_target(folder, command):
     assert errors == sorted(errors)
     assert len(rows) == 3
     text = command("compare", "words.csv", "--target", "word", *options).out
-    assert "that tell word" in text
+    assert "to predict word" in text
     assert "wrong" in text
 
 
@@ -144,7 +144,7 @@ WRONG = {
         ("select", "words.csv", "--target", "word", "--target-kind", "colour", "-k", 2), 2, "auto, class or number"),
     "compare unknown kind": (
         ("compare", "words.csv", "--target", "word", "--target-kind", "colour", "-k", 2), 2, "auto, class or number"),
-    "kind of no target": (("select", "plain.npy", "--target-kind", "class", "-k", 2), 2, "without --target"),
+    "kind of no target": (("select", "plain.npy", "--target-kind", "class", "-k", 2), 2, "requires --target"),
     "a number of words": (
         ("select", "words.csv", "--target", "word", "--target-kind", "number", "-k", 2), 1, "'word': not numbers"),
     "labels as numbers": (
@@ -158,12 +158,12 @@ WRONG = {
     "another target of a data set": (("select", "digits", "--target", "digit", "-k", 2), 2, "'labels'"),
     "unknown predictor": (
         ("select", "words.csv", "--target", "word", "--predictor", "oracle", "-k", 2), 2, "there are auto, linear"),
-    "predictor without target": (("select", "plain.npy", "--predictor", "linear", "-k", 2), 2, "without a target"),
+    "predictor without target": (("select", "plain.npy", "--predictor", "linear", "-k", 2), 2, "requires a target"),
     "compare no such column": (("compare", "words.csv", "--target", "mood", "-k", 2), 1, "no column 'mood'"),
     "plan without target": (("predict", "bare.keyhole", "three.npy"), 1, "this plan has no target to predict"),
     "plan that is missing": (("predict", "none.keyhole", "three.npy"), 1, "none.keyhole: cannot be read"),
     "readings that do not fit": (("predict", "good.keyhole", "plain.npy"), 1, "takes (3,) or (N, 3)"),
-    "output of a wrong type": (("predict", "good.keyhole", "three.npy", "--out", "o.nc"), 1, "predictions go to .csv"),
+    "output of a wrong type": (("predict", "good.keyhole", "three.npy", "--out", "o.nc"), 1, "predictions are written as .csv"),
     "output in no folder": (("predict", "good.keyhole", "three.npy", "--out", "no/o.csv"), 1, "no/o.csv: cannot"),
 }  # fmt: skip
 

@@ -160,7 +160,7 @@ def test_four_samples_are_enough_to_run():
     [
         ({"target": "nope"}, DataError, "no column 'nope'; there are a, b, c, d, e"),
         ({"target": "level", "predictor": "oracle"}, SettingsError, "'oracle' is not known; there are auto, linear"),
-        ({"predictor": "linear"}, SettingsError, "predictor 'linear' has no meaning without a target"),
+        ({"predictor": "linear"}, SettingsError, "predictor 'linear' requires a target"),
     ],
 )
 def test_wrong_questions_are_refused_before_the_work(options, error, says):

@@ -32,7 +32,7 @@ class Protocol:
     cycle
         Whether the step rises and falls over a run; else it is constant.
     cae_steps, cae_rate, row_rate
-        Of the concrete autoencoder, whose steps are cheap; its rows, like laws, have a step of their own.
+        Of the concrete autoencoder, whose steps are cheap; its selector layer has a learning rate of its own.
     precision
         As lightning-fabric takes it; the paper trains in mixed precision.
     """

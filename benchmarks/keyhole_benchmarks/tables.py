@@ -94,7 +94,7 @@ def _accuracy(
 def _unexplained_variance(
     samples: NDArray[np.float64], chosen: NDArray[np.int64], train: NDArray[np.int64], test: NDArray[np.int64]
 ) -> float:
-    """Share of the variance of all columns that ridge does not rebuild from the chosen ones."""
+    """Share of the variance of all columns that ridge does not explain from the selected ones."""
     from sklearn.linear_model import RidgeCV
 
     ridge = RidgeCV(_RIDGES).fit(samples[train][:, chosen], samples[train])

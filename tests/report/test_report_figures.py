@@ -116,7 +116,7 @@ def test_few_test_samples_give_few_picks(map_comparison, count):
     prepared = replace(prepared, split=split, test=prepared.test.take(np.arange(count)))
     findings = ReportData.of(Comparison(prepared, map_comparison.entries))
     assert [pick.label for pick in findings.picks] == ["best", "worst"][:count]
-    assert len([axes for axes in samples_figure(findings).axes if axes.get_xlabel() == "true"]) == count
+    assert len([axes for axes in samples_figure(findings).axes if axes.get_xlabel() == "truth"]) == count
 
 
 def test_true_and_rebuilt_share_their_colours(map_comparison, colour_comparison):

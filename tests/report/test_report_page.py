@@ -89,7 +89,7 @@ def test_map_page_says_what_the_plan_says(map_comparison, map_page):
     _, page = map_page
     plan = map_comparison.choice.plan
     rmse = f"{plan.metrics['test']['rmse']:.3f}"[:5]
-    assert f"4 sites rebuild height with a test RMSE of {rmse}" in page.text["top"]
+    assert f"4 sites reconstruct height with a test RMSE of {rmse}" in page.text["top"]
     assert all(entry.method in page.text["top"] for entry in map_comparison.entries)
     assert all(name in page.text["table"] for name in plan.names)
     assert page.rows["table"] == plan.k * (2 + 2 + 2)
@@ -106,7 +106,7 @@ def test_map_page_says_what_the_plan_says(map_comparison, map_page):
 def test_nothing_trained_is_said(cube_comparison, tmp_path):
     """A closed form has no training curve, and the page says so."""
     _, page = written(cube_comparison, tmp_path)
-    assert "Nothing was trained by gradient" in page.text["training"]
+    assert "No gradient training" in page.text["training"]
 
 
 def test_training_of_another_entry_is_shown(cube_comparison, tmp_path):
@@ -161,7 +161,7 @@ def test_a_plan_with_bands_shows_them(tmp_path):
     signals = report_cases.field()
     plan = kh.select(signals, 4, method="qr", reconstructor="ridge", constraints={"existing": [0]})
     _, page = written(single(plan, prepare(signals, None, 0, calibrate_intervals=True)), tmp_path)
-    assert "within a band made to hold 90" in page.text["intervals"]
+    assert "The 90 % prediction interval covers" in page.text["intervals"]
     assert page.tags.count("img") == 7
     assert "existing" in page.text["table"]
     assert "calibration" in page.text["metadata"]
