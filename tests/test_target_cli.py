@@ -163,7 +163,7 @@ WRONG = {
     "plan without target": (("predict", "bare.keyhole", "three.npy"), 1, "this plan has no target to predict"),
     "plan that is missing": (("predict", "none.keyhole", "three.npy"), 1, "none.keyhole: cannot be read"),
     "readings that do not fit": (("predict", "good.keyhole", "plain.npy"), 1, "takes (3,) or (N, 3)"),
-    "output of a wrong type": (("predict", "good.keyhole", "three.npy", "--out", "o.nc"), 1, "predictions are written as .csv"),
+    "output of a wrong type": (("predict", "good.keyhole", "three.npy", "--out", "o.nc"), 1, "written as .csv"),
     "output in no folder": (("predict", "good.keyhole", "three.npy", "--out", "no/o.csv"), 1, "no/o.csv: cannot"),
 }  # fmt: skip
 

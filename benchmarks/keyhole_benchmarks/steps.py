@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Learning rates of mask distributions and of the concrete autoencoder's selectors: a grid, scored on validation."""
-=======
 """Learning rates of mask distributions and of the concrete autoencoder's selector layer: a grid, by validation."""
->>>>>>> w-bench
 
 from __future__ import annotations
 

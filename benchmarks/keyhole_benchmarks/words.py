@@ -87,26 +87,15 @@ decide the order of methods. Each of them, and CAE's selector layer, gets the le
 error at K = 20, for IPSL and for MNIST; NCEP and CelebA, which have more sites and shorter runs, have MNIST's. VLN's
 `W` has 1/16 of the learning rate of its `b`: 16 of its weights make one standard deviation, and with the same learning
 rate the distribution did not concentrate. HNet-LN's best learning rate on MNIST with one seed did not converge with
-<<<<<<< HEAD
-another,
-so its two best were run with three. Mean squared error on the validation part, by learning rate; the mean over several
-seeds where their number is in brackets."""
-=======
 another, so its two best were run with three. Mean squared error on the validation part, by learning rate; the mean
 over several seeds where their number is in brackets."""
->>>>>>> w-bench
 TABLE2 = """`keyhole-bench table2 --protocol small`. A DCGAN classifier sees the pixels that Table 1's methods selected
 and nothing else; the least and the mean of five trainings on each mask. CAE's duplicates are completed to K."""
 WEIGHTS = """`keyhole-bench weights`. As in the paper: train with each weight of the expected L0, and round the
 resulting count down and up to tens."""
 CGAN = """`keyhole-bench cgan`. The same mask distribution, budget, generator and learning rate (5e-4), once with a
 patch discriminator (GAN + L1), once with squared error. Sharpness is the mean absolute difference of neighbouring
-<<<<<<< HEAD
-pixels
-relative to that of the true images."""
-=======
 pixels relative to that of the true images."""
->>>>>>> w-bench
 L1 = """`keyhole-bench l1`. Halve the masks and let the network double its input: the reconstruction is the same, an l1
 penalty on the masks halves, and the number of open sites, whose mean is our expected L0, stays. So an l1 penalty has no
 minimum."""
