@@ -64,7 +64,7 @@ def test_too_short_a_series_for_a_climatology_is_refused():
 
 @pytest.mark.parametrize("k", [0, -3, 21, 10**9])
 def test_a_k_that_cannot_be_had_names_the_bounds(k):
-    with pytest.raises(InfeasibleError, match=f"k={k}: between 1 and the 20 observable sites"):
+    with pytest.raises(InfeasibleError, match=f"k={k} is infeasible: between 1 and 20 observable sites"):
         quick(smooth(20, 4, 5), k=k)
 
 

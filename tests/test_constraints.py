@@ -199,7 +199,7 @@ def test_k_and_a_limit_of_cost_exclude_each_other():
     """One of them says how many."""
     assert "not both" in refused(3, costs=COSTS, cost_limit=5)
     assert "k is missing" in refused(None)
-    assert "k or a limit" in refused(None, min_distance=1.0)
+    assert "k or a cost limit" in refused(None, min_distance=1.0)
 
 
 @pytest.mark.parametrize(

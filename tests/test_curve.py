@@ -173,8 +173,8 @@ def test_the_search_tells_what_a_try_costs(monkeypatch):
     monkeypatch.setattr(walk, "choose_sites", lambda *args: asked.append(args[0].name) or choose_sites(*args))
     kh.curve(many_modes(), (16,), ("greedy", "qr"), target_error=0.3, callback=events.append)
     assert asked == ["greedy", *["qr"] * 5]
-    assert {e.total for e in events if e.stage == "fewest sites of greedy"} == {4}
-    assert {e.total for e in events if e.stage == "fewest sites of qr, a new choice for each try"} == {4}
+    assert {e.total for e in events if e.stage == "smallest K of greedy"} == {4}
+    assert {e.total for e in events if e.stage == "smallest K of qr, selected again for each K"} == {4}
 
 
 def test_an_error_that_is_never_reached_is_none_and_the_best_is_there():
@@ -311,7 +311,7 @@ def test_the_command_shows_a_table_and_the_fewest_sites(folder, command):
     done = command("curve", "plain.npy", "-k", "2,16", "--methods", "greedy, random", "--target-error", "0.2")
     assert done.code == 0, done.err
     assert "plain, reconstructed by ridge: unexplained variance on test" in done.out
-    assert "at most 0.2 on validation:" in done.out
+    assert "at most 0.2" in done.out
     assert "greedy: " in done.out
     assert len([line for line in done.out.splitlines() if line.startswith("│")]) == 2
     never = command("curve", "plain.npy", "-k", "2", "--methods", "random", "--target-error", "1e-6")
@@ -403,7 +403,7 @@ def test_a_command_that_is_stopped_gives_what_is_finished(folder, command, monke
         ("greedy", 2), ("greedy", 4), ("qr", 2)
     ]  # fmt: skip
     assert len(pd.read_csv("c.csv")) == 3
-    assert "finished: 3" in done.err
+    assert "finished points of the curve: 3" in done.err
 
 
 def test_a_command_that_is_stopped_at_once_leaves_the_last_table(folder, command, monkeypatch):

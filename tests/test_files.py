@@ -54,7 +54,7 @@ def test_a_site_of_a_csv_may_be_called_time(tmp_path):
 
 BAD_CSV = {
     "empty": ("", DataError, "cannot be read as CSV"),
-    "header alone": ("time,a,b,c\n", DataError, "holds no readings"),
+    "header alone": ("time,a,b,c\n", DataError, "contains no readings"),
     "repeated name": ("a,b,c,a\n1,2,3,4\n", DataError, "column 'a' stands more than once"),
     "row too long": ("a,b,c\n1,2,3,4\n", DataError, "more values than the header has names"),
     "one row too long": ("a,b,c\n1,2,3\n1,2,3,4\n", DataError, "cannot be read as CSV"),

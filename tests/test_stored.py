@@ -132,7 +132,7 @@ def test_gaps_are_refused_and_said(tmp_path):
     made = field()
     made["v0"][3, 6, 6] = np.nan
     made.to_zarr(tmp_path / "gaps.zarr", consolidated=False)
-    with pytest.raises(DataError, match="1 of 250 sites"), open_store(tmp_path / "gaps.zarr", SMALL):
+    with pytest.raises(DataError, match="1 of 250 cells"), open_store(tmp_path / "gaps.zarr", SMALL):
         pass
 
 

@@ -39,7 +39,7 @@ def made(command, source: str, column: str) -> kh.Plan:
 @pytest.mark.parametrize(
     ("source", "column", "says"),
     [
-        ("words.csv", "word", ["word: error rate", "target word, one of 2 classes, told by linear"]),
+        ("words.csv", "word", ["word: error rate", "target word, one of 2 classes, predicted by linear"]),
         ("numbers.csv", "level", ["level: RMSE", "target level, a number, predicted by linear"]),
     ],
 )
@@ -112,7 +112,7 @@ def test_compare_is_sorted_by_the_error_of_the_target(folder, command):
     assert len(rows) == 3
     text = command("compare", "words.csv", "--target", "word", *options).out
     assert "to predict word" in text
-    assert "wrong" in text
+    assert "error" in text
 
 
 def test_labels_of_a_data_set(folder, command):

@@ -192,7 +192,8 @@ def test_methods_are_ranked_by_what_they_tell_of_the_target():
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"), [("class", "They tell word wrongly in "), ("number", "They tell level with a test RMSE of ")]
+    ("kind", "says"),
+    [("class", "The misclassification rate of word on test is "), ("number", "The test RMSE of level is ")],
 )
 def test_the_report_says_how_well_the_target_is_told(kind, says):
     """In the sentence that gives the result."""

@@ -113,7 +113,7 @@ def test_training_of_another_entry_is_shown(cube_comparison, tmp_path):
     """Where the best entry was not trained, the training of one that was is shown under its name."""
     _, page = written(with_history(cube_comparison, 1), tmp_path)
     best, trained = (entry.method for entry in cube_comparison.entries)
-    assert f"Nothing of {best} was trained by gradient; this is the training of {trained}" in page.text["training"]
+    assert f"{best} involves no gradient training; shown is the training of {trained}" in page.text["training"]
     assert page.tags.count("img") == 3
 
 
