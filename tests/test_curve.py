@@ -316,7 +316,7 @@ def test_the_command_shows_a_table_and_the_fewest_sites(folder, command):
     assert len([line for line in done.out.splitlines() if line.startswith("│")]) == 2
     never = command("curve", "plain.npy", "-k", "2", "--methods", "random", "--target-error", "1e-6")
     assert never.code == 0
-    assert "random: not reached; the least is" in never.out
+    assert "random: not reached; the smallest error is" in never.out
 
 
 @pytest.mark.parametrize("picture", ["curve.png", "curve.svg", "curve.pdf"])
