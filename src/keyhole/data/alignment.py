@@ -1,4 +1,4 @@
-"""Alignment of labelled values to a grid or to samples: by label, never by position."""
+"""Alignment of labelled values to sites or to samples: by label, never by position."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
-from keyhole.data.grid import FULL_TURN, Grid
+from keyhole.data.metric import on_sphere
+from keyhole.data.sites import FULL_TURN, Sites
 
-__all__ = ["by_time", "is_a", "is_labelled", "match", "on_grid", "same_places", "same_sites", "same_times", "times_of"]
+__all__ = ["align", "align_in_time", "find_positions", "is_a", "is_labelled", "match", "match_times", "times_of"]
 
-_SHARE_OF_STEP = 1e-3  # of the smallest step between a grid's coordinates: labels that are nearer are the same
-_ALONE = 1e-6  # the same for an axis of one cell, as a share of its coordinate
+_SHARE_OF_STEP = 1e-3  # of the smallest step between coordinates: labels that are nearer are the same
+_SINGLE = 1e-6  # the same for an axis of one position, as a share of its coordinate
 _ROUNDINGS = 4  # units of the last digit that two notations of one coordinate may differ by
 _SHOWN = 3
 
@@ -38,77 +39,201 @@ def is_labelled(given: Any) -> bool:
     )
 
 
-def on_grid(given: Any, grid: Grid, what: str) -> Any:
-    """Align labelled values to a grid by coordinate; values without labels are given back as they are.
+def align(given: Any, sites: Sites, what: str) -> NDArray[Any]:
+    """Bring values to the sites, by coordinate or name where they are labelled.
 
     Parameters
     ----------
     given
-        A DataArray whose dimensions are axes of the grid, in any order (one that is left out is broadcast); a Series
-        by site name, by the coordinate of a grid of one axis, or with one index level for each axis; a frame of rows
-        and columns of a grid of two axes; or a mapping by site name. It may cover more than the grid.
-    grid
-        The grid. Coordinates are equal within rounding, longitudes modulo 360 degrees.
+        An array of the shape of the data, or a number. Or labelled: a DataArray, whose dimensions are coordinates of
+        the sites in any order (one that is left out is broadcast), or whose coordinates give the positions along its
+        only dimension; a Series by site name, by the coordinate of data of one axis, or with one index level for each
+        coordinate; a frame of rows and columns of data of two axes; or a mapping by site name. It may cover more than
+        the sites.
+    sites
+        Coordinates are equal within rounding, longitudes modulo 360 degrees.
     what
-        How errors call it.
+        Name of the argument in error messages.
 
     Returns
     -------
-    array
-        Of the grid's shape and in its order.
+    ndarray of shape (m,)
 
     Raises
     ------
     SettingsError
-        A dimension is not an axis of the grid, or a site of the grid has no value, or more than one.
+        A dimension is no coordinate of the sites, or a site has no value or more than one.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> grid = Grid((3,), ("column",), {"column": np.arange(3)}, np.ones(3, bool), ("a", "b", "c"))
-    >>> on_grid(pd.Series({"c": 3.0, "a": 1.0, "b": 2.0}), grid, "costs")
+    >>> sites = Sites.build((3,), ("column",), {"column": np.arange(3)}, names=("a", "b", "c"))
+    >>> align(pd.Series({"c": 3.0, "a": 1.0, "b": 2.0}), sites, "costs")
     array([1., 2., 3.])
     """
-    if not is_labelled(given):
-        return given
     if is_a(given, "xarray", "Dataset"):
         raise SettingsError(f"{what}: a Dataset; give one of its variables")
     if isinstance(given, Mapping):
-        return _by_name(given, grid, what)
+        return _by_name(given, sites, what)
     if is_a(given, "pandas", "Series", "DataFrame"):
-        return _of_table(given, grid, what)
-    return _of_field(given, grid, what)
+        return _of_table(given, sites, what)
+    if is_labelled(given):
+        return _of_field(given, sites, what)
+    values = np.asarray(given)
+    if values.shape not in ((), sites.shape):
+        raise SettingsError(f"{what}: an array of shape {values.shape} for data of shape {sites.shape}")
+    return np.asarray(sites.from_grid(np.broadcast_to(values, sites.shape)))
 
 
-def same_sites(sites: NDArray[np.int64], grid: Grid, other: Grid) -> NDArray[np.int64]:
-    """Flat index on ``other``, a grid of the same axes, of some sites of ``grid``; -1 where it has no such place."""
-    found = []
-    for axis, places in enumerate(np.unravel_index(sites, grid.shape)):
-        own, held = grid.labels(axis), other.labels(axis)
-        if np.array_equal(own, held):
-            found.append(places.astype(np.int64))
-            continue
-        positions, counts = match(own, held, turn=_turn(grid, axis))
-        found.append(np.where(counts == 1, positions, -1)[places])
-    known = np.all([places >= 0 for places in found], axis=0)
-    return np.where(known, np.ravel_multi_index([np.maximum(places, 0) for places in found], other.shape), -1)
+def _by_name(given: Mapping[Any, Any], sites: Sites, what: str) -> NDArray[Any]:
+    values = {str(name): value for name, value in given.items()}
+    names = [sites.name(site) for site in range(len(sites))]
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise SettingsError(f"{what}: no value for site {missing[0]!r}; {len(missing)} of {len(names)} are missing")
+    return np.asarray([values[name] for name in names])
 
 
-def same_places(array: Any, dim: Any, grid: Grid) -> NDArray[np.int64] | None:
-    """Flat index on a grid of the places along one dimension of a DataArray, -1 where the grid has no such place.
+def _of_table(given: Any, sites: Sites, what: str) -> NDArray[Any]:
+    """Align a Series or a frame, whose index and columns hold the labels."""
+    if getattr(given.index, "nlevels", 1) > 1 and given.ndim == 1:
+        if not given.index.is_unique:
+            twice = given.index[given.index.duplicated()][0]
+            raise SettingsError(f"{what}: more than one value at {', '.join(map(str, twice))}")
+        if not set(given.index.names) <= set(sites.dims) and len(given.index.names) == len(sites.location):
+            columns = {str(name): given.index.get_level_values(name).to_numpy() for name in given.index.names}
+            return _at_positions(given.to_numpy(), columns, sites, what)
+        return _of_field(given.to_xarray(), sites, what)
+    indices = [given.index] if given.ndim == 1 else [given.index, given.columns]
+    if len(indices) != len(sites.shape):
+        raise SettingsError(
+            f"{what}: a {type(given).__name__} has {len(indices)} index{'es' * (len(indices) > 1)} for data along "
+            f"{', '.join(sites.dims)}; give a DataArray, or an array in the order of the data"
+        )
+    named = sites.names is not None
+    dims = [sites.dims[axis] if index.name is None or named else str(index.name) for axis, index in enumerate(indices)]
+    return _along_dims(given.to_numpy(), dims, [index.to_numpy() for index in indices], sites, what)
 
-    None unless it has a coordinate along that dimension for each axis of the grid, as fields have that were taken at
-    sites (``field.sel(lat=..., lon=..., method="nearest")``).
+
+def _of_field(given: Any, sites: Sites, what: str) -> NDArray[Any]:
+    """Align a DataArray, by the coordinates of its dimensions or, where it lies along one, of its positions."""
+    dims, coordinates = [str(dim) for dim in given.dims], getattr(given, "coords", {})
+    columns = {str(name): one for name, one in coordinates.items() if sites.find_coordinate(str(name)) in sites.location}
+    if len(columns) == len(sites.location) > 1 and any(one.ndim != 1 or len(dims) == 1 for one in columns.values()):
+        template = given if given.ndim else given.expand_dims("site")
+        spread = {name: one.broadcast_like(template).transpose(*template.dims) for name, one in columns.items()}
+        positions = {name: np.asarray(one.values).ravel() for name, one in spread.items()}
+        return _at_positions(np.asarray(given.values).ravel(), positions, sites, what)
+    labels = [np.asarray(coordinates[dim].values) if dim in coordinates else None for dim in given.dims]
+    return _along_dims(np.asarray(given.values), dims, labels, sites, what)
+
+
+def _at_positions(values: NDArray[Any], columns: Mapping[str, Labels], sites: Sites, what: str) -> NDArray[Any]:
+    """Align values at positions, one coordinate for each of ``columns``, to the nearest within rounding."""
+    found = find_positions({name: sites.coordinate(sites.find_coordinate(name) or name) for name in columns}, columns,
+                           longitude=[name for name in columns if _turn(sites, name)])  # fmt: skip
+    missing = np.flatnonzero(found < 0)
+    if len(missing):
+        raise SettingsError(
+            f"{what}: no value at {sites.name(int(missing[0]))}; {len(missing)} of {len(sites)} sites have none"
+        )
+    return np.asarray(values[found])
+
+
+def find_positions(
+    wanted: Mapping[str, Labels], given: Mapping[str, Labels], *, longitude: Sequence[str] = ()
+) -> NDArray[np.int64]:
+    """Return the number of the given position that is the same as each wanted one, within rounding.
+
+    Parameters
+    ----------
+    wanted, given
+        Coordinates by name, ``(m,)`` and ``(n,)`` each.
+    longitude
+        Names of coordinates that are equal modulo 360 degrees.
+
+    Returns
+    -------
+    ndarray of int, shape (m,)
+        -1 where no position is the same, or several are.
     """
-    coordinates = {grid.axis_named(str(name)): one for name, one in array.coords.items() if one.dims == (dim,)}
-    if grid.names is not None or not set(coordinates) >= set(range(len(grid.dims))):
-        return None
-    found = []
-    for axis in range(len(grid.dims)):
-        own = grid.labels(axis)
-        found.append(match(np.asarray(coordinates[axis].values), own, turn=_turn(grid, axis), steps=own))
-    flat = np.ravel_multi_index([places for places, _ in found], grid.shape)
-    return np.where(np.all([counts == 1 for _, counts in found], axis=0), flat, -1)
+    from scipy.spatial import KDTree
+
+    scale = {name: max(1.0, float(np.abs(given[name]).max(initial=0.0))) for name in given}
+    one, two = (
+        np.concatenate([
+            on_sphere(np.zeros(len(part[name])), part[name])[:, :2] if name in longitude
+            else np.asarray(part[name], np.float64)[:, np.newaxis] / scale[name] for name in given
+        ], axis=1)
+        for part in (wanted, given)
+    )  # fmt: skip
+    tree = KDTree(two)
+    distance, nearest = tree.query(one, k=[1, 2])
+    rounding = 1e-6 if min(len(one), len(two)) else 0.0
+    unique = (distance[:, 0] <= rounding) & (distance[:, 1] > rounding)
+    return np.where(unique, nearest[:, 0], -1).astype(np.int64)
+
+
+def _along_dims(
+    values: NDArray[Any], dims: Sequence[str], labels: Sequence[Labels | None], sites: Sites, what: str
+) -> NDArray[Any]:
+    """Align values whose dimensions are coordinates of the sites."""
+    has = f"the sites have {', '.join(dict.fromkeys([*sites.location, *sites.dims]))}"
+    names = [sites.dims[0] if sites.names is not None and len(dims) == 1 else sites.find_coordinate(dim) for dim in dims]
+    for dim, name, length in zip(dims, names, values.shape, strict=True):
+        if name is None and length != 1:
+            raise SettingsError(
+                f"{what}: its dimension {dim!r} is no coordinate of the sites; {has}. Choose one position of it, rename "
+                "it, or give an array in the order of the data (.values)"
+            )
+    known = [name for name in names if name is not None]
+    if len(set(known)) < len(known):
+        raise SettingsError(f"{what}: two of its dimensions, {', '.join(dims)}, are the same coordinate; {has}")
+    index = tuple(
+        np.zeros(len(sites), np.int64) if name is None else _places(labels[axis], values.shape[axis], sites, name, what)
+        for axis, name in enumerate(names)
+    )
+    return np.asarray(np.broadcast_to(values[index] if index else values, len(sites)))
+
+
+def _places(labels: Labels | None, length: int, sites: Sites, name: str, what: str) -> NDArray[np.int64]:
+    """Position of each site along a dimension; one without labels is in the order of the data."""
+    along_axis = name in sites.dims and name not in sites.auxiliary
+    own = _labels(sites, name) if along_axis else np.unique(sites.coordinate(name))
+    if labels is None:
+        if not along_axis or length != sites.shape[sites.dims.index(name)]:
+            raise SettingsError(f"{what}: {length} values along {name!r} and no labels to go by")
+        return sites.places[sites.dims.index(name)]
+    if along_axis and np.array_equal(own, labels):  # in the same order, also where two of them are the same
+        return sites.places[sites.dims.index(name)]
+    used = sites.places[sites.dims.index(name)] if along_axis else np.searchsorted(own, sites.coordinate(name))
+    positions, counts = match(own, labels, turn=FULL_TURN if _turn(sites, name) else None)
+    needed = np.zeros(len(own), bool)
+    needed[used] = True
+    missing, twice = np.flatnonzero(needed & (counts == 0)), np.flatnonzero(needed & (counts > 1))
+    if len(missing):
+        some = ", ".join(str(label) for label in own[missing[:_SHOWN]])
+        raise SettingsError(
+            f"{what}: no value at {name}={some}{' ...' * (len(missing) > _SHOWN)}, {len(missing)} of {len(own)} along "
+            f"{name!r}; its labels go from {labels[0]} to {labels[-1]}. Reindex it to the data, or give an array in "
+            "the order of the data (.values)"
+        )
+    if len(twice):
+        raise SettingsError(f"{what}: more than one value at {name}={own[twice[0]]}; labels must differ")
+    return np.asarray(positions[used])
+
+
+def _labels(sites: Sites, dim: str) -> Labels:
+    """Labels along an axis: the sites' own names where they have some, else its coordinate."""
+    if sites.names is None or len(sites.shape) > 1:
+        return np.asarray(sites.axes[dim])
+    names = np.full(sites.size, "", dtype=object)
+    names[sites.index] = sites.names
+    return names.astype(str)
+
+
+def _turn(sites: Sites, name: str) -> bool:
+    return sites.find_coordinate(name) == sites.roles.get("longitude")
 
 
 def times_of(given: Any) -> NDArray[np.datetime64] | None:
@@ -121,7 +246,7 @@ def times_of(given: Any) -> NDArray[np.datetime64] | None:
     return labels.astype("datetime64[ns]") if labels.dtype.kind == "M" else None
 
 
-def same_times(
+def match_times(
     held: NDArray[np.datetime64], wanted: NDArray[np.datetime64] | None, what: str
 ) -> NDArray[np.int64]:  # fmt: skip
     """Positions in ``held`` of the samples' times; all of them in their order where the samples have no times."""
@@ -139,10 +264,10 @@ def same_times(
     return places
 
 
-def by_time(given: Any, time: NDArray[np.datetime64] | None, what: str) -> Any:
+def align_in_time(given: Any, time: NDArray[np.datetime64] | None, what: str) -> Any:
     """Bring values that are labelled with times, along their first axis, into the order of the samples."""
     held = times_of(given)
-    return given if held is None else np.asarray(given)[same_times(held, time, what)]
+    return given if held is None else np.asarray(given)[match_times(held, time, what)]
 
 
 def match(
@@ -208,102 +333,6 @@ def _tolerance(wanted: Labels, held: Labels, steps: Labels) -> float:
     rounding = _ROUNDINGS * digits * largest
     gaps = np.diff(np.unique(steps.astype(np.float64)))
     if not len(gaps):
-        return max(rounding, _ALONE * max(largest, 1.0))
+        return max(rounding, _SINGLE * max(largest, 1.0))
     step = float(gaps.min())
     return min(max(_SHARE_OF_STEP * step, rounding), 0.49 * step)
-
-
-def _of_field(given: Any, grid: Grid, what: str) -> NDArray[Any]:
-    dims = [str(dim) for dim in given.dims]
-    axes = [0] if _is_list(grid) and len(dims) == 1 else [grid.axis_named(dim) for dim in dims]
-    coordinates = getattr(given, "coords", {})
-    labels = [np.asarray(coordinates[dim].values) if dim in coordinates else None for dim in given.dims]
-    return _aligned(np.asarray(given.values), dims, axes, labels, grid, what)
-
-
-def _of_table(given: Any, grid: Grid, what: str) -> NDArray[Any]:
-    """Align a Series or a frame, whose index and columns hold the labels."""
-    if getattr(given.index, "nlevels", 1) > 1 and given.ndim == 1:
-        if not given.index.is_unique:
-            twice = given.index[given.index.duplicated()][0]
-            raise SettingsError(f"{what}: more than one value at {', '.join(map(str, twice))}")
-        return _of_field(given.to_xarray(), grid, what)
-    indices = [given.index] if given.ndim == 1 else [given.index, given.columns]
-    if len(indices) != len(grid.shape):
-        raise SettingsError(
-            f"{what}: a {type(given).__name__} has {len(indices)} index{'es' * (len(indices) > 1)} for a grid of "
-            f"{', '.join(grid.dims)}; give a DataArray, or an array in the grid's order"
-        )
-    names = [str(grid.dims[axis] if index.name is None or _is_list(grid) else index.name)
-             for axis, index in enumerate(indices)]  # fmt: skip
-    axes = [grid.axis_named(name) for name in names]
-    return _aligned(given.to_numpy(), names, axes, [index.to_numpy() for index in indices], grid, what)
-
-
-def _by_name(given: Mapping[Any, Any], grid: Grid, what: str) -> NDArray[Any]:
-    values = {str(name): value for name, value in given.items()}
-    names = [grid.name(int(cell)) for cell in grid.cells]
-    missing = [name for name in names if name not in values]
-    if missing:
-        raise SettingsError(f"{what}: no value for site {missing[0]!r}; {len(missing)} of {len(names)} are missing")
-    known = np.asarray([values[name] for name in names])
-    found = np.full(grid.size, known[0], dtype=known.dtype)
-    found[grid.cells] = known
-    return found.reshape(grid.shape)
-
-
-def _aligned(
-    values: NDArray[Any], dims: Sequence[str], axes: Sequence[int | None], labels: Sequence[Labels | None], grid: Grid,
-    what: str,
-) -> NDArray[Any]:  # fmt: skip
-    """Bring each dimension to its axis of the grid, and its labels into the axis' order."""
-    has = f"the grid has {', '.join(grid.dims)}"
-    for dim, axis, length in zip(dims, axes, values.shape, strict=True):
-        if axis is None and length != 1:
-            raise SettingsError(
-                f"{what}: its dimension {dim!r} is no axis of the grid; {has}. Choose one place of it, rename it, or "
-                "give an array in the grid's order (.values)"
-            )
-    kept = [place for place, axis in enumerate(axes) if axis is not None]
-    order = sorted(kept, key=lambda place: axes[place] or 0)
-    found = [int(axes[place] or 0) for place in order]
-    if len(set(found)) < len(found):
-        raise SettingsError(f"{what}: two of its dimensions, {', '.join(dims)}, are the same axis; {has}")
-    spare = [place for place, axis in enumerate(axes) if axis is None]
-    values = values.transpose(*order, *spare).reshape([values.shape[place] for place in order])
-    for place, (axis, source) in enumerate(zip(found, order, strict=True)):
-        values = values.take(_places(labels[source], values.shape[place], grid, axis, what), axis=place)
-    shape = [length if axis in found else 1 for axis, length in enumerate(grid.shape)]
-    return np.broadcast_to(values.reshape(shape), grid.shape)
-
-
-def _places(labels: Labels | None, length: int, grid: Grid, axis: int, what: str) -> NDArray[np.int64]:
-    """Positions, along one dimension, of the cells of an axis; a dimension without labels is in the grid's order."""
-    dim, own = grid.dims[axis], grid.labels(axis)
-    if labels is None:
-        if length != len(own):
-            raise SettingsError(f"{what}: {length} values along {dim!r}, which has {len(own)}, and no labels to go by")
-        return np.arange(length, dtype=np.int64)
-    if np.array_equal(own, labels):  # in the same order, also where two of them are the same
-        return np.arange(length, dtype=np.int64)
-    places, counts = match(own, labels, turn=_turn(grid, axis))
-    missing, twice = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
-    if len(missing):
-        some = ", ".join(str(label) for label in own[missing[:_SHOWN]])
-        raise SettingsError(
-            f"{what}: no value at {dim}={some}{' ...' * (len(missing) > _SHOWN)}, {len(missing)} of {len(own)} along "
-            f"{dim!r}; its labels go from {labels[0]} to {labels[-1]}. Reindex it to the data, or give an array in the "
-            "grid's order (.values)"
-        )
-    if len(twice):
-        raise SettingsError(f"{what}: more than one value at {dim}={own[twice[0]]}; labels must differ")
-    return places
-
-
-def _turn(grid: Grid, axis: int) -> float | None:
-    return FULL_TURN if axis == grid.axis_of_longitude() else None
-
-
-def _is_list(grid: Grid) -> bool:
-    """Whether sites go by names of their own, as the columns of a table do."""
-    return grid.names is not None and len(grid.shape) == 1

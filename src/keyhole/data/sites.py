@@ -1,0 +1,389 @@
+"""Sites: where sensors could be, with coordinates, names, distances and areas, on any geometry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.core.errors import SettingsError
+from keyhole.data.areas import area_on_lattice
+from keyhole.data.metric import EARTH_RADIUS_KM, Euclidean, GreatCircle, Metric, NoMetric
+
+__all__ = ["FULL_TURN", "Auxiliary", "Role", "Sites", "is_latitude", "is_longitude"]
+
+FULL_TURN = 360.0  # degrees
+Role = Literal["latitude", "longitude", "vertical"]
+
+_LATITUDES = ("lat", "latitude", "nav_lat")
+_LONGITUDES = ("lon", "longitude", "nav_lon")
+_DIGITS = (6, 9, 17)  # significant digits of labels: short, single precision, double precision
+
+
+class Auxiliary(NamedTuple):
+    """A coordinate that is not that of one axis: latitude on a curvilinear grid, or of each station.
+
+    Parameters
+    ----------
+    dims
+        The dimensions of the data that it varies along.
+    values
+        Its values, one axis for each of ``dims``.
+    """
+
+    dims: tuple[str, ...]
+    values: NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Sites:
+    """The m positions where a sensor could be, and how they lie in the data.
+
+    A regular grid, a curvilinear one, the cells of a mesh, stations, the pixels of an image and the columns of a table
+    are all sites: values come in arrays of some ``shape``, of which m positions are valid. Land costs no memory.
+
+    Parameters
+    ----------
+    shape
+        Shape of one sample in the data: ``(36, 72)`` for a map, ``(617,)`` for the columns of a table.
+    dims
+        A name for each axis.
+    axes
+        The coordinate along each axis, by name.
+    index
+        ``(m,)``, position of each valid site in the data, in C order, ascending.
+    auxiliary
+        Further coordinates by name, such as latitude and longitude on a curvilinear grid.
+    roles
+        Which coordinate is the latitude, the longitude (both in degrees) and the vertical one.
+    names
+        ``(m,)``, names of the sites' own, such as the columns of a table; None: made from the coordinates.
+    metric
+        Distances between the sites.
+    cell_area
+        ``(m,)``, area of each site where the data say it (cell measures, bounds); None: not known.
+
+    Examples
+    --------
+    >>> sites = Sites.plain((2, 3))
+    >>> len(sites), sites.name(4), sites.position(4)
+    (6, 'row=1 column=1', {'row': np.int64(1), 'column': np.int64(1)})
+    """
+
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    axes: Mapping[str, NDArray[Any]]
+    index: NDArray[np.int64]
+    auxiliary: Mapping[str, Auxiliary] = field(default_factory=dict)
+    roles: Mapping[Role, str] = field(default_factory=dict)
+    names: tuple[str, ...] | None = None
+    metric: Metric = field(default_factory=lambda: NoMetric(0))
+    cell_area: NDArray[np.float64] | None = None
+
+    @classmethod
+    def build(
+        cls,
+        shape: tuple[int, ...],
+        dims: tuple[str, ...],
+        axes: Mapping[str, NDArray[Any]],
+        *,
+        valid: NDArray[np.bool_] | None = None,
+        auxiliary: Mapping[str, Auxiliary] | None = None,
+        roles: Mapping[Role, str] | None = None,
+        names: tuple[str, ...] | None = None,
+        cell_area: NDArray[np.float64] | None = None,
+        vertical_scale: float | None = None,
+    ) -> Sites:
+        """Make sites from coordinates, with the metric that these allow.
+
+        Parameters
+        ----------
+        shape, dims, axes, auxiliary, roles
+            See `Sites`; without ``roles`` latitude and longitude are known by their usual names.
+        valid
+            Of ``shape``: which positions are valid; None: all.
+        names
+            One for each position in the data, valid or not.
+        cell_area
+            Of ``shape``: area of each cell, in any unit.
+        vertical_scale
+            Kilometres of horizontal distance (units of the horizontal coordinates, without latitude and longitude) that
+            count like one unit of the vertical coordinate. None: distances are horizontal.
+
+        Returns
+        -------
+        Sites
+        """
+        count = int(np.prod(shape))
+        index = np.arange(count) if valid is None else np.flatnonzero(valid)
+        auxiliary = dict(auxiliary or {})
+        sites = cls(
+            shape, dims, dict(axes), index.astype(np.int64), auxiliary,
+            _roles_of((*dims, *auxiliary)) if roles is None else dict(roles),
+            None if names is None else tuple(names[place] for place in index),
+            cell_area=None if cell_area is None else np.asarray(cell_area, np.float64).ravel()[index],
+        )  # fmt: skip
+        return replace(sites, metric=_metric_of(sites, vertical_scale))
+
+    @classmethod
+    def plain(cls, shape: tuple[int, ...], valid: NDArray[np.bool_] | None = None) -> Sites:
+        """Make the sites of an array without coordinates: axes are numbered from 0.
+
+        Parameters
+        ----------
+        shape
+            Shape of one sample.
+        valid
+            Of ``shape``: which positions are valid; None: all.
+
+        Returns
+        -------
+        Sites
+            With axes ``column``; ``row`` and ``column``; or ``axis0``, ``axis1``, ... .
+        """
+        dims = {1: ("column",), 2: ("row", "column")}.get(len(shape), tuple(f"axis{i}" for i in range(len(shape))))
+        return cls.build(shape, dims, {dim: np.arange(n) for dim, n in zip(dims, shape, strict=True)}, valid=valid)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def size(self) -> int:
+        """Number of positions in the data, valid or not."""
+        return int(np.prod(self.shape))
+
+    def take(self, sites: NDArray[np.int64]) -> Sites:
+        """Return some of the sites, which must be given in ascending order."""
+        return replace(
+            self, index=self.index[sites], metric=self.metric.take(sites),
+            names=None if self.names is None else tuple(self.names[site] for site in sites),
+            cell_area=None if self.cell_area is None else self.cell_area[sites],
+        )  # fmt: skip
+
+    # Between arrays of the sites and arrays of the data
+
+    def to_grid(self, values: NDArray[Any], fill: Any = np.nan) -> NDArray[Any]:
+        """Put values of the sites ``(..., m)`` back into the shape of the data, ``(..., *shape)``.
+
+        Parameters
+        ----------
+        values
+            The last axis runs along the sites.
+        fill
+            What stands where no valid site is.
+        """
+        if len(self) == self.size:
+            return values.reshape(*values.shape[:-1], *self.shape)
+        kind = np.result_type(values.dtype, np.asarray(fill).dtype) if values.dtype.kind in "iub" else values.dtype
+        whole = np.full((*values.shape[:-1], self.size), fill, kind)
+        whole[..., self.index] = values
+        return whole.reshape(*values.shape[:-1], *self.shape)
+
+    def from_grid(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Take the sites from arrays of the data's shape, ``(..., *shape)``: ``(..., m)``."""
+        flat = values.reshape(*values.shape[: values.ndim - len(self.shape)], self.size)
+        return flat if len(self) == self.size else flat[..., self.index]
+
+    def number(self, index: Any) -> NDArray[np.int64]:
+        """Return the numbers (0 to m - 1) of the sites at some positions in the data; -1 where none is valid."""
+        index = np.asarray(index, np.int64)
+        found = np.searchsorted(self.index, index)
+        found = np.minimum(found, len(self) - 1)
+        return np.where(self.index[found] == index, found, -1)
+
+    # Coordinates
+
+    @cached_property
+    def places(self) -> tuple[NDArray[np.int64], ...]:
+        """Position of each site along each axis of the data."""
+        return tuple(np.asarray(one, np.int64) for one in np.unravel_index(self.index, self.shape))
+
+    def coordinate(self, name: str) -> NDArray[Any]:
+        """Return a coordinate of each site, ``(m,)``, by the name of an axis or of an auxiliary coordinate."""
+        if name in self.auxiliary:
+            dims, values = self.auxiliary[name]
+            return np.asarray(values[tuple(self.places[self.dims.index(dim)] for dim in dims)])
+        return np.asarray(self.axes[name])[self.places[self.dims.index(name)]]
+
+    def role(self, role: Role) -> NDArray[np.float64] | None:
+        """Return the latitude, longitude or vertical coordinate of each site, ``(m,)``, or None."""
+        return np.asarray(self.coordinate(self.roles[role]), np.float64) if role in self.roles else None
+
+    @property
+    def is_geographic(self) -> bool:
+        """Whether the sites have a latitude and a longitude."""
+        return "latitude" in self.roles and "longitude" in self.roles
+
+    def find_coordinate(self, name: str) -> str | None:
+        """Return the coordinate that a user means: by its name, or latitude and longitude by any of theirs.
+
+        Examples
+        --------
+        >>> axes = {"latitude": np.array([0.0, 1.0]), "x": np.arange(3)}
+        >>> sites = Sites.build((2, 3), tuple(axes), axes)
+        >>> sites.find_coordinate("lat"), sites.find_coordinate("x"), sites.find_coordinate("lon")
+        ('latitude', 'x', None)
+        """
+        if name in self.dims or name in self.auxiliary:
+            return name
+        lower = name.lower()
+        role = "latitude" if is_latitude(lower) else "longitude" if is_longitude(lower) else None
+        return None if role is None else self.roles.get(role)
+
+    @cached_property
+    def location(self) -> tuple[str, ...]:
+        """Names of the coordinates that tell where a site is, in the order of the data's axes.
+
+        An axis counts unless auxiliary coordinates vary along it, which then stand in its place.
+        """
+        found: list[str] = []
+        for dim in self.dims:
+            along = [name for name, one in self.auxiliary.items() if dim in one.dims and _is_number(one.values)]
+            found += [name for name in along or [dim] if name not in found]
+        return tuple(found)
+
+    def position(self, site: int) -> dict[str, Any]:
+        """Return the coordinates of a site by name."""
+        at = [int(place[site]) for place in self.places]
+        found: dict[str, Any] = {}
+        for name in self.location:
+            if name in self.auxiliary:
+                dims, values = self.auxiliary[name]
+                found[name] = values[tuple(at[self.dims.index(dim)] for dim in dims)]
+            else:
+                found[name] = self.axes[name][at[self.dims.index(name)]]
+        return found
+
+    def name(self, site: int) -> str:
+        """Return the name of a site: its own, or one made from its coordinates."""
+        if self.names is not None:
+            return self.names[site]
+        if self._share_positions:
+            return " ".join(f"{dim}[{int(place[site])}]" for dim, place in zip(self.dims, self.places, strict=True))
+        position = self.position(site)
+        return " ".join(
+            f"{name}[{int(self.places[self.dims.index(name)][site])}]" if digits == 0
+            else f"{name}={_text(position[name], digits)}"
+            for name, digits in self._digits.items()
+        )  # fmt: skip
+
+    @cached_property
+    def _digits(self) -> dict[str, int]:
+        """Significant digits that make the values of each coordinate distinct; 0 where none do."""
+        found = {}
+        for name in self.location:
+            values = self.auxiliary[name].values if name in self.auxiliary else self.axes[name]
+            unique = np.unique(values[~_is_missing(values)]) if name in self.auxiliary else np.asarray(values)
+            found[name] = next(
+                (digits for digits in _DIGITS if len({_text(one, digits) for one in unique}) == len(unique)), 0
+            )
+        return found
+
+    @cached_property
+    def _share_positions(self) -> bool:
+        """Whether two sites have the same auxiliary coordinates, so that these name neither."""
+        if not self.auxiliary or not set(self.location) & set(self.auxiliary):
+            return False
+        columns = [np.unique(self.coordinate(name), return_inverse=True)[1] for name in self.location]
+        return len(np.unique(np.stack(columns), axis=1).T) < len(self)
+
+    # Areas
+
+    @cached_property
+    def area(self) -> NDArray[np.float64] | None:
+        """Relative area of each site, ``(m,)``; None where it is not known.
+
+        The area that the data give; else, where sites lie on a lattice of latitudes and longitudes, the cosine of
+        latitude. The cells of a mesh and stations have no known area.
+        """
+        if self.cell_area is not None:
+            return self.cell_area
+        latitude, longitude = self.role("latitude"), self.role("longitude")
+        if latitude is None:
+            return None
+        return area_on_lattice(latitude, longitude, self._latitudes)
+
+    @property
+    def _latitudes(self) -> NDArray[np.float64]:
+        """All latitudes that occur in the data, also where no site is valid."""
+        name = self.roles["latitude"]
+        values = self.auxiliary[name].values if name in self.auxiliary else self.axes[name]
+        return np.asarray(values, np.float64).ravel()
+
+
+def is_latitude(name: str) -> bool:
+    """Whether a coordinate of this name holds latitudes."""
+    return name.lower() in _LATITUDES
+
+
+def is_longitude(name: str) -> bool:
+    """Whether a coordinate of this name holds longitudes."""
+    return name.lower() in _LONGITUDES
+
+
+def _roles_of(names: tuple[str, ...]) -> dict[Role, str]:
+    """Latitude and longitude by their usual names."""
+    roles: dict[Role, str] = {}
+    for name in names:
+        if is_latitude(name):
+            roles.setdefault("latitude", name)
+        elif is_longitude(name):
+            roles.setdefault("longitude", name)
+    return roles
+
+
+def _metric_of(sites: Sites, vertical_scale: float | None) -> Metric:
+    """The great circle with latitude and longitude, else straight distances; none for the columns of a table."""
+    if sites.names is not None and not sites.auxiliary:
+        return NoMetric(len(sites))
+    others = [name for name in sites.location if name not in (sites.roles.get("latitude"), sites.roles.get("longitude"))]
+    latitude, longitude = sites.role("latitude"), sites.role("longitude")
+    if latitude is None or longitude is None:
+        return _straight(sites, sites.location, vertical_scale)
+    if not others:
+        return GreatCircle(latitude, longitude)
+    columns = np.stack([_numbers(sites, name) for name in others], axis=1)
+    if vertical_scale is not None:
+        return GreatCircle(latitude, longitude, columns * vertical_scale)
+    spread = np.ptp(columns, axis=0)
+    scaled = columns * EARTH_RADIUS_KM / np.where(spread > 0, spread, 1.0)
+    return GreatCircle(latitude, longitude, scaled, only_horizontal=True)
+
+
+def _straight(sites: Sites, names: tuple[str, ...], vertical_scale: float | None) -> Metric:
+    """Straight distances in units of the coordinates; the extent is that of all data, valid or not."""
+    columns, lengths = [], []
+    for name in names:
+        scale = vertical_scale if vertical_scale is not None and name == sites.roles.get("vertical") else 1.0
+        columns.append(scale * _numbers(sites, name))
+        whole = sites.auxiliary[name].values if name in sites.auxiliary else sites.axes[name]
+        whole = whole if _is_number(whole) else np.arange(whole.size)
+        lengths.append(scale * float(np.ptp(whole[~_is_missing(whole)])) if whole.size else 0.0)
+    return Euclidean(np.stack(columns, axis=1), extent=max(lengths) or 1.0)
+
+
+def _numbers(sites: Sites, name: str) -> NDArray[np.float64]:
+    """A coordinate as numbers: positions along the axis where it holds texts or dates."""
+    values = sites.coordinate(name)
+    if not _is_number(values):
+        return sites.places[sites.dims.index(name)].astype(np.float64)
+    if not np.isfinite(values).all():
+        raise SettingsError(f"coordinate {name!r} has missing values at valid sites")
+    return values.astype(np.float64)
+
+
+def _is_number(values: NDArray[Any]) -> bool:
+    return values.dtype.kind in "biuf"
+
+
+def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+
+
+def _text(value: object, digits: int) -> str:
+    """A coordinate as text."""
+    return f"{value:.{digits}g}" if isinstance(value, float | np.floating) else str(value)
