@@ -59,7 +59,7 @@ def area_on_lattice(
 def _is_lattice(latitude: NDArray[np.float64], longitude: NDArray[np.float64]) -> bool:
     """Whether the sites fill a good part of the product of their latitudes and longitudes."""
     rows, columns = (len(np.unique(np.round(one, _DECIMALS))) for one in (latitude, longitude % 360.0))
-    return len(latitude) >= _LEAST_FILLED * rows * columns
+    return len(latitude) >= max(_LEAST_FILLED * rows * columns, 2 * min(rows, columns))
 
 
 def area_of_polygons(latitude: NDArray[np.float64], longitude: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from keyhole.data.metric import EARTH_RADIUS_KM, Euclidean, GreatCircle, Metric,
 __all__ = ["FULL_TURN", "Auxiliary", "Role", "Sites", "is_latitude", "is_longitude"]
 
 FULL_TURN = 360.0  # degrees
-Role = Literal["latitude", "longitude", "vertical"]
+Role = Literal["latitude", "longitude", "vertical", "x", "y"]
 
 _LATITUDES = ("lat", "latitude", "nav_lat")
 _LONGITUDES = ("lon", "longitude", "nav_lon")
@@ -59,7 +59,7 @@ class Sites:
     auxiliary
         Further coordinates by name, such as latitude and longitude on a curvilinear grid.
     roles
-        Which coordinate is the latitude, the longitude (both in degrees) and the vertical one.
+        Which coordinate is the latitude, the longitude (both in degrees), the vertical one, and x and y of a projection.
     names
         ``(m,)``, names of the sites' own, such as the columns of a table; None: made from the coordinates.
     metric
@@ -210,7 +210,7 @@ class Sites:
         return np.asarray(self.axes[name])[self.places[self.dims.index(name)]]
 
     def role(self, role: Role) -> NDArray[np.float64] | None:
-        """Return the latitude, longitude or vertical coordinate of each site, ``(m,)``, or None."""
+        """Return the coordinate of each site in some role, ``(m,)``, or None."""
         return np.asarray(self.coordinate(self.roles[role]), np.float64) if role in self.roles else None
 
     @property
@@ -238,11 +238,12 @@ class Sites:
     def location(self) -> tuple[str, ...]:
         """Names of the coordinates that tell where a site is, in the order of the data's axes.
 
-        An axis counts unless auxiliary coordinates vary along it, which then stand in its place.
+        An axis counts unless latitude, longitude or another auxiliary coordinate with a role varies along it, which then
+        stands in its place.
         """
-        found: list[str] = []
+        roles, found = self.roles.values(), list[str]()
         for dim in self.dims:
-            along = [name for name, one in self.auxiliary.items() if dim in one.dims and _is_number(one.values)]
+            along = [name for name in roles if name in self.auxiliary and dim in self.auxiliary[name].dims]
             found += [name for name in along or [dim] if name not in found]
         return tuple(found)
 
