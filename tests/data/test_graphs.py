@@ -1,0 +1,70 @@
+"""Graphs of sites, in every form that they are given in."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+
+from keyhole.core.errors import DataError, SettingsError
+from keyhole.data.graphs import Graph
+
+EDGES = [("a", "b", 2.0), ("b", "c", 4.0), ("c", "d", 1.0)]
+EXPECTED = np.array([[0, 2, 6, 7], [2, 0, 4, 5], [6, 4, 0, 1], [7, 5, 1, 0]], float)
+
+
+def forms():
+    graph = nx.Graph()
+    for one, other, length in EDGES:
+        graph.add_edge(one, other, length=length)
+    matrix = np.zeros((4, 4))
+    for place, (_, _, length) in enumerate(EDGES):
+        matrix[place, place + 1] = matrix[place + 1, place] = 1 / length
+    frame = pd.DataFrame(EDGES, columns=["source", "target", "length"])
+    weighted = frame.assign(weight=1 / frame["length"]).drop(columns="length")
+    return {"list": EDGES, "networkx": graph, "frame": frame, "weights": weighted, "dense": matrix,
+            "sparse": csr_array(matrix)}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["list", "networkx", "frame", "weights", "dense", "sparse"])
+def test_every_form_gives_the_same_distances(form):
+    metric = Graph.read(forms()[form]).metric(["a", "b", "c", "d"])
+    np.testing.assert_allclose(metric.distances(range(4), range(4)), EXPECTED)
+
+
+def test_sites_are_matched_by_name_and_paths_lead_over_other_nodes():
+    metric = Graph.read(EDGES).metric(["d", "a"])
+    np.testing.assert_allclose(metric.distances(range(2), range(2)), [[0, 7], [7, 0]])
+    assert set(metric.within(0, 7.5)) == {0, 1}
+    assert metric.taper([0, 1], [0, 1], 1.0).shape == (2, 2)
+
+
+def test_repeated_edges_and_loops_are_harmless():
+    metric = Graph.read([*EDGES, ("b", "a", 1.0), ("a", "a", 3.0)]).metric(["a", "b", "c", "d"])
+    assert metric.distances(0, 1)[0, 0] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.ones((2, 3)), "as many rows as columns"),
+        (np.array([[0.0, 1.0], [2.0, 0.0]]), "not symmetric"),
+        (np.array([[0.0, -1.0], [-1.0, 0.0]]), "above zero"),
+        (np.zeros((3, 3)), "no edges"),
+        ([("a", "b", 0.0)], "above zero"),
+        (pd.DataFrame({"x": [1]}), "source and target"),
+        ("a graph", "is needed"),
+    ],
+)
+def test_what_is_no_graph_is_refused(given, message):
+    with pytest.raises((DataError, SettingsError), match=message):
+        Graph.read(given)
+
+
+def test_sites_that_are_no_nodes_are_refused():
+    with pytest.raises(SettingsError, match="'e' is no node"):
+        Graph.read(EDGES).metric(["a", "e"])
+    with pytest.raises(SettingsError, match="4 nodes for 3 sites"):
+        Graph.read(forms()["dense"]).metric(3)
