@@ -164,14 +164,14 @@ def complete(sites: NDArray[np.int64], k: int, train: Samples) -> NDArray[np.int
     InfeasibleError
         If fewer than ``k`` sites are feasible.
     """
-    feasible = train.room()
+    feasible = train.feasible_set()
     limit = np.inf if feasible.rules.costs is not None else k
     feasible.fill(sites, limit)
-    if len(feasible.taken) < limit:
+    if len(feasible.selected) < limit:
         feasible.fill(_by_variance(train), limit)
-    if len(feasible.taken) < limit < np.inf:
+    if len(feasible.selected) < limit < np.inf:
         return _shortened(feasible, k)
-    return np.array(feasible.taken, np.int64)
+    return np.array(feasible.selected, np.int64)
 
 
 def _by_variance(train: Samples) -> NDArray[np.int64]:
@@ -183,7 +183,7 @@ def _by_variance(train: Samples) -> NDArray[np.int64]:
 
 def _shortened(feasible: FeasibleSet, k: int) -> NDArray[np.int64]:
     """Keep as many of the first sites as allow ``k`` feasible sites in all."""
-    ranked, n_kept = feasible.taken, len(feasible.taken) - 1
+    ranked, n_kept = feasible.selected, len(feasible.selected) - 1
     while n_kept > 0:
         found = packing(feasible.rules, feasible.observable, k, ranked[:n_kept])
         if len(found) == k:

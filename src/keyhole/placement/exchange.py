@@ -12,7 +12,7 @@ from keyhole.data.samples import Samples
 from keyhole.placement.base import Selection, Selector, complete, subsample
 from keyhole.placement.classical import Greedy
 from keyhole.placement.failures import Network
-from keyhole.placement.greedy_selection import FeasibleCandidates
+from keyhole.placement.candidates import FeasibleCandidates
 from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance, fit_localised_covariance
 
 __all__ = ["Exchange"]
@@ -165,8 +165,8 @@ class _ExchangeState:
     def add_greedily(self) -> bool:
         """Add candidates greedily until none has a gain; return whether any was added."""
         initial = len(self.posterior.selected)
-        floor = _RELATIVE_FLOOR * float(np.abs(self.posterior.gains()[self.candidates.open]).max(initial=0.0))
-        while (best := self.candidates.take(self.posterior.gains(), floor)) is not None:
+        floor = _RELATIVE_FLOOR * float(np.abs(self.posterior.gains()[self.candidates.mask]).max(initial=0.0))
+        while (best := self.candidates.add_best(self.posterior.gains(), floor)) is not None:
             self.posterior.add(best)
         return len(self.posterior.selected) > initial
 
@@ -188,12 +188,12 @@ class _ExchangeState:
         """Gain of each candidate in place of the site at ``position``, minus infinity where infeasible."""
         site = self.posterior.selected[position]
         with self.candidates.without(site):
-            return np.where(self.candidates.open, self.posterior.gains_without(position), -np.inf)
+            return np.where(self.candidates.mask, self.posterior.gains_without(position), -np.inf)
 
     def allows(self, position: int, candidate: int) -> bool:
         """Whether a candidate is feasible in place of the site at ``position``."""
         with self.candidates.without(self.posterior.selected[position]):
-            return self.candidates.may(candidate)
+            return self.candidates.is_feasible(candidate)
 
     def replace(self, position: int, candidate: int) -> None:
         """Exchange the site at ``position`` for a candidate, which becomes the last."""
@@ -202,16 +202,16 @@ class _ExchangeState:
 
     def force_in(self, candidate: int) -> None:
         """Add a candidate, and remove the sites that conflict with it or exceed the size of the selection."""
-        for other in self.candidates.too_near(candidate):
+        for other in self.candidates.conflicting(candidate):
             self._drop(self.posterior.selected.index(other))
-        while self.posterior.selected and not self.candidates.may(candidate):
+        while self.posterior.selected and not self.candidates.is_feasible(candidate):
             self._drop(0)
         self.candidates.add(candidate)
         self.posterior.add(candidate)
         self.add_greedily()
 
     def _drop(self, position: int) -> None:
-        self.candidates.drop(self.posterior.selected[position])
+        self.candidates.remove(self.posterior.selected[position])
         self.posterior.drop(position)
 
     def _added_within_cost(self) -> bool:

@@ -14,7 +14,7 @@ from keyhole.core.run import Event, Run
 from keyhole.data.samples import Samples
 from keyhole.placement.base import Selection, subsample
 from keyhole.placement.classical import rank_sites
-from keyhole.placement.greedy_selection import FeasibleCandidates
+from keyhole.placement.candidates import FeasibleCandidates
 from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance, fit_localised_covariance
 
 __all__ = ["Network", "harden_against_failures"]
@@ -181,7 +181,7 @@ def _local_search(
     while n_failed < len(selected) and run.seconds_left() > 0:
         old = posterior.selected[0]
         with candidates.without(old):
-            gains = np.where(candidates.open, posterior.gains_without(0), -np.inf)
+            gains = np.where(candidates.mask, posterior.gains_without(0), -np.inf)
         proposals = [
             int(candidate)
             for candidate in np.argsort(-gains, kind="stable")[:_N_CANDIDATES]

@@ -78,12 +78,12 @@ class Surrogate(ABC):
 
     def _on_grid(self, gains: NDArray[np.float64], selected: Sequence[int]) -> NDArray[np.float64]:
         """Put gains of the valid sites on the flat grid; minus infinity where infeasible."""
-        samples, feasible = self.data.samples, self.data.samples.room()
+        samples, feasible = self.data.samples, self.data.samples.feasible_set()
         for site in selected:
-            feasible.take(int(site))
+            feasible.add(int(site))
         full = np.full(samples.grid.size, -np.inf)
         full[samples.grid.cells] = gains
-        return np.where(feasible.open, full, -np.inf)
+        return np.where(feasible.mask, full, -np.inf)
 
 
 def ridge(design: NDArray[np.float32], targets: NDArray[np.float32], regularisation: float) -> NDArray[np.float32]:
