@@ -15,6 +15,7 @@ __all__ = ["Hyperparameters", "PairwiseKernel", "candidates", "inverse", "kernel
 
 _WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # relative to the median squared distance
 _REGULARISATIONS = (1e-3, 1e-2, 1e-1, 3e-1)
+_MIN_LEVEL = 1e-24  # of constant inputs; the smallest width that follows from it is a single-precision number
 _LINEAR_WEIGHT = 0.3  # of the linear kernel; from 0 to 1 it made no difference on the data tried
 
 
@@ -67,7 +68,7 @@ class PairwiseKernel:
         self.parameters, self.inner = parameters, first @ second.T
         squares = np.square(first).sum(axis=1)[:, np.newaxis] + np.square(second).sum(axis=1) - 2 * self.inner
         self.distances: NDArray[Any] = np.maximum(squares, 0, out=squares)
-        self.distances *= 3 / parameters.width
+        self.distances /= parameters.width / 3
         np.sqrt(self.distances, out=self.distances)
 
     def matrix(self) -> NDArray[Any]:
@@ -129,7 +130,7 @@ def candidates(inputs: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.float64
 
     for standardised in (False, True):
         scaled = inputs / scale_of(inputs, standardised)
-        level = max(float(np.square(scaled).sum(axis=1).mean()), np.finfo(float).tiny)
+        level = max(float(np.square(scaled).sum(axis=1).mean()), _MIN_LEVEL)
         median = float(np.median(pdist(scaled, "sqeuclidean"))) if len(scaled) > 1 else 0.0
         for width in _WIDTHS:
             of_level = partial(Hyperparameters, width * max(median, 1e-12 * level), level)

@@ -27,12 +27,25 @@ class FeasibleCandidates:
         ``(m,)``, flat grid indices of the candidates, ascending.
     k
         Number of sites to select; under a cost limit, as many are selected as can be paid for.
+    exact
+        Whether ``k`` holds under a cost limit too, as in a search that exchanges sites but adds none.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.eye(5)).with_constraints({"min_distance": 2})
+    >>> candidates = FeasibleCandidates(samples, np.arange(5), 2)
+    >>> candidates.add_best(np.array([1.0, 2.0, 5.0, 3.0, 4.0]), floor=0.0)
+    2
+    >>> candidates.mask
+    array([ True, False, False, False,  True])
     """
 
-    def __init__(self, samples: Samples, candidates: NDArray[np.int64], k: int) -> None:
+    def __init__(self, samples: Samples, candidates: NDArray[np.int64], k: int, *, exact: bool = False) -> None:
         self.feasible, self.candidates = samples.feasible_set(), candidates
         self.costs = None if self.feasible.rules.costs is None else self.feasible.rules.costs[candidates]
-        self.limit = k if self.costs is None else len(candidates)
+        self.grows = self.costs is not None and not exact
+        self.limit = len(candidates) if self.grows else k
 
     def copy(self) -> FeasibleCandidates:
         """Return an independent copy."""
@@ -46,9 +59,19 @@ class FeasibleCandidates:
         return np.asarray(self.feasible.mask[self.candidates])
 
     @property
+    def complete(self) -> bool:
+        """Whether no further candidate may be added, whatever its cost."""
+        return len(self.feasible.selected) >= min(self.limit, len(self.candidates))
+
+    @property
     def full(self) -> bool:
         """Whether the selection has its final size; always true under a cost limit, where any size is allowed."""
-        return self.costs is not None or len(self.feasible.selected) >= min(self.limit, len(self.candidates))
+        return self.grows or self.complete
+
+    @property
+    def sites(self) -> NDArray[np.int64]:
+        """Flat grid indices of the selected sites, in the order of selection."""
+        return np.array(self.feasible.selected, np.int64)
 
     def is_feasible(self, candidate: int) -> bool:
         """Whether a candidate can be added: it is feasible, and the selection is smaller than K."""
@@ -56,16 +79,14 @@ class FeasibleCandidates:
 
     def conflicting(self, candidate: int) -> list[int]:
         """Return the selected candidates within the minimum distance of a candidate."""
-        near = self.feasible.rules.neighbours(int(self.candidates[candidate]))
-        return [int(np.searchsorted(self.candidates, site)) for site in self.feasible.selected if site in near]
+        neighbours = self.feasible.rules.neighbours(int(self.candidates[candidate]))
+        return [int(np.searchsorted(self.candidates, site)) for site in self.feasible.selected if site in neighbours]
 
     def least_conflicting(self) -> NDArray[np.int64]:
         """Return the unselected candidates with the fewest conflicts, none of them with existing sites."""
-        sites = self.candidates
-        free = self.feasible.observable[sites] & ~np.isin(sites, self.feasible.selected)
-        free &= ~np.isin(
-            sites, np.concatenate([[-1], *map(self.feasible.rules.neighbours, self.feasible.rules.existing)])
-        )
+        sites, rules = self.candidates, self.feasible.rules
+        excluded = np.concatenate([self.sites, *map(rules.neighbours, rules.existing)])
+        free = self.feasible.observable[sites] & ~np.isin(sites, excluded)
         count = np.where(free, self.feasible.conflicts[sites], np.iinfo(np.int32).max)
         return np.flatnonzero(free & (count == count.min()))
 
@@ -80,22 +101,11 @@ class FeasibleCandidates:
     @contextmanager
     def without(self, candidate: int) -> Iterator[None]:
         """Remove a selected candidate for the duration of a ``with`` block."""
-        site = int(self.candidates[candidate])
-        self.feasible.remove(site)
+        self.remove(candidate)
         try:
             yield
         finally:
-            self.feasible.add(site)
-
-    def replace(self, old: int, new: int) -> None:
-        """Exchange a selected candidate for another one, or for itself."""
-        self.feasible.remove(int(self.candidates[old]))
-        self.feasible.add(int(self.candidates[new]))
-
-    @property
-    def sites(self) -> NDArray[np.int64]:
-        """Flat grid indices of the selected sites, in the order of selection."""
-        return np.array(self.feasible.selected, np.int64)
+            self.add(candidate)
 
     def add_best(self, gains: NDArray[np.float64], floor: float) -> int | None:
         """Select the feasible candidate with the largest gain, per unit of cost where sites have costs.
@@ -112,11 +122,11 @@ class FeasibleCandidates:
         int or None
             Index of the candidate, or None where the selection is complete or no gain exceeds the floor.
         """
-        if len(self.feasible.selected) >= self.limit:
+        if self.complete:
             return None
         gains = np.where(self.mask, gains, -np.inf)
         best = int((gains if self.costs is None else gains / self.costs).argmax())
         if gains[best] <= floor:
             return None
-        self.feasible.add(int(self.candidates[best]))
+        self.add(best)
         return best
