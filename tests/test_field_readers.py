@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import re
 import tracemalloc
 import zipfile
@@ -398,15 +397,6 @@ def test_a_damaged_zipped_store_gives_signals_or_a_data_error(tmp_path, rng):
         path.write_bytes(content)
         with contextlib.suppress(DataError):
             kh.read(path)
-
-
-def test_grib_says_what_is_missing(tmp_path):
-    """Without cfgrib, how to get it."""
-    if importlib.util.find_spec("cfgrib") is not None:
-        pytest.skip("cfgrib is there")
-    (tmp_path / "a.grib").write_bytes(b"GRIB")
-    with pytest.raises(DataError, match="pip install cfgrib"):
-        kh.read(tmp_path / "a.grib")
 
 
 def test_bounds_of_cells_are_no_fields(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import lzma
 import math
 import struct
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, KeyholeError, StorageError
+from keyhole.core.extras import check_extra
 from keyhole.core.memory import check_fits
 from keyhole.core.paths import check_regular, check_regular_within
 from keyhole.data.grid import FULL_TURN, Grid, is_longitude
@@ -78,8 +78,7 @@ def read_zarr(
 
 def read_grib(path: Path, *, variable: Variable = None, samples: str | None = None, at: At = None) -> Samples:
     """Read a variable of a GRIB file, or several on one grid, if cfgrib is there; see `read_dataset`."""
-    if importlib.util.find_spec("cfgrib") is None:
-        raise DataError(f"{path}: GRIB is read by cfgrib, which is not installed (pip install cfgrib)")
+    check_extra("grib")
     with _whole(path, "GRIB"):
         return _read_opened(path, path, {"engine": "cfgrib"}, variable=variable, samples=samples, at=at)
 

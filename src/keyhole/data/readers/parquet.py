@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keyhole.core.errors import DataError, KeyholeError
+from keyhole.core.extras import check_extra
 from keyhole.core.memory import check_fits
 from keyhole.core.paths import check_regular
 from keyhole.data.readers.tables import TIME, check_numbers, index_by_time, place_of
@@ -25,6 +26,7 @@ def load_parquet(path: Path, target: str | None = None) -> pd.DataFrame:
     Columns of other types are refused by the schema, and what the declared rows will take is compared with memory,
     before any value is read. An index that is not of times is left in the file.
     """
+    check_extra("parquet")
     from pyarrow import parquet, types
 
     check_regular(path)
