@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError
 from keyhole.data import splits
-from keyhole.data.samples import Samples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.data.scaler import Scaler
 from keyhole.data.screening import leave_out, notes_of, screen, warn_of
 from keyhole.data.series import features, find_series
@@ -28,7 +28,7 @@ class PreparedSamples:
 
     Parameters
     ----------
-    signals : Samples
+    samples : Samples
         All samples, unscaled.
     split : Split
         The parts.
@@ -44,24 +44,24 @@ class PreparedSamples:
         Findings about the columns of a table, for the plan's record.
     """
 
-    signals: Samples
+    samples: Samples
     split: Split
     choosing: Scaler
     scaling: Scaler
-    train: Samples
-    validation: Samples
-    development: Samples
+    train: ScaledSamples
+    validation: ScaledSamples
+    development: ScaledSamples
     test: Samples
     calibration: Samples | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def existing(self) -> NDArray[np.int64]:
-        """Flat grid indices of the existing sites."""
-        return self.signals.existing
+        """Numbers of the existing sites."""
+        return self.samples.existing
 
 
-def prepare(signals: Samples, split: SplitLike, seed: int, *, calibrate_intervals: bool = False) -> PreparedSamples:
+def prepare(samples: Samples, split: SplitLike, seed: int, *, calibrate_intervals: bool = False) -> PreparedSamples:
     """Split and scale samples.
 
     Choices are made with a scaler fitted to the training part; the plan's scaler is fitted to all but the test part.
@@ -70,7 +70,7 @@ def prepare(signals: Samples, split: SplitLike, seed: int, *, calibrate_interval
 
     Parameters
     ----------
-    signals : Samples
+    samples : Samples
         In the user's units.
     split : Split, str, mapping, tuple or None
         See `as_split`; None: the data set's own split, else `default_split`.
@@ -88,32 +88,32 @@ def prepare(signals: Samples, split: SplitLike, seed: int, *, calibrate_interval
     DataError
         If the split is invalid, or the training part or its target is constant.
     """
-    findings = screen(signals) if signals.origin.kind == "table" else []
+    findings = screen(samples) if samples.origin.kind == "table" else []
     warn_of(findings)
-    signals, n = leave_out(signals, findings), len(signals)
-    parts = splits.as_split(split, n, time=signals.time, seed=seed) or signals.split
-    parts = parts or default_split(signals, n, signals.time, seed, lambda: [signals])
-    parts = parts.calibrate_intervals(signals.time) if calibrate_intervals else parts
+    samples, n = leave_out(samples, findings), len(samples)
+    parts = splits.as_split(split, n, time=samples.time, seed=seed) or samples.split
+    parts = parts or default_split(samples, n, samples.time, seed, lambda: [samples])
+    parts = parts.calibrate_intervals(samples.time) if calibrate_intervals else parts
     splits.check(parts, n)
-    signals = replace(_known_enough(signals, parts), ordered=parts.kind == "blocks")
-    _check_varies(signals.take(parts.train))
-    _check_target_varies(signals.take(parts.train))
-    choosing, scaling = (Scaler.fit(signals.take(rows)) for rows in (parts.train, parts.development))
-    prepared = prepare_with(signals, parts, choosing, scaling)
+    samples = replace(_known_enough(samples, parts), ordered=parts.kind == "blocks")
+    _check_varies(samples.take(parts.train))
+    _check_target_varies(samples.take(parts.train))
+    choosing, scaling = (Scaler.fit(samples.take(rows)) for rows in (parts.train, parts.development))
+    prepared = prepare_with(samples, parts, choosing, scaling)
     values = prepared.development.values
     if not np.isfinite(values).all() or not values.any():
         raise DataError("the values are too large or too small for single precision once scaled; change their unit")
     return replace(prepared, notes=notes_of(findings))
 
 
-def prepare_with(signals: Samples, split: Split, choosing: Scaler, scaling: Scaler) -> PreparedSamples:
+def prepare_with(samples: Samples, split: Split, choosing: Scaler, scaling: Scaler) -> PreparedSamples:
     """Split, scale with given scalers, and impute missing values."""
-    train, validation = (choosing.apply(signals.take(rows)) for rows in (split.train, split.validation))
-    train = train.filled()
-    validation = validation.filled(train.imputer)
-    development = scaling.apply(signals.take(split.development)).filled()
-    test, calibration = signals.take(split.test), signals.take(split.calibration) if len(split.calibration) else None
-    return PreparedSamples(signals, split, choosing, scaling, train, validation, development, test, calibration)
+    train, validation = (choosing.apply(samples.take(rows)) for rows in (split.train, split.validation))
+    train = train.impute()
+    validation = validation.impute(train.imputer)
+    development = scaling.apply(samples.take(split.development)).impute()
+    test, calibration = samples.take(split.test), samples.take(split.calibration) if len(split.calibration) else None
+    return PreparedSamples(samples, split, choosing, scaling, train, validation, development, test, calibration)
 
 
 def default_split(
@@ -152,21 +152,19 @@ def default_split(
     return replace(splits.blocks(n), reason=found.words)
 
 
-def _known_enough(signals: Samples, parts: Split) -> Samples:
-    """Make sites invalid that have fewer than 5 known values in the training part."""
-    if signals.gaps is None:
-        return signals
-    inside = signals.grid.inside & ((~signals.gaps[parts.train]).sum(axis=0).min(axis=0) >= _FEWEST_KNOWN)
-    if not inside.any():
-        raise DataError(f"no cell is known in {_FEWEST_KNOWN} training samples")
-    kept = replace(signals, grid=replace(signals.grid, inside=inside), observable=signals.observable & inside)
-    return replace(kept, gaps=signals.gaps & inside)
+def _known_enough(samples: Samples, parts: Split) -> Samples:
+    """Leave out sites that have fewer than 5 known values in the training part."""
+    if samples.missing is None:
+        return samples
+    known = (~samples.missing[parts.train]).sum(axis=0).min(axis=0) >= _FEWEST_KNOWN
+    if not known.any():
+        raise DataError(f"no site is known in {_FEWEST_KNOWN} training samples")
+    return samples if known.all() else samples.restrict(known)
 
 
 def _check_varies(train: Samples) -> None:
     """Raise a DataError if the training part is constant."""
-    cells = train.valid_values()
-    if not (np.nanmax(cells, axis=0) > np.nanmin(cells, axis=0)).any():
+    if not (np.nanmax(train.values, axis=0) > np.nanmin(train.values, axis=0)).any():
         raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
 
 

@@ -11,29 +11,27 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, PlanError
 from keyhole.data.covariates import Period, harmonics
-from keyhole.data.samples import Samples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.data.validation import Cycle
 from keyhole.data.weights import sqrt_of_weights
 
 __all__ = ["Scaler"]
-
-_NOISE_SEED = 20_261_116  # the same draw whenever the same samples are scaled
 
 
 @dataclass(frozen=True, eq=False)
 class Scaler:
     r"""Map samples to anomalies of unit variance, and back.
 
-    .. math:: z = \sqrt{w}\,(x - b) / s
+    .. math:: z = (x - b) / s
 
     The baseline :math:`b` is the mean of the training samples, or their monthly climatology; the scale :math:`s` is the
-    weighted root mean square of each channel's anomalies over samples and valid sites; :math:`w` are the loss weights
-    relative to their mean. Readings are scaled without :math:`\sqrt{w}`.
+    weighted root mean square of each channel's anomalies over samples and sites. Targets are
+    :math:`\sqrt{w}\,z` with the loss weights :math:`w` relative to their mean.
 
     Parameters
     ----------
-    baseline : ndarray of shape (1, channels, *grid) or (12, channels, *grid)
-        Mean, or monthly climatology from January to December; zero at sites that are not valid.
+    baseline : ndarray of shape (1, channels, m) or (12, channels, m)
+        Mean, or monthly climatology from January to December.
     scale : ndarray of shape (channels,)
         Positive; 1 for a constant channel.
     cycle : {"month"}, optional
@@ -42,7 +40,7 @@ class Scaler:
         Periods of time that are given to reconstructors as covariates.
     columns : ndarray of shape (2, c)
         Mean and standard deviation of the other covariates.
-    root : ndarray of shape (*grid,), optional
+    root : ndarray of shape (m,), optional
         Square root of the relative loss weights; None: uniform.
 
     Examples
@@ -51,7 +49,7 @@ class Scaler:
     >>> samples = kh.read(np.random.default_rng(0).normal(15.0, 3.0, size=(50, 4, 5)))
     >>> scaler = Scaler.fit(samples)
     >>> scaled = scaler.apply(samples)
-    >>> np.allclose(scaled.values.std(), 1), np.allclose(scaler.undo(scaled.values, None), samples.values, atol=1e-5)
+    >>> np.allclose(scaled.values.std(), 1), np.allclose(scaler.undo(scaled.targets, None), samples.values, atol=1e-5)
     (True, True)
     """
 
@@ -63,12 +61,12 @@ class Scaler:
     root: NDArray[np.float32] | None = None
 
     @classmethod
-    def fit(cls, signals: Samples) -> Scaler:
+    def fit(cls, samples: Samples) -> Scaler:
         """Estimate baseline and scale.
 
         Parameters
         ----------
-        signals : Samples
+        samples : Samples
             Training samples in the user's units; test samples must not be among them.
 
         Returns
@@ -80,7 +78,7 @@ class Scaler:
         DataError
             If there are no samples, or a climatology is wanted and a month has none.
         """
-        return cls.fit_blocks(lambda: [signals])
+        return cls.fit_blocks(lambda: [samples])
 
     @classmethod
     def fit_blocks(cls, blocks: Callable[[], Iterable[Samples]]) -> Scaler:
@@ -99,47 +97,41 @@ class Scaler:
         columns: list[NDArray[Any]] = []
         squares, known = np.zeros(baseline.shape[1]), np.zeros(baseline.shape[1])
         for block in blocks():
-            root = sqrt_of_weights(block.weights, block.grid)
-            values, axes = _valid_or_zero(block), (0, *range(2, block.values.ndim))
-            anomalies = np.square(values - baseline[_phase_of(block)], dtype=np.float64)
-            squares += np.nansum(anomalies * (1.0 if root is None else np.square(root)), axis=axes)
-            known += (~np.isnan(values) & block.grid.inside).sum(axis=axes)
+            root = sqrt_of_weights(block.weights)
+            anomalies = np.square(block.values - baseline[_phase_of(block)], dtype=np.float64)
+            squares += np.nansum(anomalies * (1.0 if root is None else np.square(root)), axis=(0, 2))
+            known += (~np.isnan(block.values)).sum(axis=(0, 2))
             columns += [] if block.covariates is None else [block.covariates]
         scale = np.sqrt(squares / np.maximum(known, 1))
         moments = _moments(np.concatenate(columns) if columns else None)
         return cls(baseline, np.where(scale > 0, scale, 1.0), block.cycle, _periods_of(block), moments, root)
 
-    def apply(self, signals: Samples) -> Samples:
-        """Scale samples and draw their measurement noise.
+    def apply(self, samples: Samples) -> ScaledSamples:
+        """Scale samples.
 
         Parameters
         ----------
-        signals : Samples
+        samples : Samples
             In the user's units.
 
         Returns
         -------
-        Samples
-            float32; zero at sites that are not valid and where values are missing. ``covariates`` holds the
-            standardised covariates with the harmonics of time. The noise realisation is the same at each call.
+        ScaledSamples
+            float32; zero where values are missing. ``covariates`` holds the standardised covariates with the harmonics
+            of time.
         """
-        values = signals.values - (self.baseline if self.cycle is None else self.expected(signals))
-        if not signals.grid.inside.all():
-            values[:, :, ~signals.grid.inside] = 0
-        if signals.gaps is not None:
-            values[signals.gaps] = 0
-        if self.root is not None:
-            values *= self.root
-        column = self._column(values.ndim)
-        values = np.divide(values, column, out=np.empty(values.shape, np.float32), casting="same_kind")
-        covariates = self.covariates(signals.time, signals.covariates, len(signals))
-        zero = None if self.cycle or self.root is not None else self.baseline[0] / column
-        scaled = replace(signals, values=values, covariates=covariates, zero=zero, root=self.root)
-        if signals.noise is None:
-            return scaled
-        noise = signals.noise / column
-        drawn = np.random.default_rng(_NOISE_SEED).standard_normal(values.shape, np.float32)
-        return replace(scaled, noise=noise, noise_draw=np.asarray(drawn * noise, np.float32))
+        values = samples.values - self.expected(samples)
+        values = np.divide(values, self._column, out=np.empty(values.shape, np.float32), casting="same_kind")
+        if samples.missing is not None:
+            values[samples.missing] = 0
+        return ScaledSamples(
+            values=values, sites=samples.sites, observable=samples.observable, time=samples.time,
+            ordered=samples.ordered, origin=samples.origin, target=samples.target,
+            covariates=self.covariates(samples.time, samples.covariates, len(samples)), constraints=samples.constraints,
+            weights=samples.weights, noise=None if samples.noise is None else samples.noise / self._column,
+            rows=samples.rows, offset=None if self.cycle or self.root is not None else self.baseline[0] / self._column,
+            missing=samples.missing,
+        )  # fmt: skip
 
     def covariates(
         self, time: NDArray[np.datetime64] | None, columns: NDArray[Any] | None, n: int
@@ -177,9 +169,12 @@ class Scaler:
         known = harmonics(time, self.periods) if time is not None else np.zeros((n, 0), np.float32)
         return np.concatenate([known, ((given - self.columns[0]) / self.columns[1]).astype(np.float32)], axis=1)
 
-    def expected(self, signals: Samples) -> NDArray[np.floating[Any]]:
-        """Return the baseline of each sample, ``(N, channels, *grid)``: the prediction without sensors."""
-        return self.baseline[_phase(signals.time, len(signals), self.cycle)]
+    def expected(self, samples: Samples) -> NDArray[np.floating[Any]]:
+        """Return the baseline of each sample, ``(N, channels, m)``: the prediction without sensors.
+
+        Without a climatology it is one row, ``(1, channels, m)``.
+        """
+        return self.baseline if self.cycle is None else self.baseline[_phase_of(samples)]
 
     def phase(self, time: NDArray[np.datetime64] | None, n: int) -> NDArray[np.int64]:
         """Return the row of ``baseline`` for each of ``n`` samples: the month from 0 to 11, or 0."""
@@ -195,7 +190,7 @@ class Scaler:
         readings : ndarray of shape (N, K, channels)
             In the user's units.
         sites : ndarray of int, shape (K,)
-            Flat grid indices.
+            Numbers of the sites.
         time : ndarray of datetime64, shape (N,), optional
             Needed with a monthly climatology.
 
@@ -205,7 +200,7 @@ class Scaler:
             float32.
         """
         phase = _phase(time, len(readings), self.cycle)
-        flat = self.baseline.reshape(*self.baseline.shape[:2], -1)[:, :, sites]
+        flat = self.baseline[:, :, sites]
         return np.asarray((readings - flat.transpose(0, 2, 1)[phase]) / self.scale, np.float32)
 
     def unscale_readings(
@@ -218,7 +213,7 @@ class Scaler:
         scaled : ndarray of shape (N, K, channels)
             Scaled readings.
         sites : ndarray of int, shape (K,)
-            Flat grid indices.
+            Numbers of the sites.
         time : ndarray of datetime64, shape (N,), optional
             Needed with a monthly climatology.
 
@@ -227,30 +222,31 @@ class Scaler:
         ndarray of shape (N, K, channels)
         """
         phase = _phase(time, len(scaled), self.cycle)
-        flat = self.baseline.reshape(*self.baseline.shape[:2], -1)[:, :, sites]
+        flat = self.baseline[:, :, sites]
         return np.asarray(scaled * self.scale + flat.transpose(0, 2, 1)[phase], np.float64)
 
     def undo(self, scaled: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.floating[Any]]:
-        """Convert scaled fields to the user's units; the inverse of `apply`.
+        """Convert scaled targets to the user's units; the inverse of `apply`.
 
         Parameters
         ----------
-        scaled : ndarray of shape (N, channels, *grid)
-            Reconstructed fields.
+        scaled : ndarray of shape (N, channels, m)
+            Reconstructed targets.
         time : ndarray of datetime64, shape (N,), optional
             Needed with a monthly climatology.
 
         Returns
         -------
-        ndarray of shape (N, channels, *grid)
+        ndarray of shape (N, channels, m)
         """
         phase = _phase(time, len(scaled), self.cycle)
         plain = scaled if self.root is None else scaled / self.root
-        return np.asarray(plain * self._column(scaled.ndim) + self.baseline[phase], self.baseline.dtype)
+        return np.asarray(plain * self._column + self.baseline[phase], self.baseline.dtype)
 
-    def _column(self, ndim: int) -> NDArray[np.float64]:
-        """Scale of each channel, broadcastable to arrays with ``ndim`` axes."""
-        return self.scale.reshape(-1, *[1] * (ndim - 2))
+    @property
+    def _column(self) -> NDArray[np.float64]:
+        """Scale of each channel, ``(channels, 1)``."""
+        return self.scale[:, np.newaxis]
 
 
 def _periods_of(samples: Samples) -> tuple[Period, ...]:
@@ -291,16 +287,11 @@ def _phase_of(samples: Samples) -> NDArray[np.int64]:
     return _phase(samples.time, len(samples), samples.cycle)
 
 
-def _valid_or_zero(samples: Samples) -> NDArray[Any]:
-    """Values, zero at sites that are not valid; NaN where they are missing."""
-    return np.where(samples.grid.inside, samples.values, 0)
-
-
 def _baseline(blocks: Iterable[Samples]) -> NDArray[np.floating[Any]]:
     """Mean of each site, by month with a climatology; the mean over all months where a month has no value."""
     totals: NDArray[np.float64] | None = None
     for block in blocks:
-        values, phase = _valid_or_zero(block), _phase_of(block)
+        values, phase = block.values, _phase_of(block)
         if totals is None:
             shape = (1 if block.cycle is None else 12, *values.shape[1:])
             totals, counts, seen = np.zeros(shape), np.zeros(shape), np.zeros(shape[0], np.int64)

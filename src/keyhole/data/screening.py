@@ -32,7 +32,7 @@ class Finding:
     finding : str
         What was found, as the end of a sentence that begins with the column.
     sites : tuple of int
-        Flat grid indices of its sites.
+        Numbers of its sites.
     candidate : bool
         Whether it remains a candidate.
     reconstructed : bool
@@ -46,7 +46,7 @@ class Finding:
     reconstructed: bool = True
 
 
-def screen(signals: Samples, name: Callable[[int], str] | None = None) -> list[Finding]:
+def screen(samples: Samples, name: Callable[[int], str] | None = None) -> list[Finding]:
     """Find columns that number the rows, and columns that duplicate others; existing sites are never excluded.
 
     Whole numbers that increase, or decrease, with every row are a row number if at least half of the numbers in their
@@ -56,35 +56,35 @@ def screen(signals: Samples, name: Callable[[int], str] | None = None) -> list[F
 
     Parameters
     ----------
-    signals : Samples
+    samples : Samples
         A table: one site for each column.
     name : callable, optional
-        Returns the name of a site, given its flat index; None: the grid's own name.
+        Returns the name of a site, given its number; None: its own name.
 
     Returns
     -------
     list of Finding
     """
-    named, in_order = name or signals.grid.name, _in_order(signals)
-    numbered = [_numbered(unit, signals, named) for unit in _units(signals) if len(unit) == 1 and in_order[unit[0]]]
+    named, in_order = name or samples.sites.name, _in_order(samples)
+    numbered = [_numbered(unit, samples, named) for unit in _units(samples) if len(unit) == 1 and in_order[unit[0]]]
     found = [one for one in numbered if one is not None]
-    return [*found, *_copies(signals, named, {site for one in found for site in one.sites})]
+    return [*found, *_copies(samples, named, {site for one in found for site in one.sites})]
 
 
-def leave_out(signals: Samples, findings: Sequence[Finding]) -> Samples:
+def leave_out(samples: Samples, findings: Sequence[Finding]) -> Samples:
     """Exclude the columns of the findings from the candidates; row numbers become invalid sites."""
     out = [site for one in findings if not one.candidate for site in one.sites]
     if not out:
-        return signals
-    inside, constraints = signals.grid.inside.copy(), signals.constraints
-    inside.ravel()[[site for one in findings if not one.reconstructed for site in one.sites]] = False
-    if not inside.any():
+        return samples
+    keep, constraints = np.ones(len(samples.sites), bool), samples.constraints
+    keep[[site for one in findings if not one.reconstructed for site in one.sites]] = False
+    if not keep.any():
         raise DataError("all columns number the rows; there is nothing to choose or reconstruct")
-    may = (signals.observable if constraints is None else constraints.before) & inside
-    may.ravel()[out] = False
-    gaps = None if signals.gaps is None else signals.gaps & inside
-    left = replace(signals, grid=replace(signals.grid, inside=inside), observable=may, constraints=None, gaps=gaps)
-    return left if constraints is None else left.with_constraints(constraints.asked)
+    candidates = (samples.observable if constraints is None else constraints.before).copy()
+    candidates[out] = False
+    left = replace(samples, observable=candidates, constraints=None)
+    left = left if constraints is None else left.with_constraints(constraints.asked)
+    return left if keep.all() else left.restrict(keep)
 
 
 def warn_of(findings: Sequence[Finding]) -> None:
@@ -112,29 +112,29 @@ def _sentence(findings: Sequence[Finding], consequence: str) -> str:
     return f"{shown}{more}: {consequence}"
 
 
-def _units(signals: Samples) -> list[NDArray[np.int64]]:
+def _units(samples: Samples) -> list[NDArray[np.int64]]:
     """Sites of each candidate, a column or a group of columns; the cheapest first."""
-    grouping = None if signals.constraints is None else signals.constraints.grouping
+    grouping = None if samples.constraints is None else samples.constraints.grouping
     if grouping is None:
-        units = [np.array([site]) for site in np.flatnonzero(signals.observable.ravel())]
+        units = [np.array([site]) for site in np.flatnonzero(samples.observable)]
     else:
         units = [grouping.members(int(unit)) for unit in np.flatnonzero(grouping.observable)]
-    costs = None if signals.constraints is None else signals.constraints.rules.costs
+    costs = None if samples.constraints is None else samples.constraints.rules.costs
     return units if costs is None else sorted(units, key=lambda unit: float(costs[unit].sum()))
 
 
-def _in_order(signals: Samples) -> NDArray[np.bool_]:
+def _in_order(samples: Samples) -> NDArray[np.bool_]:
     """Sites that hold strictly monotonic whole numbers in the first rows, to examine further."""
-    if signals.channels > 1 or len(signals) < _FEWEST_ROWS:
-        return np.zeros(signals.grid.size, bool)
-    first = signals.values[:_FEWEST_ROWS].reshape(_FEWEST_ROWS, -1)
+    if samples.channels > 1 or len(samples) < _FEWEST_ROWS:
+        return np.zeros(len(samples.sites), bool)
+    first = samples.values[:_FEWEST_ROWS, 0]
     steps = np.diff(first, axis=0)
     return np.asarray((first == np.round(first)).all(axis=0) & ((steps > 0).all(axis=0) | (steps < 0).all(axis=0)))
 
 
-def _numbered(unit: NDArray[np.int64], signals: Samples, name: Callable[[int], str]) -> Finding | None:
+def _numbered(unit: NDArray[np.int64], samples: Samples, name: Callable[[int], str]) -> Finding | None:
     """Finding about a column that numbers the rows, or may do so."""
-    column = signals.values.reshape(len(signals), -1)[:, unit[0]].astype(np.float64)
+    column = samples.values[:, 0, unit[0]].astype(np.float64)
     steps = np.diff(column)
     if not ((steps > 0).all() or (steps < 0).all()) or (column != np.round(column)).any():
         return None
@@ -145,14 +145,14 @@ def _numbered(unit: NDArray[np.int64], signals: Samples, name: Callable[[int], s
     return Finding(name(site), "numbers the rows", (site,), reconstructed=False)
 
 
-def _copies(signals: Samples, name: Callable[[int], str], passed: set[int]) -> Iterator[Finding]:
+def _copies(samples: Samples, name: Callable[[int], str], passed: set[int]) -> Iterator[Finding]:
     """Find candidates that duplicate an existing site or an earlier candidate."""
     there = dict[str, list[int]]()
-    for site in signals.existing.tolist():
+    for site in samples.existing.tolist():
         there.setdefault(name(site), []).append(site)  # a column of words has several
-    digests = _digests(signals)
+    digests = _digests(samples)
     kept = {_members(digests, sites): sites[0] for sites in there.values()}
-    for unit in _units(signals):
+    for unit in _units(samples):
         sites = tuple(int(site) for site in unit)
         members = _members(digests, sites)
         if not members or passed & set(sites):
@@ -167,10 +167,10 @@ def _members(digests: Mapping[int, bytes], sites: Sequence[int]) -> frozenset[by
     return frozenset(digests[site] for site in sites if site in digests)
 
 
-def _digests(signals: Samples) -> dict[int, bytes]:
+def _digests(samples: Samples) -> dict[int, bytes]:
     """Digest of the values of each site, equal for an indicator and its complement; none for constant ones."""
-    flat = signals.values.reshape(len(signals), signals.channels, -1)
-    rng, found, rows = np.random.default_rng(0), dict[int, bytes](), len(signals) * signals.channels
+    flat = samples.values
+    rng, found, rows = np.random.default_rng(0), dict[int, bytes](), len(samples) * samples.channels
     factors = rng.integers(2**64, size=(2, rows, 1), dtype=np.uint64) | np.uint64(1)
     columns = max(1, _BLOCK // rows)
     for start in range(0, flat.shape[2], columns):

@@ -112,10 +112,9 @@ def find_series(rows: NDArray[np.floating]) -> Evidence | None:
 def _values_of(block: Samples, n: int) -> NDArray[np.floating]:
     """Evenly spaced valid sites of each sample, ``(samples, channels, sites)``, within the memory bound."""
     low, high = _CELLS
-    cells = block.grid.cells
-    most = min(len(cells), max(low, min(high, _MOST_VALUES // (n * block.channels))))
-    chosen = cells[np.linspace(0, len(cells) - 1, most).astype(np.int64)]
-    return block.values.reshape(len(block), block.channels, -1)[:, :, chosen]
+    count = len(block.sites)
+    most = min(count, max(low, min(high, _MOST_VALUES // (n * block.channels))))
+    return block.values[:, :, np.linspace(0, count - 1, most).astype(np.int64)]
 
 
 def _all_ranks(rows: NDArray[np.floating]) -> Iterator[NDArray[np.float64]]:

@@ -21,6 +21,7 @@ Role = Literal["latitude", "longitude", "vertical", "x", "y"]
 
 _LATITUDES = ("lat", "latitude", "nav_lat")
 _LONGITUDES = ("lon", "longitude", "nav_lon")
+_NEIGHBOURS = 4
 _DIGITS = (6, 9, 17)  # significant digits of labels: short, single precision, double precision
 
 
@@ -291,6 +292,43 @@ class Sites:
             return False
         columns = [np.unique(self.coordinate(name), return_inverse=True)[1] for name in self.location]
         return len(np.unique(np.stack(columns), axis=1).T) < len(self)
+
+    def distances_from(self, position: Mapping[str, float]) -> tuple[NDArray[np.float64], float]:
+        """Return the distance of each site from a position, and how far apart neighbouring sites are.
+
+        Parameters
+        ----------
+        position
+            Coordinates by name: latitude and longitude, or all that the sites have.
+
+        Returns
+        -------
+        distances : ndarray of shape (m,)
+            In units of the metric.
+        spacing : float
+            Of the nearest site, the distance to the fourth neighbour; so far the next site of a regular grid is along
+            its diagonal.
+        """
+        names = list(position)
+        if self.is_geographic and {self.roles["latitude"], self.roles["longitude"]} == set(names):
+            ends = [np.append(self.coordinate(self.roles[one]), position[self.roles[one]]) for one in ("latitude", "longitude")]
+            metric: Metric = GreatCircle(*ends)
+        else:
+            metric = Euclidean(np.stack([np.append(self.coordinate(name), position[name]) for name in names], axis=1))
+        distances = metric.distances([len(self)], range(len(self)))[0]
+        around = np.sort(metric.distances([int(distances.argmin())], range(len(self)))[0])
+        return distances, float(around[min(_NEIGHBOURS, len(around) - 1)]) or 1.0
+
+    def repeat(self, axis: str, labels: NDArray[Any]) -> Sites:
+        """Return as many copies of the sites as there are labels, along a new first axis."""
+        count = len(labels)
+        rows = np.tile(np.arange(len(self)), count)
+        return replace(
+            self, shape=(count, *self.shape), dims=(axis, *self.dims), axes={axis: labels, **self.axes},
+            index=np.concatenate([copy * self.size + self.index for copy in range(count)]),
+            names=None if self.names is None else tuple(f"{label} {name}" for label in labels for name in self.names),
+            metric=self.metric.take(rows), cell_area=None if self.cell_area is None else self.cell_area[rows],
+        )  # fmt: skip
 
     # Areas
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
-from keyhole.data.grid import Grid
 
 __all__ = [
     "Cycle",
@@ -72,24 +71,24 @@ def columns_of(columns: Any, n: int) -> NDArray[np.float64]:
     return covariates
 
 
-def check_shape(values: NDArray[Any], grid: Grid) -> None:
-    """Raise a DataError unless ``values`` is ``(N, channels, *grid)`` with at least two samples."""
+def check_shape(values: NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Raise a DataError unless ``values`` is ``(N, channels, *shape)`` with at least two samples."""
     if values.size == 0:
         raise DataError(f"the data are empty: shape {values.shape}")
-    if values.shape[2:] != grid.shape:
-        raise DataError(f"values of shape {values.shape} do not end with the grid's shape {grid.shape}")
+    if values.shape[2:] != shape:
+        raise DataError(f"values of shape {values.shape} do not end with the shape of a sample, {shape}")
     if len(values) < 2:
         raise DataError("the data hold one sample; at least two are needed")
 
 
-def check_values(values: NDArray[Any], inside: NDArray[np.bool_]) -> None:
-    """Raise a DataError if values are infinite, all missing, or the same in all samples."""
+def check_values(values: NDArray[Any], valid: NDArray[np.bool_]) -> None:
+    """Raise a DataError if values ``(N, channels, sites)`` are infinite, all missing, or the same in all samples."""
     if np.isinf(values).any():
         raise DataError(f"the data hold {int(np.isinf(values).sum())} infinite values; replace them first")
-    if not inside.any():
+    if not valid.any():
         raise DataError("no site is valid: every site is missing (NaN) in all samples")
-    valid = values[:, :, inside]
-    if not (np.nanmax(valid, axis=0) > np.nanmin(valid, axis=0)).any():
+    known = values if valid.all() else values[:, :, valid]
+    if not (np.nanmax(known, axis=0) > np.nanmin(known, axis=0)).any():
         raise DataError("the data are constant: every sample is the same, so there is nothing to reconstruct")
 
 

@@ -9,78 +9,84 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
-from keyhole.data.alignment import is_a, is_labelled, on_grid
+from keyhole.data.alignment import align, is_a, is_labelled
 from keyhole.data.constraints.regions import region
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 
 __all__ = ["resolve_noise", "resolve_weights", "sqrt_of_weights"]
 
 _SMALLEST_WEIGHT = 1e-4  # relative to the mean; replaces zero while sites are selected
 
 
-def resolve_weights(given: Any, grid: Grid) -> NDArray[np.float64] | None:
+def resolve_weights(given: Any, sites: Sites) -> NDArray[np.float64] | None:
     """Convert any accepted form of the ``weights`` argument to an array.
 
     Parameters
     ----------
     given : {"area", "none"}, array-like, region or None
         See `Samples.with_weights`.
-    grid : Grid
-        The grid.
+    sites : Sites
+        The sites.
 
     Returns
     -------
-    ndarray of the grid's shape, or None
+    ndarray of shape (m,) or None
         None where all weights are equal.
 
     Raises
     ------
     SettingsError
-        If weights are negative or not finite, all are zero, or ``"area"`` is given without a latitude.
+        If weights are negative or not finite, all are zero, or ``"area"`` is given and the areas are not known.
     """
     if given is None or (isinstance(given, str) and given == "none"):
         return None
     if isinstance(given, str) and given == "area":
-        area = grid.area()
-        if area is None:
-            raise SettingsError("weights='area': the grid has no latitude")
-        return area
-    given = given if isinstance(given, Mapping) else on_grid(given, grid, "weights")
-    weights = _numbers(given, grid)
+        if sites.area is None:
+            raise SettingsError(
+                "weights='area': the areas of the sites are not known (no lattice of latitudes, no cell measures, no "
+                "bounds); give them as weights"
+            )
+        return sites.area
+    weights = align(given, sites, "weights").astype(np.float64) if _is_numeric(given) else None
     if weights is None:
-        weights = region(given, grid, "weights").astype(np.float64)
-    if not np.isfinite(weights[grid.inside]).all() or (weights[grid.inside] < 0).any():
+        weights = region(given, sites, "weights").astype(np.float64)
+    if not np.isfinite(weights).all() or (weights < 0).any():
         raise SettingsError("weights: non-negative finite numbers are needed")
-    if not weights[grid.inside].any():
+    if not weights.any():
         raise SettingsError("weights: no valid site has a positive weight")
     return weights
 
 
-def sqrt_of_weights(weights: NDArray[np.float64] | None, grid: Grid) -> NDArray[np.float32] | None:
+def _is_numeric(given: Any) -> bool:
+    """Whether weights are given as numbers, not as a region."""
+    if isinstance(given, str | Mapping) or (isinstance(given, Sequence) and not isinstance(given, np.ndarray)):
+        return False
+    return getattr(np.asarray(given), "dtype", np.dtype(object)).kind in "iuf"
+
+
+def sqrt_of_weights(weights: NDArray[np.float64] | None) -> NDArray[np.float32] | None:
     """Return the square root of the relative loss weights.
 
     Parameters
     ----------
-    weights : ndarray of the grid's shape, optional
+    weights : ndarray of shape (m,), optional
         Loss weights; None: uniform.
-    grid : Grid
-        The grid.
 
     Returns
     -------
-    ndarray of the grid's shape, or None
-        float32, with a mean square of one over the valid sites; a weight of zero is replaced by 1e-4 of the mean, so
-        that scaled values can be divided by it.
+    ndarray of shape (m,) or None
+        float32, with a mean square of one; a weight of zero is replaced by 1e-4 of the mean, so that scaled targets can
+        be divided by it.
     """
     if weights is None:
         return None
-    relative = weights / weights[grid.inside].mean()
-    return np.where(grid.inside, np.sqrt(np.where(relative > 0, relative, _SMALLEST_WEIGHT)), 1.0).astype(np.float32)
+    relative = weights / weights.mean()
+    return np.sqrt(np.where(relative > 0, relative, _SMALLEST_WEIGHT)).astype(np.float32)
 
 
 def resolve_noise(
-    given: Any, channels: int, grid: Grid, variables: Sequence[str] = ()
-) -> NDArray[np.float64] | None:  # fmt: skip
+    given: Any, channels: int, sites: Sites, variables: Sequence[str] = ()
+) -> NDArray[np.float64] | None:
     """Convert any accepted form of the ``noise`` argument to standard deviations for each channel and site.
 
     Parameters
@@ -89,14 +95,14 @@ def resolve_noise(
         See `Samples.with_noise`.
     channels : int
         Number of channels.
-    grid : Grid
-        The grid.
+    sites : Sites
+        The sites.
     variables : sequence of str
         Names of the channels, by which labelled values are aligned.
 
     Returns
     -------
-    ndarray of shape (channels, *grid), or None
+    ndarray of shape (channels, m) or None
         None where there is no noise.
 
     Raises
@@ -107,33 +113,35 @@ def resolve_noise(
     if given is None:
         return None
     try:
-        noise = np.asarray(_aligned_noise(given, grid, variables), np.float64)
+        noise = _aligned_noise(given, channels, sites, variables)
     except SettingsError:
         raise
     except (TypeError, ValueError) as error:
         raise SettingsError(f"noise={given!r}: a number, or an array of them, is needed") from error
-    if noise.shape == (channels,) and noise.shape != grid.shape:
-        noise = noise.reshape(channels, *[1] * len(grid.shape))
-    if noise.shape not in ((), grid.shape, (channels, *grid.shape), (channels, *[1] * len(grid.shape))):
-        raise SettingsError(f"noise: an array of shape {noise.shape} for {channels} channels on {grid.shape}")
-    noise = np.broadcast_to(noise, (channels, *grid.shape))
-    if not (noise[:, grid.inside] >= 0).all() or not np.isfinite(noise[:, grid.inside]).all():
+    noise = np.broadcast_to(noise, (channels, len(sites)))
+    if not (noise >= 0).all() or not np.isfinite(noise).all():
         raise SettingsError("noise: non-negative finite standard deviations are needed")
-    return np.where(grid.inside, noise, 0.0) if noise.any() else None
+    return np.array(noise) if noise.any() else None
 
 
-def _aligned_noise(given: Any, grid: Grid, variables: Sequence[str]) -> Any:
-    """Align labelled noise by variable, ``(channels, *grid)``, if its labels are variables; else to the grid."""
-    if not is_labelled(given):
-        return given
-    parts = _by_variable(given, variables)
-    if parts is None:
-        return on_grid(given, grid, "noise")
-    missing = [name for name in variables if name not in parts]
-    if missing:
-        raise SettingsError(f"noise: no value for variable {missing[0]!r}; it has {', '.join(parts)}")
-    each = [np.asarray(on_grid(parts[name], grid, f"noise of {name}"), np.float64) for name in variables]
-    return np.stack([np.broadcast_to(one, grid.shape) for one in each])
+def _aligned_noise(given: Any, channels: int, sites: Sites, variables: Sequence[str]) -> NDArray[np.float64]:
+    """Align noise by variable if its labels are variables, else by site; ``(channels, m)`` or broadcastable to it."""
+    parts = _by_variable(given, variables) if is_labelled(given) else None
+    if parts is not None:
+        missing = [name for name in variables if name not in parts]
+        if missing:
+            raise SettingsError(f"noise: no value for variable {missing[0]!r}; it has {', '.join(parts)}")
+        return np.stack([align(parts[name], sites, f"noise of {name}").astype(np.float64) for name in variables])
+    if is_labelled(given):
+        return align(given, sites, "noise").astype(np.float64)
+    noise = np.asarray(given, np.float64)
+    if noise.shape == (channels,) and noise.shape != sites.shape:
+        return noise[:, np.newaxis]
+    if noise.shape == (channels, *sites.shape):
+        return sites.from_grid(noise)
+    if noise.shape not in ((), sites.shape):
+        raise SettingsError(f"noise: an array of shape {noise.shape} for {channels} channels on {sites.shape}")
+    return align(noise, sites, "noise")
 
 
 def _by_variable(given: Any, variables: Sequence[str]) -> dict[str, Any] | None:
@@ -150,11 +158,3 @@ def _by_variable(given: Any, variables: Sequence[str]) -> dict[str, Any] | None:
     if not {str(label) for label in labels} & set(variables):
         return None
     return {str(label): value for label, value in given.items()}
-
-
-def _numbers(given: Any, grid: Grid) -> NDArray[np.float64] | None:
-    """An array of numbers of the grid's shape; None for anything else."""
-    array = np.asarray(given) if not isinstance(given, dict | str) else np.empty(0, object)
-    if array.dtype.kind not in "iuf" or array.shape != grid.shape:
-        return None
-    return array.astype(np.float64)

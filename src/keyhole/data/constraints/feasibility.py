@@ -72,7 +72,8 @@ def largest_feasible(rules: PlacementRules, observable: NDArray[np.bool_], want:
 
     Examples
     --------
-    >>> rules = PlacementRules(5, min_distance=2.0, points=np.arange(5.0)[:, np.newaxis])
+    >>> from keyhole.data.metric import Euclidean
+    >>> rules = PlacementRules(5, min_distance=2.0, metric=Euclidean(np.arange(5.0)[:, np.newaxis]))
     >>> largest_feasible(rules, np.ones(5, bool), 4)
     ([0, 2, 4], True)
     """

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.data.metric import Metric
+
 __all__ = ["FeasibleSet", "PlacementRules"]
 
-_ROUNDING = 1e-9  # relative tolerance of distances and of the cost limit
+_ROUNDING = 1e-9  # relative tolerance of the cost limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,13 +25,13 @@ class PlacementRules:
     Parameters
     ----------
     size : int
-        Number of candidates (sites of the grid, or groups).
+        Number of candidates (sites, or groups of sites).
     min_distance : float
-        Minimum distance between two candidates, in units of ``points``; 0: none.
-    points : ndarray of shape (p, d), optional
-        Positions such that distance is Euclidean; needed where ``min_distance`` is positive.
-    owners : ndarray of int, shape (p,), optional
-        Candidate that each point belongs to; a group has several points. None: one point for each candidate.
+        Minimum distance between two candidates, in units of ``metric``; 0: none.
+    metric : Metric, optional
+        Distances between sites; needed where ``min_distance`` is positive.
+    owners : ndarray of int, shape (sites,), optional
+        Candidate that each site belongs to, where candidates are groups. None: each site is a candidate.
     costs : ndarray of shape (size,), optional
         Cost of each candidate.
     limit : float
@@ -40,7 +42,7 @@ class PlacementRules:
 
     size: int
     min_distance: float = 0.0
-    points: NDArray[np.float64] | None = None
+    metric: Metric | None = None
     owners: NDArray[np.int64] | None = None
     costs: NDArray[np.float64] | None = None
     limit: float = np.inf
@@ -60,7 +62,7 @@ class PlacementRules:
 
     def feasible_set(self, observable: NDArray[np.bool_], selected: Iterable[int] = ()) -> FeasibleSet:
         """Return the feasible set among the observable candidates, given those already selected (``selected``)."""
-        feasible = FeasibleSet(self, observable.ravel())
+        feasible = FeasibleSet(self, observable)
         for site in selected:
             feasible.add(int(site))
         return feasible
@@ -77,7 +79,7 @@ class PlacementRules:
     def add_to(self, digest: Any) -> None:
         """Add everything that defines the rules to a hash."""
         digest.update(repr((self.size, self.min_distance, self.limit)).encode())
-        for array in (self.points, self.owners, self.costs, self.existing):
+        for array in (self.owners, self.costs, self.existing):
             digest.update(b"" if array is None else np.ascontiguousarray(array).data)
 
     def _max_cost(self) -> float:
@@ -85,13 +87,12 @@ class PlacementRules:
         return self.limit * (1 + _ROUNDING)
 
     def _neighbours(self, site: int) -> NDArray[np.int64]:
-        """Candidates closer than the minimum distance, by a k-d tree."""
-        if self.min_distance <= 0:
+        """Candidates of which a site is closer than the minimum distance to one of this candidate's."""
+        if self.min_distance <= 0 or self.metric is None:
             return np.array([site], np.int64)
-        tree, points, owners = self._tree
-        positions = points[self._order[slice(*np.searchsorted(self._sorted, [site, site + 1]))]]
-        found = tree.query_ball_point(positions, self.min_distance * (1 - _ROUNDING))
-        return np.unique(owners[np.concatenate([np.asarray(part, np.int64) for part in found])])
+        members = [site] if self.owners is None else self._order[slice(*np.searchsorted(self._sorted, [site, site + 1]))]
+        near = self.metric.within(members, self.min_distance)
+        return near if self.owners is None else np.unique(self.owners[near])
 
     @cached_property
     def _cached_neighbours(self) -> dict[int, NDArray[np.int64]]:
@@ -99,24 +100,14 @@ class PlacementRules:
         return {}
 
     @cached_property
-    def _tree(self) -> tuple[Any, NDArray[np.float64], NDArray[np.int64]]:
-        """k-d tree of the points, the points, and their owners."""
-        from scipy.spatial import KDTree
-
-        if self.points is None:
-            raise ValueError("a distance needs points")
-        owners = np.arange(self.size) if self.owners is None else self.owners
-        return KDTree(self.points), self.points, owners
-
-    @cached_property
     def _order(self) -> NDArray[np.int64]:
-        """Points sorted by owner."""
-        return np.argsort(self._tree[2], kind="stable")
+        """Sites sorted by owner."""
+        return np.argsort(np.arange(self.size) if self.owners is None else self.owners, kind="stable")
 
     @cached_property
     def _sorted(self) -> NDArray[np.int64]:
         """Owners in sorted order."""
-        return self._tree[2][self._order]
+        return (np.arange(self.size) if self.owners is None else self.owners)[self._order]
 
 
 class FeasibleSet:
@@ -138,7 +129,8 @@ class FeasibleSet:
 
     Examples
     --------
-    >>> rules = PlacementRules(5, min_distance=2.0, points=np.arange(5.0)[:, np.newaxis])
+    >>> from keyhole.data.metric import Euclidean
+    >>> rules = PlacementRules(5, min_distance=2.0, metric=Euclidean(np.arange(5.0)[:, np.newaxis]))
     >>> feasible = FeasibleSet(rules, np.ones(5, bool))
     >>> feasible.add(1)
     >>> np.flatnonzero(feasible.mask)

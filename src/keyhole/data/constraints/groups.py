@@ -9,55 +9,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
-from keyhole.data.alignment import on_grid
+from keyhole.data.alignment import align
 from keyhole.data.constraints.feasible_set import PlacementRules
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 
 __all__ = ["Grouping", "labels_of"]
 
 _ALONE = (-1, "", None)
 
 
-def labels_of(groups: Any, grid: Grid) -> NDArray[np.int64] | None:
+def labels_of(groups: Any, sites: Sites) -> NDArray[np.int64] | None:
     """Return the group of each site.
 
     Parameters
     ----------
     groups : str, sequence of str, array-like or None
-        Names of the axes along which sites form a group, or labels of the grid's shape (-1, NaN and "" for a site of
-        its own), or a DataArray or Series of labels, aligned by coordinate or site name.
-    grid : Grid
-        The grid.
+        Names of the axes along which sites form a group, or labels of the shape of the data (-1, NaN and "" for a site
+        of its own), or a DataArray or Series of labels, aligned by coordinate or site name.
+    sites : Sites
+        The sites.
 
     Returns
     -------
-    ndarray of int, shape (size,), or None
+    ndarray of int, shape (m,), or None
         -1 for a site of its own; None without groups.
 
     Examples
     --------
-    >>> labels_of("row", Grid.plain((2, 3))).tolist()
+    >>> labels_of("row", Sites.plain((2, 3))).tolist()
     [0, 1, 2, 0, 1, 2]
     """
     if groups is None:
         return None
     axes = [groups] if isinstance(groups, str) else groups
-    if isinstance(axes, list | tuple) and axes and all(isinstance(one, str) and one in grid.dims for one in axes):
-        return _along(axes, grid)
-    labels = np.asarray(on_grid(groups, grid, "groups"))
-    if labels.shape != grid.shape:
-        raise SettingsError(
-            f"groups: the name of an axis ({', '.join(grid.dims)}), or labels of shape {grid.shape}, are needed"
-        )
-    return _numbered(labels.ravel())
+    if isinstance(axes, list | tuple) and axes and all(isinstance(one, str) and one in sites.dims for one in axes):
+        return _along(axes, sites)
+    try:
+        labels = align(groups, sites, "groups")
+    except SettingsError as error:
+        raise SettingsError(f"{error}; or give the name of an axis ({', '.join(sites.dims)})") from error
+    return _numbered(labels)
 
 
-def _along(axes: list[str] | tuple[str, ...], grid: Grid) -> NDArray[np.int64]:
+def _along(axes: list[str] | tuple[str, ...], sites: Sites) -> NDArray[np.int64]:
     """Number the positions along the other axes."""
-    together = {grid.dims.index(axis) for axis in axes}
-    apart = [length if axis not in together else 1 for axis, length in enumerate(grid.shape)]
-    numbers = np.arange(int(np.prod(apart))).reshape(apart)
-    return np.broadcast_to(numbers, grid.shape).ravel().astype(np.int64)
+    others = [place for dim, place in zip(sites.dims, sites.places, strict=True) if dim not in axes]
+    shape = [length for dim, length in zip(sites.dims, sites.shape, strict=True) if dim not in axes]
+    if not others:
+        return np.zeros(len(sites), np.int64)
+    return np.asarray(np.ravel_multi_index(others, shape), np.int64)
 
 
 def _numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
@@ -71,44 +71,35 @@ def _numbered(labels: NDArray[Any]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """Partition of the valid sites into units: groups that are selected together, and single sites.
+    """Partition of the sites into units: groups that are selected together, and single sites.
 
     Parameters
     ----------
-    units : ndarray of int, shape (valid sites,)
-        Unit of each valid site, from 0.
+    units : ndarray of int, shape (m,)
+        Unit of each site, from 0.
     observable : ndarray of bool, shape (units,)
         Units that may be selected.
-    grid : Grid
-        The grid.
     """
 
     units: NDArray[np.int64]
     observable: NDArray[np.bool_]
-    grid: Grid
 
     @classmethod
-    def of(cls, labels: NDArray[np.int64], grid: Grid, observable: NDArray[np.bool_]) -> Self:
+    def of(cls, labels: NDArray[np.int64], observable: NDArray[np.bool_]) -> Self:
         """Group the observable sites by label; a site that is not observable is a unit of its own."""
-        may = observable.ravel()[grid.cells]
-        label = np.where(may, labels[grid.cells], -1)
+        label = np.where(observable, labels, -1)
         alone = label < 0
         label[alone] = label.max(initial=-1) + 1 + np.arange(alone.sum())
         _, first, units = np.unique(label, return_index=True, return_inverse=True)
-        return cls(units.astype(np.int64), may[first], grid)
-
-    def units_of(self, sites: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the unit of each site, given flat indices."""
-        return np.asarray(self.units[np.searchsorted(self.grid.cells, sites)])
+        return cls(units.astype(np.int64), observable[first])
 
     def members(self, unit: int) -> NDArray[np.int64]:
-        """Return the flat indices of the sites of a unit."""
-        return np.asarray(self.grid.cells[self.units == unit])
+        """Return the numbers of the sites of a unit."""
+        return np.flatnonzero(self.units == unit)
 
     def rules(self, rules: PlacementRules) -> PlacementRules:
         """Convert rules for sites to rules for units: the distance is the smallest, the cost the sum, over sites."""
-        cells, count = self.grid.cells, len(self.observable)
-        costs = None if rules.costs is None else np.bincount(self.units, rules.costs[cells], count).astype(np.float64)
-        existing = self.units[np.searchsorted(cells, rules.existing)]  # they may not be chosen, so each is by itself
-        points = None if rules.points is None else rules.points[cells]
-        return replace(rules, size=count, points=points, owners=self.units, costs=costs, existing=existing)
+        count = len(self.observable)
+        costs = None if rules.costs is None else np.bincount(self.units, rules.costs, count).astype(np.float64)
+        existing = self.units[rules.existing]  # they may not be chosen, so each is by itself
+        return replace(rules, size=count, owners=self.units, costs=costs, existing=existing)

@@ -1,4 +1,4 @@
-"""Regions of a grid (coordinate boxes, GeoJSON polygons, masks) as boolean arrays of the grid's shape."""
+"""Regions (coordinate boxes, GeoJSON polygons, masks) as boolean arrays, one entry for each site."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError, StorageError
 from keyhole.core.paths import check_regular
-from keyhole.data.alignment import on_grid
-from keyhole.data.grid import FULL_TURN, Grid
+from keyhole.data.alignment import align
+from keyhole.data.sites import FULL_TURN, Sites
 
 __all__ = ["inside_rings", "region"]
 
@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 _ROUNDING = 1e-9  # degrees
 
 
-def region(given: Any, grid: Grid, what: str = "region") -> Bools:
+def region(given: Any, sites: Sites, what: str = "region") -> Bools:
     """Return the sites of a region.
 
     Parameters
@@ -30,36 +30,36 @@ def region(given: Any, grid: Grid, what: str = "region") -> Bools:
         A box ``{"lat": (10, 50), "lon": (-80, 0)}``, where None is an open end and longitudes run east from the first
         to the second in either convention, so that ``(160, -160)`` crosses the date line. GeoJSON (a mapping with a
         ``type``, or the path of a .geojson or .json file), where an edge of more than 180 degrees takes the short way
-        across the date line, unless it spans the whole globe. A boolean array of the grid's shape, or a DataArray,
+        across the date line, unless it spans the whole globe. A boolean array of the shape of the data, or a DataArray,
         aligned by coordinate. A list of these is their union.
-    grid : Grid
-        The grid.
+    sites : Sites
+        The sites.
     what : str
         Name of the argument in error messages.
 
     Returns
     -------
-    ndarray of bool, of the grid's shape
+    ndarray of bool, shape (m,)
 
     Raises
     ------
     SettingsError, DataError, StorageError
-        If the region does not fit the grid, is not valid GeoJSON, or its file cannot be read.
+        If the region does not fit the sites, is not valid GeoJSON, or its file cannot be read.
 
     Examples
     --------
-    >>> region({"row": (1, None)}, Grid.plain((2, 3))).tolist()
-    [[False, False, False], [True, True, True]]
+    >>> region({"row": (1, None)}, Sites.plain((2, 3))).tolist()
+    [False, False, False, True, True, True]
     """
     if isinstance(given, str | Path):
-        return _of_file(Path(given), grid, what)
+        return _of_file(Path(given), sites, what)
     if isinstance(given, Mapping):
-        return _polygons(given, grid, what) if "type" in given else _box(given, grid, what)
+        return _polygons(given, sites, what) if "type" in given else _box(given, sites, what)
     if isinstance(given, Sequence) and not _is_mask(given):
         if not given:
             raise SettingsError(f"{what}: the list of regions is empty")
-        return np.asarray(np.logical_or.reduce([region(part, grid, what) for part in given]), bool)
-    return _mask(given, grid, what)
+        return np.asarray(np.logical_or.reduce([region(part, sites, what) for part in given]), bool)
+    return _mask(given, sites, what)
 
 
 def _is_mask(given: Sequence[Any]) -> bool:
@@ -67,7 +67,7 @@ def _is_mask(given: Sequence[Any]) -> bool:
     return isinstance(first, bool | np.bool_) or (isinstance(first, list) and len(first) > 0)
 
 
-def _of_file(path: Path, grid: Grid, what: str) -> Bools:
+def _of_file(path: Path, sites: Sites, what: str) -> Bools:
     if path.suffix not in (".geojson", ".json"):
         raise SettingsError(f"{what}: {path}: a .geojson or .json file is needed")
     check_regular(path)
@@ -81,31 +81,30 @@ def _of_file(path: Path, grid: Grid, what: str) -> Bools:
         raise DataError(f"{what}: {path}: cannot be read ({error})") from error
 
 
-def _mask(given: Any, grid: Grid, what: str) -> Bools:
-    mask = np.asarray(on_grid(given, grid, what))
-    if mask.shape != grid.shape:
-        raise SettingsError(f"{what}: a mask of shape {mask.shape} for a grid of shape {grid.shape}")
+def _mask(given: Any, sites: Sites, what: str) -> Bools:
+    mask = align(given, sites, what)
     if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
         raise SettingsError(f"{what}: a mask holds true and false (or 1 and 0) alone")
     return mask.astype(bool)
 
 
-def _box(bounds: Mapping[str, Any], grid: Grid, what: str) -> Bools:
-    cells = np.ones(grid.size, bool)
+def _box(bounds: Mapping[str, Any], sites: Sites, what: str) -> Bools:
+    within = np.ones(len(sites), bool)
     for dim, ends in bounds.items():
-        axis = grid.axis_named(dim)
-        if axis is None:
-            raise SettingsError(f"{what}: the grid has no axis {dim!r}; it has {', '.join(grid.dims)}")
-        turns = axis == grid.axis_of_longitude()
+        name = sites.find_coordinate(dim)
+        if name is None:
+            known = ", ".join(dict.fromkeys([*sites.location, *sites.dims]))
+            raise SettingsError(f"{what}: the sites have no coordinate {dim!r}; they have {known}")
+        turns = name == sites.roles.get("longitude")
         low, high = _ends(ends, f"{what}: {dim}", turns=turns)
-        values = _numbers(grid, axis, f"{what}: {dim}")
-        cells &= _turn(values, low, high) if turns else (values >= low) & (values <= high)
-    return cells.reshape(grid.shape)
+        values = _numbers(sites, name, f"{what}: {dim}")
+        within &= _turn(values, low, high) if turns else (values >= low) & (values <= high)
+    return within
 
 
-def _numbers(grid: Grid, axis: int, what: str) -> NDArray[np.float64]:
+def _numbers(sites: Sites, name: str, what: str) -> NDArray[np.float64]:
     try:
-        return grid.along(axis)
+        return sites.coordinate(name).astype(np.float64)
     except ValueError as error:
         raise SettingsError(f"{what}: its coordinates are no numbers; give a mask") from error
 
@@ -138,16 +137,16 @@ def _on_map(end: float, longitude: NDArray[np.float64]) -> float:
     return end + FULL_TURN * round((middle - end) / FULL_TURN)
 
 
-def _polygons(geojson: Any, grid: Grid, what: str) -> Bools:
-    """Sites whose centre lies in a polygon and not in one of its holes."""
-    east, north = _plane(grid, what)
-    cells = np.zeros(grid.size, bool)
+def _polygons(geojson: Any, sites: Sites, what: str) -> Bools:
+    """Sites whose position lies in a polygon and not in one of its holes."""
+    east, north = _plane(sites, what)
+    within = np.zeros(len(sites), bool)
     for rings in _rings(geojson, what):
-        if grid.axis_of_longitude() is None:
-            cells |= inside_rings(east, north, rings)
+        if "longitude" not in sites.roles:
+            within |= inside_rings(east, north, rings)
         else:
-            cells |= inside_rings(east, north, [_short_way(ring, what) for ring in rings], turn=FULL_TURN)
-    return cells.reshape(grid.shape)
+            within |= inside_rings(east, north, [_short_way(ring, what) for ring in rings], turn=FULL_TURN)
+    return within
 
 
 def _short_way(ring: NDArray[np.float64], what: str) -> NDArray[np.float64]:
@@ -165,15 +164,15 @@ def _short_way(ring: NDArray[np.float64], what: str) -> NDArray[np.float64]:
     return np.column_stack([ring[0, 0] + np.append(0.0, steps[:-1].cumsum()), ring[:, 1]])
 
 
-def _plane(grid: Grid, what: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Longitude and latitude of each site, or the last axis and the one before."""
-    axes = grid.axis_of_longitude(), grid.axis_of_latitude()
-    if None in axes:
-        if len(grid.shape) != 2:
-            raise SettingsError(f"{what}: polygons need latitude and longitude, or a grid of two axes")
-        axes = 1, 0
-    east, north = (grid.along(int(axis or 0)) for axis in axes)
-    return east, north
+def _plane(sites: Sites, what: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Longitude and latitude of each site, or x and y, or the last axis and the one before."""
+    for pair in (("longitude", "latitude"), ("x", "y")):
+        if set(pair) <= set(sites.roles):
+            east, north = (sites.coordinate(sites.roles[role]).astype(np.float64) for role in pair)
+            return east, north
+    if len(sites.shape) != 2:
+        raise SettingsError(f"{what}: polygons need latitude and longitude, x and y, or data of two axes")
+    return _numbers(sites, sites.dims[1], what), _numbers(sites, sites.dims[0], what)
 
 
 def _rings(geojson: Any, what: str) -> Iterator[list[NDArray[np.float64]]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
 from keyhole.data.alignment import is_a
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 
 __all__ = ["find_sites", "rows_of", "sites_given"]
 
@@ -20,16 +20,16 @@ _ABOUT_A_PLAN = ("rank", "gain", "existing", "cost", "group")
 _OTHER_LABELS = ("index", "name")
 
 
-def find_sites(given: Any, grid: Grid, what: str = "existing") -> NDArray[np.int64]:
-    """Return the flat index of each site.
+def find_sites(given: Any, sites: Sites, what: str = "existing") -> NDArray[np.int64]:
+    """Return the number of each site.
 
     Parameters
     ----------
     given : int, str, mapping, sequence of these, DataFrame or None
-        Flat indices, names, or coordinates, which select the nearest valid site within one grid step. Rows of a
-        DataFrame are found by their coordinates if it has them, else by ``name``, else by ``index``.
-    grid : Grid
-        The grid.
+        Positions in the data (C order), names, or coordinates, which select the nearest site about one step away at
+        most. Rows of a DataFrame are found by their coordinates if it has them, else by ``name``, else by ``index``.
+    sites : Sites
+        The sites.
     what : str
         Name of the argument in error messages.
 
@@ -44,14 +44,14 @@ def find_sites(given: Any, grid: Grid, what: str = "existing") -> NDArray[np.int
 
     Examples
     --------
-    >>> find_sites([4, {"row": 0, "column": 2}], Grid.plain((2, 3)))
+    >>> find_sites([4, {"row": 0, "column": 2}], Sites.plain((2, 3)))
     array([4, 2])
     """
-    sites = [_find(one, grid, what) for one in sites_given(given)]
-    twice = [grid.name(site) for site in sorted(set(sites)) if sites.count(site) > 1]
+    found = [_find(one, sites, what) for one in sites_given(given)]
+    twice = [sites.name(site) for site in sorted(set(found)) if found.count(site) > 1]
     if twice:
         raise SettingsError(f"{what}: two of the sites are the same, {twice[0]}")
-    return np.array(sites, np.int64)
+    return np.array(found, np.int64)
 
 
 def rows_of(frame: Any) -> list[Any]:
@@ -70,30 +70,35 @@ def sites_given(given: Any) -> list[Any]:
     return [given] if isinstance(given, str | numbers.Integral | Mapping) else list(given)
 
 
-def _find(one: Any, grid: Grid, what: str) -> int:
+def _find(one: Any, sites: Sites, what: str) -> int:
     if isinstance(one, Mapping):
-        return _find_row(one, grid, what)
-    index = _index(one, grid, what) if isinstance(one, numbers.Integral) else _named(str(one), grid, what)
-    if not grid.inside.ravel()[index]:
-        raise SettingsError(f"{what}: site {grid.name(index)} is not valid (land)")
-    return index
+        return _find_row(one, sites, what)
+    return _at_index(one, sites, what) if isinstance(one, numbers.Integral) else _named(str(one), sites, what)
 
 
-def _find_row(row: Mapping[str, Any], grid: Grid, what: str) -> int:
+def _find_row(row: Mapping[str, Any], sites: Sites, what: str) -> int:
     """Find a site by its coordinates; by name where these are text or the sites have names of their own.
 
-    The index is used as a last resort, since it depends on the grid that it was made for.
+    The index is used as a last resort, since it depends on the data that it was made for.
     """
-    others = [label for label in _OTHER_LABELS if label in row and label not in grid.dims]
-    if others and not (_has_places(grid) and {grid.axis_named(str(dim)) for dim in row} >= set(range(len(grid.dims)))):
-        return _find(str(row["name"]) if "name" in others else _whole(row["index"], what), grid, what)
-    known = {dim: value for dim, value in row.items() if grid.axis_named(str(dim)) is not None}
-    return _nearest(known if others else row, grid, what)
+    others = [label for label in _OTHER_LABELS if label in row and label not in sites.dims]
+    coordinates = {str(name): value for name, value in row.items() if sites.find_coordinate(str(name)) is not None}
+    if others and not (_has_positions(sites) and _locates(coordinates, sites)):
+        by_name = "name" in others
+        return _find(str(row["name"]) if by_name else _whole(row["index"], what), sites, what)
+    return _nearest(coordinates if others else row, sites, what)
 
 
-def _has_places(grid: Grid) -> bool:
+def _has_positions(sites: Sites) -> bool:
     """Whether coordinates are numbers with a meaning beyond the order of columns."""
-    return grid.names is None and all(axis.dtype.kind in "biuf" for axis in grid.coordinates.values())
+    return bool(sites.auxiliary) or (sites.names is None and all(one.dtype.kind in "biuf" for one in sites.axes.values()))
+
+
+def _locates(coordinates: Mapping[str, Any], sites: Sites) -> bool:
+    """Whether coordinates say where a site is: all that the sites have, or latitude and longitude in a list of sites."""
+    found = {sites.find_coordinate(name) for name in coordinates}
+    horizontal = {sites.roles.get("latitude"), sites.roles.get("longitude")}
+    return found >= set(sites.location) or (len(sites.shape) == 1 and sites.is_geographic and found >= horizontal)
 
 
 def _whole(index: Any, what: str) -> int:
@@ -102,39 +107,47 @@ def _whole(index: Any, what: str) -> int:
     return int(float(index))
 
 
-def _index(one: numbers.Integral, grid: Grid, what: str) -> int:
-    if isinstance(one, bool) or not 0 <= int(one) < grid.size:
-        raise SettingsError(f"{what}: site {one!r} is not an index of the {grid.size} sites, 0 to {grid.size - 1}")
-    return int(one)
+def _at_index(one: numbers.Integral, sites: Sites, what: str) -> int:
+    if isinstance(one, bool) or not 0 <= int(one) < sites.size:
+        raise SettingsError(f"{what}: site {one!r} is not an index of the {sites.size} sites, 0 to {sites.size - 1}")
+    number = int(sites.number(int(one)))
+    if number < 0:
+        raise SettingsError(f"{what}: site {int(one)} is not valid (land)")
+    return number
 
 
-def _named(name: str, grid: Grid, what: str) -> int:
-    names = {grid.name(int(cell)): int(cell) for cell in grid.cells}
+def _named(name: str, sites: Sites, what: str) -> int:
+    names = {sites.name(site): site for site in range(len(sites))}
     if name not in names:
         close = difflib.get_close_matches(name, names, 3)
         raise SettingsError(f"{what}: no site is called {name!r}" + (f"; there is {', '.join(close)}" if close else ""))
     return names[name]
 
 
-def _nearest(place: Mapping[str, Any], grid: Grid, what: str) -> int:
-    """Nearest valid site to a position, at most one grid step away along each axis."""
-    by_axis = {grid.axis_named(str(dim)): value for dim, value in place.items()}
-    if len(by_axis) < len(place) or set(by_axis) != set(range(len(grid.dims))):
-        raise SettingsError(f"{what}: coordinates {', '.join(map(str, place))}; {', '.join(grid.dims)} are needed")
-    away = np.zeros(grid.size)
-    for axis in range(len(grid.dims)):
-        off = np.abs(grid.along(axis) - float(by_axis[axis]))
-        if axis == grid.axis_of_longitude():
-            off = np.minimum(off % 360, -off % 360)
-        away = np.maximum(away, off / _spacing(grid, axis))
-    away[~grid.inside.ravel()] = np.inf
-    best = int(away.argmin())
-    if away[best] > 1:
-        where = ", ".join(f"{dim}={value}" for dim, value in place.items())
-        raise SettingsError(f"{what}: there is no valid site at {where}; the nearest is {grid.name(best)}")
+def _nearest(position: Mapping[str, Any], sites: Sites, what: str) -> int:
+    """Nearest site to a position, at most about one step away."""
+    named = {sites.find_coordinate(str(name)): value for name, value in position.items()}
+    if None in named or len(named) < len(position) or not _locates(position, sites):
+        needed = ", ".join(sites.location)
+        raise SettingsError(f"{what}: coordinates {', '.join(map(str, position))}; {needed} are needed")
+    steps = _steps_away({str(name): float(value) for name, value in named.items()}, sites)
+    best = int(steps.argmin())
+    if not steps[best] <= 1:
+        where = ", ".join(f"{name}={value}" for name, value in position.items())
+        raise SettingsError(f"{what}: there is no valid site at {where}; the nearest is {sites.name(best)}")
     return best
 
 
-def _spacing(grid: Grid, axis: int) -> float:
-    line = np.asarray(grid.coordinates[grid.dims[axis]], float)
-    return float(np.abs(np.diff(line)).max()) if len(line) > 1 else 1.0
+def _steps_away(position: Mapping[str, float], sites: Sites) -> NDArray[np.float64]:
+    """Distance of each site from a position in steps: along the axis that is farthest, or between neighbours."""
+    if not set(position) <= set(sites.dims) - set(sites.auxiliary):
+        distance, spacing = sites.distances_from(position)
+        return distance / spacing
+    away = np.zeros(len(sites))
+    for name, value in position.items():
+        line = np.asarray(sites.axes[name], float)
+        off = np.abs(sites.coordinate(name).astype(float) - value)
+        if name == sites.roles.get("longitude"):
+            off = np.minimum(off % 360, -off % 360)
+        away = np.maximum(away, off / (float(np.abs(np.diff(line)).max()) if len(line) > 1 else 1.0))
+    return away

@@ -1,4 +1,4 @@
-"""Constraints as a user specifies them, and as they apply to a grid."""
+"""Constraints as a user specifies them, and as they apply to sites."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import InfeasibleError, SettingsError
-from keyhole.data.alignment import on_grid
+from keyhole.data.alignment import align
 from keyhole.data.constraints.feasibility import largest_feasible
 from keyhole.data.constraints.feasible_set import PlacementRules
 from keyhole.data.constraints.groups import Grouping, labels_of
 from keyhole.data.constraints.regions import region
 from keyhole.data.constraints.site_lookup import find_sites
-from keyhole.data.grid import Grid
+from keyhole.data.metric import NoMetric
+from keyhole.data.sites import Sites
 
 __all__ = ["Constraints", "ResolvedConstraints"]
 
-_EARTH_KM = 6371.0
 _RULES = ("allowed", "forbidden", "existing", "min_distance", "groups", "costs", "cost_limit")
 
 
@@ -31,7 +31,7 @@ class Constraints:
     """Constraints on a placement, as a user specifies them.
 
     Masks, costs and labels that carry labels themselves (DataArrays, Series, DataFrames, mappings by site name) are
-    aligned to the grid by coordinate or name, or refused; they are never taken by position.
+    aligned to the sites by coordinate or name, or refused; they are never taken by position.
 
     Parameters
     ----------
@@ -41,20 +41,20 @@ class Constraints:
         Existing sites: flat indices, names, or coordinates ``{"lat": 10, "lon": 200}``. They are kept, and K new sites
         are added; they need not satisfy the constraints themselves.
     min_distance : float, optional
-        Minimum distance between sites: kilometres along the great circle if the grid has latitude and longitude, else
+        Minimum distance between sites: kilometres along the great circle if the sites have latitude and longitude, else
         in units of its coordinates.
     costs, cost_limit : array-like or float, and float, optional
         Cost of each site, and the limit of the total cost, which replaces K.
     groups : str, sequence of str or array-like, optional
         Sites that are selected together: the name of an axis (``"depth"``: a mooring observes a whole column), several
-        of them, or labels of the grid's shape, where an empty label (-1, NaN, "") is a site of its own. K counts
+        of them, or labels of the shape of the data, where an empty label (-1, NaN, "") is a site of its own. K counts
         groups, and a group costs the sum of its sites.
 
     Examples
     --------
-    >>> grid = Grid.plain((4, 5))
+    >>> sites = Sites.plain((4, 5))
     >>> limits = Constraints(forbidden={"row": (0, 1)}, min_distance=2)
-    >>> resolved = limits.resolve(grid, grid.inside)
+    >>> resolved = limits.resolve(sites, np.ones(20, bool))
     >>> int(resolved.observable.sum()), resolved.fit(10)
     (10, (3, True))
     """
@@ -96,14 +96,14 @@ class Constraints:
         """Return the names of the constraints that are given."""
         return [name for name in _RULES if not _is_nothing(name, getattr(self, name))]
 
-    def resolve(self, grid: Grid, observable: NDArray[np.bool_]) -> ResolvedConstraints:
-        """Apply the constraints to a grid.
+    def resolve(self, sites: Sites, observable: NDArray[np.bool_]) -> ResolvedConstraints:
+        """Apply the constraints to sites.
 
         Parameters
         ----------
-        grid : Grid
-            The grid.
-        observable : ndarray of bool, of the grid's shape
+        sites : Sites
+            The sites.
+        observable : ndarray of bool, shape (m,)
             Sites that may be selected without the constraints.
 
         Returns
@@ -114,53 +114,53 @@ class Constraints:
         Raises
         ------
         SettingsError
-            If a region, site, cost or label does not fit the grid.
+            If a region, site, cost or label does not fit the sites.
         """
-        existing = find_sites(self.existing, grid)
+        existing = find_sites(self.existing, sites)
         remaining = observable.copy()
         if self.allowed is not None:
-            remaining &= region(self.allowed, grid, "allowed")
+            remaining &= region(self.allowed, sites, "allowed")
         if self.forbidden is not None:
-            remaining &= ~region(self.forbidden, grid, "forbidden")
-        remaining.ravel()[existing] = False
-        costs, limit = self._costs(grid)
-        rules = PlacementRules(grid.size, costs=costs, limit=limit, existing=existing)
+            remaining &= ~region(self.forbidden, sites, "forbidden")
+        remaining[existing] = False
+        costs, limit = self._costs(sites)
+        rules = PlacementRules(len(sites), costs=costs, limit=limit, existing=existing)
         if self.min_distance is not None:
-            points, distance = _points(grid, _positive(self.min_distance, "min_distance"))
-            rules = replace(rules, points=points, min_distance=distance)
-        labels = labels_of(self.groups, grid)
-        grouping = None if labels is None else Grouping.of(labels, grid, remaining)
-        return ResolvedConstraints(grid, observable, remaining, rules, grouping, self)
+            distance = _positive(self.min_distance, "min_distance")
+            if isinstance(sites.metric, NoMetric):
+                raise SettingsError("min_distance: the sites have no positions, so there is no distance between them")
+            rules = replace(rules, metric=sites.metric, min_distance=distance)
+            rules.neighbours(0)  # refuses distances that cannot be
+        labels = labels_of(self.groups, sites)
+        grouping = None if labels is None else Grouping.of(labels, remaining)
+        return ResolvedConstraints(sites, observable, remaining, rules, grouping, self)
 
-    def _costs(self, grid: Grid) -> tuple[NDArray[np.float64] | None, float]:
+    def _costs(self, sites: Sites) -> tuple[NDArray[np.float64] | None, float]:
         """Cost of each site and limit of the total cost; None and infinity without costs."""
         if (self.costs is None) != (self.cost_limit is None):
             raise SettingsError("costs and cost_limit go together: the cost of each site, and the limit of the total")
         if self.costs is None or self.cost_limit is None:
             return None, np.inf
         try:
-            costs = np.asarray(on_grid(self.costs, grid, "costs"), np.float64)
+            costs = align(self.costs, sites, "costs").astype(np.float64)
         except (TypeError, ValueError) as error:
             if isinstance(error, SettingsError):
                 raise
             raise SettingsError(f"costs: numbers are needed ({error})") from error
-        if costs.shape not in ((), grid.shape):
-            raise SettingsError(f"costs: an array of shape {costs.shape} for a grid of shape {grid.shape}")
-        costs = np.broadcast_to(costs, grid.shape)
-        if not (costs[grid.inside] > 0).all():
+        if not (costs > 0).all():
             raise SettingsError("costs: every site needs a cost above zero")
-        return np.where(grid.inside, costs, np.inf).ravel(), _positive(self.cost_limit, "cost_limit")
+        return costs, _positive(self.cost_limit, "cost_limit")
 
 
 @dataclass(frozen=True, eq=False)
 class ResolvedConstraints:
-    """Constraints applied to a grid.
+    """Constraints applied to sites.
 
     Parameters
     ----------
-    grid : Grid
-        The grid.
-    before, observable : ndarray of bool, of the grid's shape
+    sites : Sites
+        The sites.
+    before, observable : ndarray of bool, shape (m,)
         Sites that may be selected without and with the constraints.
     rules : PlacementRules
         Minimum distance and cost by site; its ``existing`` are the existing sites.
@@ -170,7 +170,7 @@ class ResolvedConstraints:
         The user's specification.
     """
 
-    grid: Grid
+    sites: Sites
     before: NDArray[np.bool_]
     observable: NDArray[np.bool_]
     rules: PlacementRules
@@ -180,7 +180,7 @@ class ResolvedConstraints:
     def units(self) -> tuple[PlacementRules, NDArray[np.bool_]]:
         """Return the rules and the observable flags of the candidates: sites, or groups of sites."""
         if self.grouping is None:
-            return self.rules, self.observable.ravel()
+            return self.rules, self.observable
         return self.grouping.rules(self.rules), self.grouping.observable
 
     def fit(self, want: int) -> tuple[int, bool]:
@@ -212,7 +212,7 @@ class ResolvedConstraints:
 
     def _fit_under(self, want: int, asked: Constraints) -> tuple[int, bool]:
         """Largest feasible number of candidates under other constraints."""
-        return asked.resolve(self.grid, self.before).fit(want)
+        return asked.resolve(self.sites, self.before).fit(want)
 
 
 def _clash(asked: Constraints, fit: Callable[[Constraints], tuple[int, bool]], k: int | None) -> str:
@@ -235,19 +235,6 @@ def _clash(asked: Constraints, fit: Callable[[Constraints], tuple[int, bool]], k
 def _count(count: int, sure: bool, want: int) -> str:
     """A count in words."""
     return f"{count}{' or more' if count >= want else ''} would"
-
-
-def _points(grid: Grid, distance: float) -> tuple[NDArray[np.float64], float]:
-    """Positions of all sites such that distance is Euclidean, and the minimum distance in these units."""
-    latitude, longitude = grid.axis_of_latitude(), grid.axis_of_longitude()
-    if latitude is not None and longitude is not None:
-        if distance > np.pi * _EARTH_KM:
-            raise SettingsError(f"min_distance={distance:g}: no two places on earth are more than 20015 km apart")
-        return grid.places[:, :3], 2 * float(np.sin(distance / _EARTH_KM / 2))
-    try:
-        return np.stack([grid.along(axis) for axis in range(len(grid.shape))], axis=1), distance
-    except ValueError as error:
-        raise SettingsError("min_distance: the grid's coordinates are no numbers, so there is no distance") from error
 
 
 def _positive(value: Any, what: str) -> float:
