@@ -266,7 +266,7 @@ class LocalSearch:
 
     def __init__(self, settings: LocalSearchSettings, run: Run, stage: str) -> None:
         self.settings, self.run, self.stage = settings, run, stage
-        self.rng = run.generator("random restarts")
+        self.rng = run.generator("hops of exchanges")  # the name is part of the seed: another would change results
         self.error, self.n_exchanges = np.inf, 0
         self.optima: dict[frozenset[int], float] = {}
         self.history: list[dict[str, Any]] = []
