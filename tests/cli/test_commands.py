@@ -16,8 +16,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import keyhole as kh
+from example_data import monthly_field, smooth
 from keyhole.cli import app
-from samples import monthly_field, smooth
 
 QUICK = ("--method", "qr", "--reconstructor", "ridge")
 

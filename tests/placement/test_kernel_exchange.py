@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import keyhole as kh
+from example_data import crossed, stops_after
 from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
@@ -19,7 +20,6 @@ from keyhole.placement.kernel_surrogate import KernelSurrogate, fit_surrogate
 from keyhole.placement.leave_one_out import leave_one_out_surrogate
 from keyhole.placement.random_features import Bandwidth, RandomFeatureSurrogate
 from keyhole.placement.scorer import ClosedFormScorer, LinearScorer
-from samples import crossed, stops_after
 
 
 def straight(n=300, seed=0):

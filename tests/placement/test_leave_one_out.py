@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from example_data import crossed
 from keyhole.core.run import Run
 from keyhole.models.reconstructors.kernel_ridge import Shape, kernel
 from keyhole.placement.fit_score_split import FitScoreSplit
 from keyhole.placement.kernel_surrogate import KernelSurrogate
 from keyhole.placement.leave_one_out import _LEAST_NOISE, LeaveOneOutSurrogate, leave_one_out_surrogate
 from keyhole.placement.random_features import RandomFeatureSurrogate
-from samples import crossed
 
 
 def left_out(inputs, targets, shape):

@@ -11,9 +11,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-import report_cases
+import report_examples
 from PIL import Image
-from report_cases import TAG, with_history
+from report_examples import TAG, with_history
 
 import keyhole as kh
 from keyhole.core.errors import StorageError
@@ -158,7 +158,7 @@ def test_three_axes_have_words_instead_of_maps(cube_comparison, tmp_path):
 
 def test_a_plan_with_bands_shows_them(tmp_path):
     """How wide they are, where, and how often the truth lay within."""
-    signals = report_cases.field()
+    signals = report_examples.field()
     plan = kh.select(signals, 4, method="qr", reconstructor="ridge", constraints={"existing": [0]})
     _, page = written(single(plan, prepare(signals, None, 0, calibrate_intervals=True)), tmp_path)
     assert "The 90 % prediction interval covers" in page.text["intervals"]
