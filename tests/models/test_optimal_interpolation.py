@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import keyhole as kh
+from example_data import stops_after
 from keyhole.core.run import Run
 from keyhole.data.grid import Grid
 from keyhole.data.preparation import prepare
@@ -19,7 +20,6 @@ from keyhole.placement import SELECTORS
 from keyhole.placement.exchange import Exchange
 from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance
 from large_fields import large_field, unexplained_variance
-from samples import stops_after
 
 
 def smooth(n, cells=24, length=0.15, channels=1, seed=0):

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import keyhole as kh
+from example_data import smooth
 from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
@@ -18,7 +19,6 @@ from keyhole.data.target import Target
 from keyhole.models.predictors import fit_predictor
 from keyhole.placement import SELECTORS
 from keyhole.training.settings import TrainSettings
-from samples import smooth
 
 STEPS = 12
 TRAIN = {"steps": STEPS, "batch_size": 8, "validation_steps": 4}
