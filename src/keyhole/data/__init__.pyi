@@ -1,6 +1,6 @@
 from . import datasets as datasets
 from .constraints import Constraints as Constraints
-from .grid import Grid as Grid
+from .sites import Sites as Sites
 from .readers import read as read
 from .samples import Samples as Samples
 from .scaler import Scaler as Scaler

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError
-from keyhole.data.grid import Grid
 from keyhole.data.origin import SourceInfo
 from keyhole.data.readers import read
 from keyhole.data.readers.arrays import read_array
 from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
 from keyhole.data.splits import given
 from keyhole.data.target import Target
 
@@ -58,7 +58,7 @@ def sst() -> Samples:
     --------
     >>> field = sst()
     >>> field.values.shape, field.origin.units
-    ((494, 1, 36, 72), 'degC')
+    ((494, 1, 1732), 'degC')
     """
     with resources.files("keyhole").joinpath("data/sst.npz").open("rb") as file, np.load(file) as data:
         packed, latitude, longitude = data["sst"], data["latitude"], data["longitude"]
@@ -187,9 +187,9 @@ def _field(
     *,
     train: int,
 ) -> Samples:
-    grid = Grid(values.shape[1:], tuple(axes), axes, np.ones(values.shape[1:], bool))
+    sites = Sites.build(values.shape[1:], tuple(axes), axes)
     origin = SourceInfo("field", sample_dim="time", name=name, attributes=attributes)
-    return _with_split(Samples.build(values[:, None], grid, time=time, cycle="month", origin=origin), train)
+    return _with_split(Samples.build(values[:, None], sites, time=time, cycle="month", origin=origin), train)
 
 
 def _monthly(path: Path, variable: str) -> Samples:
@@ -199,8 +199,7 @@ def _monthly(path: Path, variable: str) -> Samples:
 
 
 def _images(images: NDArray[np.floating[Any]], name: str, *, train: int) -> Samples:
-    grid = Grid.plain(images.shape[1:])
-    return _with_split(Samples.build(images[:, None], grid, origin=SourceInfo("array", name=name)), train)
+    return _with_split(Samples.build(images[:, None], Sites.plain(images.shape[1:]), origin=SourceInfo("array", name=name)), train)
 
 
 def _shuffled(values: NDArray[Any], name: str) -> Samples:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.data.constraints.feasible_set import PlacementRules
+from keyhole.data.metric import Euclidean
 
 __all__ = ["Fit", "largest_feasible", "packing"]
 
@@ -72,7 +73,6 @@ def largest_feasible(rules: PlacementRules, observable: NDArray[np.bool_], want:
 
     Examples
     --------
-    >>> from keyhole.data.metric import Euclidean
     >>> rules = PlacementRules(5, min_distance=2.0, metric=Euclidean(np.arange(5.0)[:, np.newaxis]))
     >>> largest_feasible(rules, np.ones(5, bool), 4)
     ([0, 2, 4], True)
@@ -90,8 +90,8 @@ def _orders(rules: PlacementRules, candidates: NDArray[np.int64]) -> Iterator[ND
     if rules.costs is not None:
         candidates = candidates[np.argsort(rules.costs[candidates], kind="stable")]
         yield candidates
-    if rules.points is not None:
-        where = _first_points(rules, candidates)
+    if isinstance(rules.metric, Euclidean):
+        where = _first_points(rules, rules.metric, candidates)
         for axis in range(where.shape[1]):
             yield candidates[np.lexsort((*np.delete(where, axis, axis=1).T, where[:, axis]))]
     rng = np.random.default_rng(0)
@@ -101,12 +101,11 @@ def _orders(rules: PlacementRules, candidates: NDArray[np.int64]) -> Iterator[ND
         yield candidates[np.argsort(conflicts, kind="stable")]
 
 
-def _first_points(rules: PlacementRules, candidates: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Position of each candidate; of a group, its first point."""
-    points = np.asarray(rules.points)
-    owners = np.arange(rules.size) if rules.owners is None else rules.owners
-    order = np.argsort(owners, kind="stable")
-    return np.asarray(points[order[np.searchsorted(owners[order], candidates)]], np.float64)
+def _first_points(rules: PlacementRules, metric: Euclidean, candidates: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Position of each candidate; of a group, that of its first site."""
+    if rules.owners is None:
+        return metric.points[candidates]
+    return metric.points[np.unique(rules.owners, return_index=True)[1][candidates]]
 
 
 def _largest(rules: PlacementRules, candidates: NDArray[np.int64]) -> Fit:

@@ -11,7 +11,7 @@ import numpy as np
 
 from keyhole.core.errors import DataError, SettingsError, StorageError
 from keyhole.core.paths import check_regular
-from keyhole.data.alignment import is_a, on_grid
+from keyhole.data.alignment import align, is_a, is_labelled
 from keyhole.data.readers.arrays import read_array, read_npy, read_npz
 from keyhole.data.readers.field_files import GRIB, NETCDF, ZARR, are_paths, named_paths, netcdf_files, read_fields
 from keyhole.data.readers.fields import read_dataarray, read_dataset
@@ -106,7 +106,7 @@ def read(
     Examples
     --------
     >>> samples = read(np.arange(24.0).reshape(4, 2, 3))
-    >>> len(samples), samples.channels, samples.grid.shape
+    >>> len(samples), samples.channels, samples.sites.shape
     (4, 1, (2, 3))
     """
     if missing not in ("error", "model"):
@@ -183,24 +183,24 @@ def _folder_reader(path: Path) -> Reader:
 
 def _check_complete(samples: Samples, where: str) -> None:
     """Raise a DataError if values are missing."""
-    if samples.gaps is None:
+    if samples.missing is None:
         return
-    partly, valid = int(samples.gaps.any(axis=(0, 1)).sum()), int(samples.grid.inside.sum())
+    partly = int(samples.missing.any(axis=(0, 1)).sum())
     raise DataError(
-        f"{where}{partly} of {valid} sites have missing values (NaN) in some samples; read with "
+        f"{where}{partly} of {len(samples.sites)} sites have missing values (NaN) in some samples; read with "
         "missing='model' (--missing model) to impute them, or set such sites to NaN in all samples"
     )
 
 
 def _with_observable(samples: Samples) -> Samples:
-    """Align the observable sites, which may be labelled, to the grid and check them."""
-    observable, inside = on_grid(samples.observable, samples.grid, "observable"), samples.grid.inside
-    if observable.shape != inside.shape or observable.dtype != bool:
-        raise DataError(f"observable: a boolean array of shape {inside.shape} is needed")
-    outside = int((observable & ~inside).sum())
-    if outside:
-        raise DataError(f"observable: {outside} sites are not valid (land); only valid sites can be observed")
-    return samples if observable is samples.observable else replace(samples, observable=observable)
+    """Align the observable sites, which may be labelled or of the shape of the data, and check them."""
+    given = samples.observable
+    if getattr(given, "shape", None) == (len(samples.sites),) and given.dtype == bool and not is_labelled(given):
+        return samples
+    observable = align(given, samples.sites, "observable")
+    if observable.dtype != bool:
+        raise DataError("observable: a boolean array is needed")
+    return replace(samples, observable=observable)
 
 
 def _applicable(what: str, options: Mapping[str, Any], takes: Sequence[str]) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from keyhole.core.errors import DataError
 from keyhole.core.memory import check_fits
 from keyhole.core.paths import open_regular
-from keyhole.data.grid import Grid
 from keyhole.data.origin import SourceInfo
 from keyhole.data.readers.files import decoding, one_of
 from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
 
 __all__ = ["load_npy", "read_array", "read_npy", "read_npz"]
 
@@ -52,7 +52,7 @@ def read_array(source: ArrayLike, *, channels: int | None = None, name: str = "s
     Examples
     --------
     >>> read_array(np.random.default_rng(0).normal(size=(5, 2, 3, 4)), channels=1).values.shape
-    (5, 2, 3, 4)
+    (5, 2, 12)
     """
     array = _unmasked(source, name)
     if array.ndim < 2:
@@ -67,7 +67,7 @@ def read_array(source: ArrayLike, *, channels: int | None = None, name: str = "s
         channels = channels % array.ndim
         values = np.moveaxis(array, channels, 1)
     origin = SourceInfo("array", channel_axis=channels, name=name)
-    return Samples.build(values, Grid.plain(values.shape[2:]), origin=origin)
+    return Samples.build(values, Sites.plain(values.shape[2:]), origin=origin)
 
 
 def read_npy(path: Path, *, channels: int | None = None) -> Samples:

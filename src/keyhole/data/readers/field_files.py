@@ -303,7 +303,7 @@ class JoinedField(Field):
         starts = np.cumsum([0, *map(len, self.parts)])
         files = np.searchsorted(starts, positions, side="right") - 1
         dtype = np.result_type(*(array.dtype for part in self.parts for array in part.arrays))
-        values = np.empty((len(positions), len(self.arrays), *self.grid.shape), dtype)
+        values = np.empty((len(positions), len(self.arrays), *self.sites.shape), dtype)
         # Consecutive samples of one file are read together.
         breaks = np.flatnonzero((np.diff(positions) != 1) | (np.diff(files) != 0)) + 1
         for run in np.split(np.arange(len(positions)), breaks) if len(positions) else ():
@@ -347,14 +347,14 @@ def _joined(paths: Sequence[Path], parts: Sequence[Field], *, named: bool) -> Jo
         _check_times_differ(time, np.repeat(np.arange(len(parts)), counts)[order], paths)
     elif not named:
         _check_sample_dimension(paths, parts)
-    return JoinedField(first.arrays, first.grid, time, first.origin, False, paths, parts, order)
+    return JoinedField(first.arrays, first.sites, time, first.origin, False, paths, parts, order)
 
 
 # What must be equal in files that are joined.
 _ALIKE: dict[str, Callable[[Field], Any]] = {
     "variables": lambda field: ", ".join(str(array.name) for array in field.arrays),
-    "dimensions": lambda field: ", ".join((field.origin.sample_dim, *field.grid.dims)),
-    "grid shape": lambda field: " x ".join(map(str, field.grid.shape)),
+    "dimensions": lambda field: ", ".join((field.origin.sample_dim, *field.sites.dims)),
+    "grid shape": lambda field: " x ".join(map(str, field.sites.shape)),
     "calendar": lambda field: "none" if field.time is None else field.origin.calendar,
     "units": lambda field: ", ".join(str(array.attrs.get("units", "none")) for array in field.arrays),
     "units of the axes": lambda field: {d: a.get("units") for d, a in field.origin.axis_attributes.items()},
@@ -369,10 +369,11 @@ def _check_alike(part: Field, first: Field, path: Path, first_path: Path) -> Non
             raise DataError(
                 f"{path}: {what} {own}, where {first_path} has {other}; files that are joined need the same"
             )
-    for dim, axis in first.grid.coordinates.items():
-        if not _is_close(np.asarray(part.grid.coordinates[dim]), np.asarray(axis)):
+    for name in (*first.sites.axes, *first.sites.auxiliary):
+        known = name in part.sites.axes or name in part.sites.auxiliary
+        if not known or not _is_close(part.sites.coordinate(name), first.sites.coordinate(name)):
             raise DataError(
-                f"{path}: coordinates of {dim} differ from those of {first_path}; bring both to one grid first"
+                f"{path}: coordinates of {name} differ from those of {first_path}; bring both to one grid first"
             )
 
 

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError
-from keyhole.data.grid import FULL_TURN, Grid, is_longitude
 from keyhole.data.origin import SourceInfo, clock_of
 from keyhole.data.readers.calendars import from_calendar
 from keyhole.data.readers.dimensions import check_space, sample_dimension
 from keyhole.data.readers.files import one_of
+from keyhole.data.readers.geometry import sites_of_field
 from keyhole.data.samples import Samples
+from keyhole.data.sites import FULL_TURN, Sites, is_longitude
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -121,14 +122,14 @@ class Field:
     ----------
     arrays : sequence of DataArray
         The variables, with the sample dimension first.
-    grid, time, origin
+    sites, time, origin
         As in `Samples`; all sites count as valid, since no value has been read.
     is_snapshot : bool
         Whether the variables are a single sample without a sample dimension.
     """
 
     arrays: Sequence[xr.DataArray]
-    grid: Grid
+    sites: Sites
     time: NDArray[Any] | None
     origin: SourceInfo
     is_snapshot: bool
@@ -172,8 +173,7 @@ class Field:
                 raise DataError(f"{other.name} is on another grid than {first.name}; channels need one grid")
         _check_not_stacked(first)
         dims = tuple(str(dim) for dim in first.dims if dim != sample)
-        shape = tuple(int(first.sizes[dim]) for dim in dims)
-        grid = Grid(shape, dims, {dim: _coordinate(first, dim) for dim in dims}, np.ones(shape, bool))
+        sites = sites_of_field(first, dims, dataset)
         time, calendar = _time(first, sample)
         several = len(arrays) > 1
         origin = SourceInfo(
@@ -181,14 +181,16 @@ class Field:
             sample_dim=sample,
             name=" ".join(str(array.name) for array in arrays),
             attributes={} if several else _attributes(first),
-            axis_attributes={dim: _attributes(first[dim]) for dim in (sample, *dims) if dim in first.coords},
+            axis_attributes={
+                name: _attributes(first[name]) for name in (sample, *dims, *sites.auxiliary) if name in first.coords
+            },
             variables={str(array.name): _attributes(array) for array in arrays} if several else {},
             calendar=calendar,
             dataset_attributes=_attributes(dataset),
             clock=clock_of(time),
         )
         order = dims if is_snapshot else (sample, *dims)
-        return cls([array.transpose(*order) for array in arrays], grid, time, origin, is_snapshot)
+        return cls([array.transpose(*order) for array in arrays], sites, time, origin, is_snapshot)
 
     def __len__(self) -> int:
         return 1 if self.is_snapshot else int(self.arrays[0].shape[0])
@@ -210,7 +212,7 @@ class Field:
 
         Returns
         -------
-        ndarray of shape (n, channels, *grid)
+        ndarray of shape (n, channels, *sites.shape)
 
         Raises
         ------
@@ -229,7 +231,7 @@ class Field:
 
     def load(self) -> Samples:
         """Read all samples into memory."""
-        return Samples.build(self.values(slice(None)), self.grid, time=self.time, origin=self.origin)
+        return Samples.build(self.values(slice(None)), self.sites, time=self.time, origin=self.origin)
 
 
 def _expanded(array: xr.DataArray, dim: str) -> xr.DataArray:
@@ -261,21 +263,18 @@ def _nearest_longitude(longitudes: NDArray[Any], value: Any) -> Any:
 
 
 def _numeric_fields(dataset: xr.Dataset) -> list[str]:
-    """Names of the numeric variables with at least two dimensions that are not the bounds of cells."""
-    bounds = {array.attrs.get("bounds", array.encoding.get("bounds")) for array in dataset.variables.values()}
+    """Names of the numeric variables with at least two dimensions that do not describe the cells of others."""
+    describing = set[str]()
+    for array in dataset.variables.values():
+        said = {**array.encoding, **array.attrs}
+        describing |= {str(said.get("bounds"))}
+        describing |= set(str(said.get("cell_measures", "")).replace(":", " ").split()[1::2])
+        describing |= {str(name) for key, one in said.items() if str(key).endswith("_connectivity") for name in [one]}
     return [
         str(name)
         for name, array in dataset.data_vars.items()
-        if array.ndim >= 2 and array.dtype.kind in "biuf" and name not in bounds and not str(name).endswith(_BOUNDS)
+        if array.ndim >= 2 and array.dtype.kind in "biuf" and name not in describing and not str(name).endswith(_BOUNDS)
     ]
-
-
-def _coordinate(array: xr.DataArray, dim: str) -> NDArray[Any]:
-    """Coordinates along a dimension; positions where it has none, text for anything but numbers and dates."""
-    axis = np.asarray(array[dim].values) if dim in array.coords else np.arange(array.sizes[dim])
-    if axis.dtype.kind == "O":
-        return np.array([str(label) for label in axis.tolist()])
-    return axis.astype(str) if axis.dtype.kind in "ST" else axis
 
 
 def _check_not_stacked(array: xr.DataArray) -> None:

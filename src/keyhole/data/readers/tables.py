@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from keyhole.core.errors import DataError, SettingsError
 from keyhole.core.paths import open_regular
 from keyhole.core.text import listed
-from keyhole.data.grid import Grid
 from keyhole.data.origin import SourceInfo, clock_of
 from keyhole.data.readers.files import decoding
 from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
 from keyhole.data.target import Target, TargetKind, looks_like_classes
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def read_frame(
     --------
     >>> import pandas as pd
     >>> samples = read_frame(pd.DataFrame({"a": [1, 2, 4], "b": [0.5, 1, 2], "kind": list("xyx")}), target="kind")
-    >>> samples.grid.names, samples.target.classes
+    >>> samples.sites.names, samples.target.classes
     (('a', 'b'), ('x', 'y'))
     """
     if target is None:
@@ -299,13 +299,13 @@ def _samples(frame: pd.DataFrame, name: str) -> Samples:
 
     names = tuple(str(column) for column in frame.columns)
     check_columns(names, [str(one) for one, kind in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)])
-    grid = Grid((len(names),), ("column",), {"column": np.arange(len(names))}, np.ones(len(names), bool), names)
+    sites = Sites.build((len(names),), ("column",), {"column": np.arange(len(names))}, names=names)
     time = _index_time(frame)
     values = frame.to_numpy()
     if values.dtype == object:  # numeric types that numpy does not combine
         values = frame.to_numpy(float, na_value=np.nan)
     origin = SourceInfo("table", name=name, clock=clock_of(time))
-    return Samples.build(values[:, np.newaxis], grid, time=time, origin=origin)
+    return Samples.build(values[:, np.newaxis], sites, time=time, origin=origin)
 
 
 def _index_time(frame: pd.DataFrame) -> NDArray[Any] | None:
