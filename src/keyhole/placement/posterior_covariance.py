@@ -166,10 +166,6 @@ class Covariance:
             total += basis[rows].T @ block
         return total
 
-    def with_targets(self, candidate: int) -> NDArray[np.float32]:
-        """Cross-covariance of all targets, or their projection, with one candidate, ``(t, channels)``."""
-        return self.cross[:, candidate]
-
     def with_candidates(self, candidate: int) -> NDArray[np.float32]:
         """Covariance of all candidates with one of them, ``(m, channels, channels)``, without noise."""
         plain = np.einsum("nmc,nd->mcd", self.readings, self.readings[:, candidate], optimize=True)
@@ -263,10 +259,9 @@ class PosteriorCovariance(Objective):
         self._target_columns: list[NDArray[np.float32]] = []
         self._candidate_columns: list[NDArray[np.float32]] = []
 
-    def copy(self) -> PosteriorCovariance:
+    def copy(self) -> Self:
         """Return an independent copy; the prior covariance is shared."""
-        other = object.__new__(PosteriorCovariance)
-        other.covariance, other.selected = self.covariance, list(self.selected)
+        other = super().copy()
         other._cross, other._own, other._products = self._cross.copy(), self._own.copy(), self._products.copy()
         other._target_columns, other._candidate_columns = list(self._target_columns), list(self._candidate_columns)
         return other
@@ -296,7 +291,7 @@ class PosteriorCovariance(Objective):
         column = self.covariance.with_candidates(candidate)
         factor = np.linalg.inv(self._own[candidate] + self._noise[candidate])
         self._rank_update(self._cross[:, candidate].copy(), -factor, self._posterior_column(column))
-        self._append(candidate, self.covariance.with_targets(candidate), column)
+        self._append(candidate, self.covariance.cross[:, candidate], column)
         self._recompute_if_drifted()
 
     def gains_without(self, position: int) -> NDArray[np.float64]:
