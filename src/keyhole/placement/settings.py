@@ -19,6 +19,7 @@ __all__ = [
     "GroupLassoSettings",
     "KernelExchangeSettings",
     "LaplacianSettings",
+    "LassoSettings",
     "LearnedSettings",
     "LocalSearchSettings",
 ]
@@ -60,16 +61,24 @@ class KernelExchangeSettings(LocalSearchSettings):
     n_others: int = Field(3, ge=0)  # at most so many of them
 
 
+class LassoSettings(Settings):
+    """Multi-task lasso."""
+
+    max_steps: int = Field(2000, ge=1)  # of the proximal gradient for one working set; tens to hundreds suffice
+
+
+class GroupLassoSettings(LassoSettings):
+    """Group lasso on blocks of sites."""
+
+    block_size: int = Field(2, ge=1)  # sites along each side of a block; the smallest that is a block
+
+
 class LaplacianSettings(Settings):
     """Laplacian score."""
 
+    max_samples: int = Field(2000, ge=1)  # of the graph, drawn by the run's seed; memory grows with them
+
     n_neighbors: int = Field(5, ge=1)  # that a sample is joined to; the usual number
-
-
-class GroupLassoSettings(Settings):
-    """Group lasso on blocks of sites."""
-
-    block_size: int = Field(2, ge=1)  # cells a side; the smallest that is a block
 
 
 class AEFSSettings(Settings):
