@@ -14,6 +14,7 @@ __all__ = [
     "AEFSSettings",
     "AutoSettings",
     "CAESettings",
+    "CovarianceLimits",
     "ExchangeSettings",
     "GreedySettings",
     "GroupLassoSettings",
@@ -43,10 +44,20 @@ class LocalSearchSettings(Settings):
     n_perturbation_candidates: int = Field(10, ge=1)  # among which a perturbed site is drawn, the best in its place
 
 
+class CovarianceLimits(Settings):
+    """Size of the cross-covariance between targets and candidates, which a search updates at each step."""
+
+    max_size: int = Field(10_000_000, ge=1)  # numbers in it; where there are more, targets are projected on directions
+    min_directions: int = Field(256, ge=1)  # whatever its size
+    max_full_size: int = Field(200_000_000, ge=1)  # numbers before the projection; where more, a subset of targets
+    numbers_per_second: int = Field(3_000_000, ge=1)  # projected, approximately, on one core; fewer where time is short
+
+
 class ExchangeSettings(LocalSearchSettings):
     """Exchange algorithm under a localised covariance."""
 
     max_samples: int = Field(10_000, ge=1)  # that the covariance is estimated from; more hardly change it
+    limits: CovarianceLimits = CovarianceLimits()  # of memory and time
 
 
 class KernelExchangeSettings(LocalSearchSettings):
