@@ -135,12 +135,56 @@ class SampleSet:
         rules = PlacementRules(len(self.sites)) if self.constraints is None else self.constraints.rules
         return rules.feasible_set(self.observable)
 
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """Shape of the candidates: that of the data, or ``(groups,)`` where sites are selected in groups."""
+        grouping = None if self.constraints is None else self.constraints.grouping
+        return self.sites.shape if grouping is None else grouping.observable.shape
+
     def draw_noise(self, sites: Indices) -> NDArray[np.float64]:
         """Return the measurement noise of each sample at some sites, ``(N, channels, K)``; the same at each call."""
         if self.noise is None:
             return np.zeros((len(self), self.channels, len(sites)))
         rows = np.arange(len(self)) if self.rows is None else self.rows
         return standard_noise(rows, self.sites.index[sites], self.channels) * self.noise[:, sites]
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of values, sites, observable sites, constraints, weights and target."""
+        return self.fingerprint_of([self.values])
+
+    def fingerprint_of(self, blocks: Iterable[NDArray[Any]], samples: int | None = None) -> str:
+        """Return the fingerprint that samples of this kind would have with other values, passed in blocks.
+
+        Parameters
+        ----------
+        blocks : iterable of ndarray
+            Consecutive blocks of ``values``; together they give the same fingerprint as one array.
+        samples : int, optional
+            Total number of samples; None: as many as here.
+
+        Returns
+        -------
+        str
+            64 hexadecimal digits.
+        """
+        shape = (len(self) if samples is None else samples, *self.values.shape[1:], *self.sites.shape)
+        digest = hashlib.sha256(repr((shape, str(self.values.dtype), self._settings())).encode())
+        for array in chain(blocks, (self.sites.index, self.observable)):
+            digest.update(np.ascontiguousarray(array).data)
+        if self.covariates is not None:
+            digest.update(np.ascontiguousarray(self.covariates).data)
+        if self.constraints is not None:
+            self.constraints.add_to(digest)
+        for optional in (self.weights, self.noise):
+            digest.update(b"" if optional is None else np.ascontiguousarray(optional).data)
+        if self.target is not None:
+            digest.update(repr((self.target.name, self.target.classes)).encode())
+            digest.update(np.ascontiguousarray(self.target.values).data)
+        return digest.hexdigest()
+
+    def _settings(self) -> tuple[Any, ...]:
+        """What else changes the results; part of the fingerprint."""
+        return ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -260,12 +304,6 @@ class Samples(SampleSet):
         """Which values are missing, ``(N, channels, m)``; None where none are."""
         missing = np.isnan(self.values)
         return missing if missing.any() else None
-
-    @property
-    def choices(self) -> int:
-        """Number of candidates: the sites, or the groups where sites are selected in groups."""
-        grouping = None if self.constraints is None else self.constraints.grouping
-        return len(self.sites) if grouping is None else len(grouping.observable)
 
     def with_constraints(self, constraints: Constraints | Mapping[str, Any] | None) -> Samples:
         """Set the constraints on the placement, replacing earlier ones.
@@ -437,6 +475,9 @@ class Samples(SampleSet):
             raise SettingsError(f"anomalies={asked!r}: 'month', 'none' or None is needed")
         return self if asked is None else self.anomalies("month" if asked == "month" else None)
 
+    def _settings(self) -> tuple[Any, ...]:
+        return (self.cycle,)
+
     def readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
         """Return the values at some sites, ``(N, K, channels)``, without noise; NaN where they are missing.
 
@@ -451,40 +492,6 @@ class Samples(SampleSet):
         """Return what sensors at some sites would measure, ``(N, K, channels)``: values plus measurement noise."""
         readings = self.readings(sites)
         return readings if self.noise is None else readings + self.draw_noise(sites).transpose(0, 2, 1)
-
-    def fingerprint(self) -> str:
-        """Return the SHA-256 of values, sites, observable sites, constraints, weights and target."""
-        return self.fingerprint_of([self.values])
-
-    def fingerprint_of(self, blocks: Iterable[NDArray[Any]], samples: int | None = None) -> str:
-        """Return the fingerprint that samples of this kind would have with other values, passed in blocks.
-
-        Parameters
-        ----------
-        blocks : iterable of ndarray
-            Consecutive blocks of ``values``; together they give the same fingerprint as one array.
-        samples : int, optional
-            Total number of samples; None: as many as here.
-
-        Returns
-        -------
-        str
-            64 hexadecimal digits.
-        """
-        shape = (len(self) if samples is None else samples, *self.values.shape[1:], *self.sites.shape)
-        digest = hashlib.sha256(repr((shape, str(self.values.dtype), self.cycle)).encode())
-        for array in chain(blocks, (self.sites.index, self.observable)):
-            digest.update(np.ascontiguousarray(array).data)
-        if self.covariates is not None:
-            digest.update(np.ascontiguousarray(self.covariates).data)
-        if self.constraints is not None:
-            self.constraints.add_to(digest)
-        for optional in (self.weights, self.noise):
-            digest.update(b"" if optional is None else np.ascontiguousarray(optional).data)
-        if self.target is not None:
-            digest.update(repr((self.target.name, self.target.classes)).encode())
-            digest.update(np.ascontiguousarray(self.target.values).data)
-        return digest.hexdigest()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -523,7 +530,7 @@ class ScaledSamples(SampleSet):
         """Square root of the relative loss weights, ``(m,)``; None: uniform."""
         return sqrt_of_weights(self.weights)
 
-    @property
+    @cached_property
     def targets(self) -> NDArray[np.float32]:
         """What is to be reconstructed, ``(N, channels, m)``: ``values`` times ``root``."""
         return self.values if self.root is None else self.values * self.root
@@ -625,6 +632,12 @@ class ScaledSamples(SampleSet):
         if self.noise is not None:
             values = values + self.draw_noise(np.arange(len(self.sites))).astype(np.float32)
         return values if self.missing is None else np.where(self.missing, np.float32(0), values)
+
+    def observed_targets(self) -> NDArray[np.float32]:
+        """Return `observed` in units of `targets`; `targets` itself where sensors are perfect."""
+        if self.noise is None and self.missing is None:
+            return self.targets
+        return self.observed() if self.root is None else self.observed() * self.root
 
     def reading_noise(self, sites: Indices) -> NDArray[np.float64]:
         """Return the effective noise variance of each site's readings, in units of ``targets`` squared.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.core.trials import Trial, Trials
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.placement.base import Selection, Selector
 from keyhole.placement.baselines.supervised import Forest, Relevance
 from keyhole.placement.classical import QR, Greedy
@@ -91,11 +91,11 @@ class Auto(Selector):
         """Always true: stages are compared on validation samples."""
         return True
 
-    def incompatibility(self, samples: Samples) -> str | None:
+    def incompatibility(self, samples: ScaledSamples) -> str | None:
         """Return what prevents the learned stage from using the samples, if it is run."""
         return self._selector("learned").incompatibility(samples) if "learned" in self.options.stages else None
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Run the stages and return the sites with the lowest validation error."""
         scorer = Scorer(train, train if validation is None else validation, run, nonlinear=True)
         results = Results("search", lambda found: scorer(found.sites))
@@ -111,7 +111,7 @@ class Auto(Selector):
         notes = {"chosen": chosen.name, "scores": {trial.name: trial.error for trial in results.tried}}
         return Selection(sites, results.history, {**chosen.result.notes, **notes})
 
-    def refit(self, found: Selection, development: Samples, run: Run) -> Selection:
+    def refit(self, found: Selection, development: ScaledSamples, run: Run) -> Selection:
         """Refit the winning stage on training and validation samples, time permitting.
 
         In a time series the validation samples are the latest, which outweighs that the sites were scored on them.
@@ -133,14 +133,14 @@ class Auto(Selector):
             refitted = self._selector(stage).select(development, k, validation=None, run=replace(run, repeat=1))
         return replace(found, sites=refitted.sites)
 
-    def _stages(self, train: Samples) -> Iterator[str]:
+    def _stages(self, train: ScaledSamples) -> Iterator[str]:
         """Return the stages for these samples; those for a target differ, except for learned masks."""
         if train.target is None:
             return iter(self.options.stages)
         return (stage for stage in STAGES_FOR_A_TARGET if stage != "learned" or "learned" in self.options.stages)
 
     def _run_stage(
-        self, stage: str, results: Results, train: Samples, k: int, validation: Samples | None, run: Run
+        self, stage: str, results: Results, train: ScaledSamples, k: int, validation: ScaledSamples | None, run: Run
     ) -> Selection:
         """Select by one stage, in its share of the time."""
         run = run.share(_SHARES.get(stage, 1.0))

@@ -14,7 +14,7 @@ from keyhole.core.errors import InfeasibleError
 from keyhole.core.run import Run
 from keyhole.core.settings import Settings, parse
 from keyhole.data.constraints import FeasibleSet, largest_feasible, packing
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.masks import MaskDistribution
 
 __all__ = ["Selection", "Selector", "complete", "subsample"]
@@ -27,14 +27,14 @@ class Selection:
     Parameters
     ----------
     sites
-        ``(K,)``, flat grid indices, the most useful first.
+        ``(K,)``, numbers of the sites, the most useful first.
     history
         Rows of a training or search log, one dict for each logged step.
     notes
         Diagnostics by name, kept in the plan's record.
     reconstruct
         The network that was trained during the search, fixed to the sites: takes scaled samples and returns
-        ``(N, channels, *grid)``, zero outside the valid sites. None where no network was trained.
+        the targets ``(N, channels, m)``. None where no network was trained.
     distribution
         The mask distribution that was collapsed to the sites, if there was one.
     others
@@ -44,7 +44,7 @@ class Selection:
     sites: NDArray[np.int64]
     history: Sequence[dict[str, Any]] = ()
     notes: dict[str, Any] = field(default_factory=dict)
-    reconstruct: Callable[[Samples], NDArray[np.float32]] | None = None
+    reconstruct: Callable[[ScaledSamples], NDArray[np.float32]] | None = None
     distribution: MaskDistribution | None = None
     others: Sequence[NDArray[np.int64]] = ()
 
@@ -63,7 +63,7 @@ class Selector(ABC):
         Whether the ranking for K sites begins with the ranking for fewer, so that one ranking serves every smaller K.
     supervised
         Whether the selector uses the target where there is one. Such a selector conditions on the existing sites
-        (`Samples.existing`) itself; all others get samples from which the linear prediction of the existing sites has
+        (`ScaledSamples.existing`) itself; all others get samples from which the linear prediction of the existing sites has
         been subtracted (`SelectionView`).
     settings_class
         The settings that the constructor takes as keyword arguments; they are kept in ``options``.
@@ -83,7 +83,7 @@ class Selector(ABC):
         """Whether validation samples are needed; if not, the selector is given them as training samples."""
         return False
 
-    def incompatibility(self, samples: Samples) -> str | None:
+    def incompatibility(self, samples: ScaledSamples) -> str | None:
         """Explain why the selector cannot be used with these samples.
 
         Parameters
@@ -99,7 +99,7 @@ class Selector(ABC):
         return None
 
     @abstractmethod
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Select ``k`` sites.
 
         Parameters
@@ -119,7 +119,7 @@ class Selector(ABC):
             Ranked sites and diagnostics.
         """
 
-    def refit(self, found: Selection, development: Samples, run: Run) -> Selection:
+    def refit(self, found: Selection, development: ScaledSamples, run: Run) -> Selection:
         """Select again on training and validation samples together, after all choices have been made on validation.
 
         Called only if `requires_validation`; the default keeps the sites.
@@ -145,7 +145,7 @@ class Selector(ABC):
         return self.options.model_dump()
 
 
-def complete(sites: NDArray[np.int64], k: int, train: Samples) -> NDArray[np.int64]:
+def complete(sites: NDArray[np.int64], k: int, train: ScaledSamples) -> NDArray[np.int64]:
     """Turn a ranking into a feasible selection of ``k`` sites.
 
     Sites are taken in the order of the ranking as long as the constraints allow; then the most variable feasible sites
@@ -156,7 +156,7 @@ def complete(sites: NDArray[np.int64], k: int, train: Samples) -> NDArray[np.int
     Parameters
     ----------
     sites
-        Ranking, flat grid indices; may be empty, or longer than ``k``.
+        Ranking, numbers of sites; may be empty, or longer than ``k``.
     k
         Number of sites.
     train
@@ -165,7 +165,7 @@ def complete(sites: NDArray[np.int64], k: int, train: Samples) -> NDArray[np.int
     Returns
     -------
     ndarray
-        Flat grid indices, ranked.
+        Numbers of the sites, ranked.
 
     Raises
     ------
@@ -182,9 +182,9 @@ def complete(sites: NDArray[np.int64], k: int, train: Samples) -> NDArray[np.int
     return np.array(feasible.selected, np.int64)
 
 
-def _by_variance(train: Samples) -> NDArray[np.int64]:
+def _by_variance(train: ScaledSamples) -> NDArray[np.int64]:
     """Return the observable sites by decreasing variance, summed over channels."""
-    sites = np.flatnonzero(train.observable.ravel())
+    sites = np.flatnonzero(train.observable)
     spread = train.values.reshape(len(train), train.channels, -1)[:, :, sites].var(axis=0).sum(axis=0)
     return np.asarray(sites[np.argsort(-spread, kind="stable")], np.int64)
 
@@ -203,13 +203,13 @@ def _shortened(feasible: FeasibleSet, k: int) -> NDArray[np.int64]:
     return np.array(found, np.int64)
 
 
-def subsample(samples: Samples, limit: int, run: Run, purpose: str) -> Samples:
+def subsample(samples: ScaledSamples, limit: int, run: Run, purpose: str) -> ScaledSamples:
     """Draw at most ``limit`` samples, without replacement, in their original order.
 
     Parameters
     ----------
     samples
-        Samples to draw from; returned unchanged if there are no more than ``limit``.
+        ScaledSamples to draw from; returned unchanged if there are no more than ``limit``.
     limit
         Largest number of samples.
     run
@@ -219,7 +219,7 @@ def subsample(samples: Samples, limit: int, run: Run, purpose: str) -> Samples:
 
     Returns
     -------
-    Samples
+    ScaledSamples
         The subset.
     """
     if len(samples) <= limit:

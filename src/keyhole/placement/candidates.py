@@ -9,7 +9,7 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 
 __all__ = ["FeasibleCandidates"]
 
@@ -22,9 +22,9 @@ class FeasibleCandidates:
     Parameters
     ----------
     samples
-        Samples whose constraints hold.
+        ScaledSamples whose constraints hold.
     candidates
-        ``(m,)``, flat grid indices of the candidates, ascending.
+        ``(m,)``, numbers of the candidates, ascending.
     k
         Number of sites to select; under a cost limit, as many are selected as can be paid for.
     exact
@@ -41,7 +41,7 @@ class FeasibleCandidates:
     array([ True, False, False, False,  True])
     """
 
-    def __init__(self, samples: Samples, candidates: NDArray[np.int64], k: int, *, exact: bool = False) -> None:
+    def __init__(self, samples: ScaledSamples, candidates: NDArray[np.int64], k: int, *, exact: bool = False) -> None:
         self.feasible, self.candidates = samples.feasible_set(), candidates
         self.costs = None if self.feasible.rules.costs is None else self.feasible.rules.costs[candidates]
         self.grows = self.costs is not None and not exact
@@ -70,7 +70,7 @@ class FeasibleCandidates:
 
     @property
     def sites(self) -> NDArray[np.int64]:
-        """Flat grid indices of the selected sites, in the order of selection."""
+        """Numbers of the selected sites, in the order of selection."""
         return np.array(self.feasible.selected, np.int64)
 
     def is_feasible(self, candidate: int) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.principal_components import components_at_sites, rounding, unresolved_variance
 from keyhole.placement.base import Selection, Selector, complete
 from keyhole.placement.candidates import FeasibleCandidates
@@ -27,9 +27,9 @@ class Random(Selector):
     name: ClassVar[str] = "random"
     nested: ClassVar[bool] = True
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Draw ``k`` of the observable sites."""
-        observable = np.flatnonzero(train.observable.ravel())
+        observable = np.flatnonzero(train.observable)
         return Selection(complete(run.generator("random sites").permutation(observable), k, train))
 
 
@@ -39,7 +39,7 @@ class Variance(Selector):
     name: ClassVar[str] = "variance"
     nested: ClassVar[bool] = True
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Rank the sites by their variance, summed over channels."""
         return Selection(complete(np.empty(0, np.int64), k, train))
 
@@ -62,7 +62,7 @@ class QR(Selector):
 
     name: ClassVar[str] = "qr"
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Select ``k`` sites; O(sites x K) for each."""
         sites, rows, _ = components_at_sites(train, k)
         residual = np.einsum("csr,csr->s", rows, rows).astype(np.float64)
@@ -109,7 +109,7 @@ class Greedy(Selector):
     settings_class: ClassVar[type[GreedySettings]] = GreedySettings
     options: GreedySettings
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Select ``k`` sites."""
         n_components = self.options.n_components or max(4 * k, 200)
         sites, rows, variances = components_at_sites(train, n_components)
@@ -128,7 +128,7 @@ def _orthonormal(rows: NDArray[np.float64], directions: NDArray[np.float64]) -> 
     return np.asarray(right[sizes > _RANK_TOLERANCE**0.5 * max(sizes[0], 1e-300)])
 
 
-def rank_sites(train: Samples, sites: NDArray[np.int64], run: Run) -> NDArray[np.int64]:
+def rank_sites(train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> NDArray[np.int64]:
     """Rank given sites by greedy selection among them.
 
     Parameters
@@ -136,7 +136,7 @@ def rank_sites(train: Samples, sites: NDArray[np.int64], run: Run) -> NDArray[np
     train
         Scaled samples.
     sites
-        Flat grid indices.
+        Numbers of the sites.
     run
         Seed and progress.
 
@@ -145,7 +145,7 @@ def rank_sites(train: Samples, sites: NDArray[np.int64], run: Run) -> NDArray[np
     ndarray
         The same sites, each the one that adds most to those before it.
     """
-    among = np.zeros(train.grid.size, bool)
+    among = np.zeros(len(train.sites), bool)
     among[sites] = True
-    only = replace(train, observable=among.reshape(train.grid.shape))
+    only = replace(train, observable=among)
     return Greedy().select(only, len(sites), validation=None, run=run).sites

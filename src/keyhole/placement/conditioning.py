@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.data.constraints import Grouping, ResolvedConstraints
-from keyhole.data.grid import Grid
-from keyhole.data.samples import Samples
+from keyhole.data.metric import Euclidean, NoMetric
+from keyhole.data.samples import ScaledSamples
+from keyhole.data.sites import Sites
 from keyhole.models.reconstructors import Ridge
 
 __all__ = ["SelectionView"]
@@ -37,14 +38,14 @@ class SelectionView:
         Groups of sites, if any.
     """
 
-    train: Samples
-    validation: Samples
-    development: Samples
+    train: ScaledSamples
+    validation: ScaledSamples
+    development: ScaledSamples
     grouping: Grouping | None = None
 
     @classmethod
     def of(
-        cls, train: Samples, validation: Samples, development: Samples, *, supervised: bool = False
+        cls, train: ScaledSamples, validation: ScaledSamples, development: ScaledSamples, *, supervised: bool = False
     ) -> SelectionView:
         """Build the view of scaled samples by their constraints.
 
@@ -75,21 +76,21 @@ class SelectionView:
         return cls(project(train), project(validation), project(development), constraints.grouping)
 
     def sites(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the flat grid indices of the selected sites, or of all members of the selected groups."""
+        """Return the numbers of the selected sites, or of all members of the selected groups."""
         if self.grouping is None:
             return chosen
         return np.concatenate([self.grouping.members(int(unit)) for unit in chosen])
 
 
-def _residual(predictor: Ridge, existing: NDArray[np.int64], part: Samples) -> Samples:
+def _residual(predictor: Ridge, existing: NDArray[np.int64], part: ScaledSamples) -> ScaledSamples:
     """Subtract the prediction from the readings of the existing sites."""
     prediction = predictor.reconstruct(part.readings(existing), part.covariates)
-    return replace(part, values=np.where(part.grid.inside, part.values - prediction, 0).astype(np.float32), zero=None)
+    return part.with_targets(part.targets - prediction)
 
 
 @dataclass(frozen=True, eq=False)
 class _GroupProjection:
-    """Projection of samples to a grid of groups, with the principal axes of each group."""
+    """Projection of samples to groups of sites, with the principal axes of each group."""
 
     grouping: Grouping
     channels: int
@@ -97,26 +98,23 @@ class _GroupProjection:
     resolved: ResolvedConstraints
 
     @classmethod
-    def of(cls, grouping: Grouping, train: Samples) -> _GroupProjection:
+    def of(cls, grouping: Grouping, train: ScaledSamples) -> _GroupProjection:
         sizes = np.bincount(grouping.units) * train.channels
         channels = int(min(sizes.max(), max(_MOST_GROWTH * sizes.sum() // len(sizes), train.channels)))
-        packed = train.valid_values()
+        packed = train.targets
         axes = {int(unit): _axes(packed[:, :, grouping.units == unit], channels) for unit in np.flatnonzero(sizes > 1)}
         return cls(grouping, channels, axes, _resolved(train, grouping))
 
-    def __call__(self, part: Samples) -> Samples:
+    def __call__(self, part: ScaledSamples) -> ScaledSamples:
         """Project samples and their measurement noise."""
-        values, noise, noise_draw = self._projected(part.valid_values()), None, None
-        if part.noise is not None and part.noise_draw is not None:
+        noise = None
+        if part.noise is not None:
             root = 1.0 if part.root is None else part.root
-            added = replace(part, values=np.asarray(part.noise_draw * root, np.float32)).valid_values()
-            noise_draw = self._projected(added)
-            noise = np.sqrt(np.square(noise_draw, dtype=np.float64).mean(axis=0))
+            drawn = self._projected(part.draw_noise(np.arange(len(part.sites))) * root)
+            noise = np.sqrt(np.square(drawn, dtype=np.float64).mean(axis=0))
         return replace(
-            part, values=values, grid=self.resolved.grid, observable=self.resolved.observable,
-            constraints=self.resolved, zero=None, weights=None, root=None, noise=noise, noise_draw=noise_draw,
-            gaps=None,
-            imputer=None,
+            part, values=self._projected(part.targets), sites=self.resolved.sites, observable=self.resolved.observable,
+            constraints=self.resolved, offset=None, weights=None, noise=noise, missing=None, imputer=None,
         )  # fmt: skip
 
     def _projected(self, packed: NDArray[Any]) -> NDArray[np.float32]:
@@ -138,13 +136,16 @@ def _axes(members: NDArray[Any], most: int) -> NDArray[np.float32]:
     return np.asarray(np.linalg.eigh(flat.T @ flat)[1][:, ::-1][:, :most], np.float32)
 
 
-def _resolved(train: Samples, grouping: Grouping) -> ResolvedConstraints:
-    """Constraints on sites as constraints on groups, on a grid with the groups' mean coordinates."""
+def _resolved(train: ScaledSamples, grouping: Grouping) -> ResolvedConstraints:
+    """Constraints on sites as constraints on groups, which lie at the mean position of their sites."""
     if train.constraints is None:
         raise ValueError("samples with groups must have constraints")
     count = len(grouping.observable)
-    places = train.grid.places[train.grid.cells]
-    centres = np.stack([np.bincount(grouping.units, column, count) for column in places.T], axis=1)
-    grid = replace(Grid.plain((count,)), spots=centres / np.bincount(grouping.units)[:, np.newaxis])
     rules, observable = train.constraints.units()
-    return ResolvedConstraints(grid, observable, observable, rules)
+    sites = replace(Sites.plain((count,)), metric=NoMetric(count))
+    if isinstance(train.sites.metric, Euclidean):
+        points = train.sites.metric.points
+        centres = np.stack([np.bincount(grouping.units, column, count) for column in points.T], axis=1)
+        centres /= np.bincount(grouping.units)[:, np.newaxis]
+        sites = replace(sites, metric=Euclidean(centres, extent=train.sites.metric.extent))
+    return ResolvedConstraints(sites, observable, observable, rules)

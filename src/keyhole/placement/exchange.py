@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.placement.base import Selection, Selector, complete, subsample
 from keyhole.placement.candidates import FeasibleCandidates
 from keyhole.placement.classical import Greedy
@@ -59,7 +59,7 @@ class Exchange(Selector):
     settings_class: ClassVar[type[ExchangeSettings]] = ExchangeSettings
     options: ExchangeSettings
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Select ``k`` sites greedily and improve them by exchanges.
 
         Parameters
@@ -90,7 +90,7 @@ class Exchange(Selector):
         selected = _better_of(best.selected, start, covariance, subset)
         return _selection(selected, covariance, train, k, {"restarts": n_restarts, **notes})
 
-    def improve(self, train: Samples, sites: NDArray[np.int64], run: Run) -> Selection:
+    def improve(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Selection:
         """Improve given sites by exchanges, without random restarts: a fraction of the time of `select`.
 
         Parameters
@@ -98,7 +98,7 @@ class Exchange(Selector):
         train
             Scaled samples.
         sites
-            Initial sites, flat grid indices.
+            Initial sites, numbers of sites.
         run
             Seed, deadline and progress.
 
@@ -115,14 +115,14 @@ class Exchange(Selector):
         return _selection(selected, covariance, train, len(sites), notes)
 
 
-def _state(covariance: Covariance, train: Samples, k: int, sites: NDArray[np.int64] | None = None) -> SearchState:
+def _state(covariance: Covariance, train: ScaledSamples, k: int, sites: NDArray[np.int64] | None = None) -> SearchState:
     """Create the state in which the given sites are selected, if any."""
     candidates = FeasibleCandidates(train, covariance.candidates, k)
     selected = np.searchsorted(covariance.candidates, [] if sites is None else sites)
     return SearchState(PosteriorCovariance(covariance), candidates, selected)
 
 
-def _better_of(selected: list[int], start: NDArray[np.int64], covariance: Covariance, samples: Samples) -> list[int]:
+def _better_of(selected: list[int], start: NDArray[np.int64], covariance: Covariance, samples: ScaledSamples) -> list[int]:
     """Return the better of the search's outcome and its initial sites, by the error over all valid sites.
 
     A search that was interrupted may not have caught up with the initial sites, and one that had little time used a
@@ -136,7 +136,7 @@ def _better_of(selected: list[int], start: NDArray[np.int64], covariance: Covari
 
 
 def _selection(
-    selected: list[int], covariance: Covariance, train: Samples, k: int, notes: dict[str, float]
+    selected: list[int], covariance: Covariance, train: ScaledSamples, k: int, notes: dict[str, float]
 ) -> Selection:
     """Rank the sites greedily among themselves, and complete them where constraints left fewer than ``k``."""
     among = PosteriorCovariance(covariance.among(np.array(selected)))

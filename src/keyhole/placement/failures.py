@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.placement.base import Selection, subsample
 from keyhole.placement.candidates import FeasibleCandidates
 from keyhole.placement.classical import rank_sites
@@ -56,7 +56,7 @@ class Network:
         self.explained = float(np.einsum("ij,ij->", inner, self.inverse))
 
     @classmethod
-    def over_all_cells(cls, covariance: Covariance, selected: Sequence[int], samples: Samples) -> Self:
+    def over_all_cells(cls, covariance: Covariance, selected: Sequence[int], samples: ScaledSamples) -> Self:
         """Create the network with all valid sites as targets, where the covariance may hold a subset of them.
 
         Parameters
@@ -119,7 +119,7 @@ class FailureObjective(ScoredObjective, PosteriorCovariance):
         return _mean_error(Network(self.covariance, selected), self.sets)
 
 
-def harden_against_failures(found: Selection, train: Samples, failures: int, run: Run) -> Selection:
+def harden_against_failures(found: Selection, train: ScaledSamples, failures: int, run: Run) -> Selection:
     """Exchange sites until the mean error under the failure of ``failures`` of them is smallest.
 
     A `LocalSearch` as in `Exchange`, with another objective: the expected squared error averaged over all sets of

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.placement.base import Selection, Selector
 from keyhole.placement.candidates import FeasibleCandidates
 from keyhole.placement.classical import Greedy, rank_sites
@@ -33,7 +33,7 @@ class SurrogateObjective(ScoredObjective):
     surrogate
         Error and estimated gains for any set of sites.
     sites
-        ``(m,)``, flat grid indices of the candidates.
+        ``(m,)``, numbers of the candidates.
     n_scored
         Candidates that are scored for each exchange.
     """
@@ -55,7 +55,7 @@ class SurrogateObjective(ScoredObjective):
         return self._gains(self.selected[:position] + self.selected[position + 1 :])
 
     def _gains(self, selected: list[int]) -> NDArray[np.float64]:
-        gains = self.surrogate.gains(self.sites[selected])[self.surrogate.data.index(self.sites)]
+        gains = self.surrogate.gains(self.sites[selected])[self.sites]
         gains[selected] = -np.inf
         return gains
 
@@ -94,7 +94,7 @@ class KernelExchange(Selector):
     settings_class: ClassVar[type[KernelExchangeSettings]] = KernelExchangeSettings
     options: KernelExchangeSettings
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Select ``k`` sites greedily and improve them by exchanges.
 
         Parameters
@@ -116,7 +116,7 @@ class KernelExchange(Selector):
         start = Greedy().select(train, k, validation=None, run=run).sites
         return self.improve(train, [start], run)
 
-    def improve(self, train: Samples, starts: Sequence[NDArray[np.int64]], run: Run) -> Selection:
+    def improve(self, train: ScaledSamples, starts: Sequence[NDArray[np.int64]], run: Run) -> Selection:
         """Run the local search from each of several sets of sites, then with random restarts from the incumbent.
 
         Parameters
@@ -124,7 +124,7 @@ class KernelExchange(Selector):
         train
             Scaled samples; with fewer than 60 the first set is returned.
         starts
-            Initial sets of sites, flat grid indices.
+            Initial sets of sites, numbers of sites.
         run
             Seed, deadline and progress; at the deadline the incumbent is returned.
 
@@ -150,10 +150,10 @@ class KernelExchange(Selector):
         return self._search(surrogate, train, starts, run, nonlinearity)
 
     def _search(
-        self, surrogate: KernelSurrogate, train: Samples, starts: Sequence[NDArray[np.int64]], run: Run,
+        self, surrogate: KernelSurrogate, train: ScaledSamples, starts: Sequence[NDArray[np.int64]], run: Run,
         nonlinearity: float,
     ) -> Selection:  # fmt: skip
-        observable = np.flatnonzero(train.observable.ravel())
+        observable = np.flatnonzero(train.observable)
         objective = SurrogateObjective(surrogate, observable, self.options.n_candidates)
         search = LocalSearch(self.options, run, "exchange sites")
         states = [

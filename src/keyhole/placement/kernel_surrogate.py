@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.kernels import Hyperparameters, PairwiseKernel, candidates, inverse, kernel, leave_one_out, scale_of
 from keyhole.models.reconstructors.base import flat
 from keyhole.placement.base import subsample
@@ -45,15 +45,12 @@ class FitScoreSplit:
         The same samples as sensors observe them: unweighted, with measurement noise.
     basis
         ``(r, channels * sites)``, leading principal components, which stand for the values to be reconstructed.
-    cells
-        ``(sites,)``, flat grid indices of the valid sites.
     """
 
     fitting: Values
     scoring: Values
     readings: tuple[Values, Values]
     basis: Values
-    cells: NDArray[np.int64]
 
     @cached_property
     def components(self) -> tuple[Values, Values]:
@@ -77,10 +74,6 @@ class FitScoreSplit:
         rows = flat(self.readings[0]).astype(np.float64) / self.level
         return (scale_of(rows, standardised) * self.level).reshape(self.fitting.shape[1:])
 
-    def index(self, sites: Sites) -> NDArray[np.int64]:
-        """Positions of sites (flat grid indices) among the valid sites."""
-        return np.searchsorted(self.cells, sites)
-
     def fewer(self, fitting: int, scoring: int) -> Self:
         """Return at most so many samples of each part, evenly spaced."""
         first, second = _evenly_spaced(len(self.fitting), fitting), _evenly_spaced(len(self.scoring), scoring)
@@ -88,7 +81,7 @@ class FitScoreSplit:
         return replace(self, fitting=self.fitting[first], scoring=self.scoring[second], readings=readings)
 
     @classmethod
-    def from_samples(cls, train: Samples, scored: Samples | None, k: int, run: Run) -> Self:
+    def from_samples(cls, train: ScaledSamples, scored: ScaledSamples | None, k: int, run: Run) -> Self:
         """Split samples, and compute the principal components of the fitting part.
 
         Parameters
@@ -117,14 +110,14 @@ class FitScoreSplit:
             train, scored = train.take(np.sort(order[:cut])), train.take(np.sort(order[cut:]))
         first = subsample(train, _MAX_FITTING, run, "samples to teach by")
         second = subsample(scored, _MAX_SCORING, run, "samples to judge by")
-        mean = first.valid_values().mean(axis=0)
-        fitting, scoring = first.valid_values() - mean, second.valid_values() - mean
+        mean = first.targets.mean(axis=0)
+        fitting, scoring = first.targets - mean, second.targets - mean
         n_components = max(_COMPONENTS if len(fitting) > _FEW else _COMPONENTS_OF_FEW, 2 * k)
         n_components = min(n_components, *flat(fitting).shape)
         basis = randomized_svd(flat(fitting), n_components, n_iter=3, random_state=0)[2].astype(np.float32)
-        observed = first.root is not None or first.noise_draw is not None or first.gaps is not None
+        observed = first.root is not None or first.noise is not None or first.missing is not None
         readings = _readings(first, second) if observed else (fitting, scoring)
-        return cls(fitting, scoring, readings, basis, train.grid.cells)
+        return cls(fitting, scoring, readings, basis)
 
 
 class KernelSurrogate:
@@ -160,12 +153,12 @@ class KernelSurrogate:
     def fit(cls, data: FitScoreSplit, sites: NDArray[np.int64]) -> Self:
         """Return the surrogate with the hyperparameters of the lowest error for these sites, on 700 samples."""
         few = data.fewer(_MAX_TO_TUNE, _MAX_TO_TUNE)
-        readings = flat(few.readings[0][:, :, data.index(sites)].transpose(0, 2, 1)) / few.level
+        readings = flat(few.readings[0][:, :, sites].transpose(0, 2, 1)) / few.level
         tried = [parameters for _, group in candidates(readings.astype(np.float64)) for parameters in group]
         return cls(data, min(tried, key=lambda parameters: cls(few, parameters)(sites)))
 
     def __call__(self, sites: Sites) -> float:
-        """Return the unexplained variance for the sites (flat grid indices)."""
+        """Return the unexplained variance for the sites (numbers of sites)."""
         fitting, scoring = self._read(sites)
         weights = cho_solve(self._factor(kernel(fitting, fitting, self.parameters)), self.fitting)
         return self._unexplained(self.scoring - kernel(scoring, fitting, self.parameters) @ weights)
@@ -181,7 +174,7 @@ class KernelSurrogate:
         Parameters
         ----------
         sites
-            Flat grid indices of the selected sites.
+            Numbers of the selected sites.
 
         Returns
         -------
@@ -200,7 +193,7 @@ class KernelSurrogate:
 
     def linear(self, sites: Sites) -> float:
         """Return the unexplained variance of ridge regression with the best regularisation, for comparison."""
-        index, (targets, truth) = self.data.index(sites), self.data.components
+        index, (targets, truth) = np.asarray(sites), self.data.components
         readings = [flat(part[:, :, index]) / self.data.level for part in self.data.readings]
         design, scored = (np.column_stack([np.ones(len(part), np.float32), part]) for part in readings)
         gram, cross, eye = design.T @ design, design.T @ targets, np.eye(design.shape[1], dtype=np.float32)
@@ -232,7 +225,7 @@ class KernelSurrogate:
 
     def _read(self, sites: Sites) -> list[NDArray[Any]]:
         """Scaled readings of some sites, ``(n, channels * K)``."""
-        index = self.data.index(sites)
+        index = np.asarray(sites)
         scaled = (part[:, :, index] / self.scale[:, index] for part in self.data.readings)
         return [flat(part).astype(self.precision) for part in scaled]
 
@@ -255,7 +248,7 @@ class LeaveOneOutSurrogate(KernelSurrogate):
     """
 
     def __call__(self, sites: Sites) -> float:
-        """Return the unexplained variance for the sites (flat grid indices)."""
+        """Return the unexplained variance for the sites (numbers of sites)."""
         return self._unexplained(leave_one_out(self._inverse(sites), self.fitting))
 
     def gains(self, sites: Sites) -> NDArray[np.float64]:
@@ -281,11 +274,7 @@ def _evenly_spaced(n: int, count: int) -> slice | NDArray[np.int64]:
     return slice(None) if n <= count else np.linspace(0, n - 1, count).astype(np.int64)
 
 
-def _readings(first: Samples, second: Samples) -> tuple[Values, Values]:
-    """Readings of sensors at all valid sites, for both parts, ``(n, channels, sites)``, centred by the first part."""
-    readings = [
-        replace(part, values=part.seen(), gaps=None).valid_values().astype(np.float32) for part in (first, second)
-    ]
-    root = np.float32(1) if first.root is None else first.root.ravel()[first.grid.cells]
-    mean = readings[0].mean(axis=0)
-    return (readings[0] - mean) / root, (readings[1] - mean) / root
+def _readings(first: ScaledSamples, second: ScaledSamples) -> tuple[Values, Values]:
+    """Readings of sensors at all sites, for both parts, ``(n, channels, sites)``, centred by the first part."""
+    mean = first.observed().mean(axis=0)
+    return first.observed() - mean, second.observed() - mean

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.masks import MASK_DISTRIBUTIONS, MaskDistribution, MaskSample, collapse, concentration_of
 from keyhole.masks.budgets import Budget, CountBudget, DualAscent, ExactK, L0Penalty
 from keyhole.masks.collapse import Sites
@@ -66,7 +66,7 @@ class JointTask(Task):
         distribution: MaskDistribution,
         budget: Budget,
         goal: MaskObjective,
-        samples: Samples,
+        samples: ScaledSamples,
         settings: LearnedSettings,
         k: int,
         rate: float,
@@ -74,9 +74,9 @@ class JointTask(Task):
         super().__init__()
         self.distribution, self.budget, self.goal = distribution, budget, goal
         self.settings, self.k, self.rate = settings, k, rate
-        self.samples, self.first_count, self.source = samples.taught, distribution.count(), samples.source
+        self.samples, self.first_count, self.source = samples.n_training, distribution.count(), samples.source
         if self.source is None:
-            truth, seen = _with_missing(samples), samples.seen()
+            truth, seen = samples.known_targets, samples.observed_targets()
             self.register_buffer("signals", torch.from_numpy(truth), persistent=False)
             self.register_buffer("seen", None if seen is truth else torch.from_numpy(seen), persistent=False)
 
@@ -168,9 +168,9 @@ class Learned(Selector):
         """Whether the best of several draws is chosen on validation samples (``collapse="best"``)."""
         return self.options.collapse == "best"
 
-    def incompatibility(self, samples: Samples) -> str | None:
+    def incompatibility(self, samples: ScaledSamples) -> str | None:
         """Convolutions need two dimensions and predict no target; the discriminator needs complete samples."""
-        if self.options.objective == "gan" and samples.gaps is not None:
+        if self.options.objective == "gan" and samples.missing is not None:
             return "its discriminator needs complete samples, and some values are missing"
         shape, convolves = samples.choices, self.options.objective == "gan" or self.options.decoder == "resnet"
         if convolves and len(shape) != 2:
@@ -181,7 +181,7 @@ class Learned(Selector):
             else None
         )
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Train the mask distribution and collapse it to ``k`` sites."""
         task, history = self.learn(train, k, run)
         distribution = task.distribution
@@ -200,7 +200,7 @@ class Learned(Selector):
             rank_sites(train, sites, run), history, notes, partial(task.goal.reconstruct, sites=sites), distribution
         )
 
-    def learn(self, train: Samples, k: int, run: Run) -> tuple[JointTask, list[dict[str, float]]]:
+    def learn(self, train: ScaledSamples, k: int, run: Run) -> tuple[JointTask, list[dict[str, float]]]:
         """Train the mask distribution and the network.
 
         Parameters
@@ -224,7 +224,7 @@ class Learned(Selector):
         history = training.train(task, chosen, name=f"learn {self.options.distribution}", identity=identity, run=run)
         return task.cpu().eval(), history
 
-    def _task(self, samples: Samples, k: int, run: Run) -> tuple[JointTask, TrainSettings]:
+    def _task(self, samples: ScaledSamples, k: int, run: Run) -> tuple[JointTask, TrainSettings]:
         settings = self.options
         distribution = self._distribution(samples, torch.Generator().manual_seed(run.seed_of("law")))
         if settings.warm_start != "none" and samples.target is None:
@@ -232,12 +232,12 @@ class Learned(Selector):
             distribution.warm_start(start.sites)
         with seeded(run.seed_of("decoder")):
             goal = make_objective(samples, k, settings)
-        chosen = settings.train or _train_settings(samples.taught)
+        chosen = settings.train or _train_settings(samples.n_training)
         return JointTask(
             distribution, self._budget(k, goal.unit), goal, samples, settings, k, chosen.learning_rate
         ), chosen
 
-    def _distribution(self, samples: Samples, generator: torch.Generator) -> MaskDistribution:
+    def _distribution(self, samples: ScaledSamples, generator: torch.Generator) -> MaskDistribution:
         kind = MASK_DISTRIBUTIONS[self.options.distribution]
         latent = {"rank": self.options.rank} if kind.correlated else {}
         observable = torch.from_numpy(samples.observable)
@@ -271,11 +271,6 @@ class Learned(Selector):
             generator=generator,
             legal=make_feasible,
         )
-
-
-def _with_missing(samples: Samples) -> NDArray[np.float32]:
-    """Values with NaN where they are missing."""
-    return samples.values if samples.gaps is None else np.where(samples.gaps, np.float32(np.nan), samples.values)
 
 
 def _train_settings(samples: int) -> TrainSettings:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from keyhole.core.errors import SettingsError
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.data.target import Target
 from keyhole.masks import share
 from keyhole.models.objectives import adversarial, prediction, reconstruction
@@ -47,11 +47,11 @@ class MaskObjective(nn.Module, ABC):
         Parameters
         ----------
         x
-            Samples ``(N, channels, *grid)``.
+            Targets ``(N, channels, sites)``.
         seen
             ``x`` with measurement noise, or ``x`` itself.
         masks
-            ``(M, *grid)``, each shared by N / M samples.
+            ``(M, sites)``, each shared by N / M samples.
         batch
             Indices of the samples in the training set.
         generator
@@ -60,32 +60,32 @@ class MaskObjective(nn.Module, ABC):
 
     @abstractmethod
     def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor | None:
-        """Reconstruct the valid sites through one mask ``(1, *grid)``; None where there is no reconstruction."""
+        """Reconstruct all sites through one mask ``(1, sites)``; None where there is no reconstruction."""
 
-    def reconstruct(self, samples: Samples, sites: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Reconstruct scaled samples from the readings of the sites, ``(N, channels, *grid)``."""
+    def reconstruct(self, samples: ScaledSamples, sites: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Reconstruct scaled samples from the readings of the sites, ``(N, channels, sites)``."""
         mask, generator = _mask_of(sites, samples), torch.Generator().manual_seed(0)
         parts = []
         with torch.inference_mode():
             for start in range(0, len(samples), _CHUNK):
-                x = torch.from_numpy(samples.values[start : start + _CHUNK])
+                x = torch.from_numpy(samples.targets[start : start + _CHUNK])
                 parts.append(self.through(x, mask, generator).numpy())  # type: ignore[union-attr]
-        return unpack(np.concatenate(parts), samples.channels, samples.grid)
+        return np.concatenate(parts).reshape(len(samples), samples.channels, -1)
 
 
 class ReconstructionObjective(MaskObjective):
     """Squared error of the reconstructed field."""
 
-    def __init__(self, decoder: ConditionalReconstructor, samples: Samples) -> None:
+    def __init__(self, decoder: ConditionalReconstructor, samples: ScaledSamples) -> None:
         super().__init__()
-        self.decoder, self.unit, self.gaps = decoder, _variance(samples), samples.gaps is not None
+        self.decoder, self.unit, self.missing = decoder, _variance(samples), samples.missing is not None
 
     def forward(
         self, x: Tensor, seen: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator
     ) -> dict[str, Tensor]:
         """Return the reconstruction loss."""
         truth = self.decoder.pack(x, 2).flatten(1)
-        return {"reconstruction": reconstruction(self.decoder(seen, masks), truth, gaps=self.gaps)}
+        return {"reconstruction": reconstruction(self.decoder(seen, masks), truth, gaps=self.missing)}
 
     def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
         """Reconstruct the valid sites."""
@@ -95,40 +95,39 @@ class ReconstructionObjective(MaskObjective):
 class AdversarialObjective(MaskObjective):
     """Adversarial and L1 loss of pix2pix: a ResNet with a noise channel, against a patch discriminator."""
 
-    def __init__(self, samples: Samples, *, l1_weight: float, mask_channel: bool) -> None:
+    def __init__(self, samples: ScaledSamples, *, l1_weight: float, mask_channel: bool) -> None:
         super().__init__()
         self.generator = ResNetConditional(samples, mask_channel=mask_channel, noise=True)
-        self.discriminator = PatchDiscriminator(2 * samples.channels, samples.grid.shape)
+        self.discriminator = PatchDiscriminator(2 * samples.channels, samples.sites.shape)
         self.l1_weight = l1_weight
         self.unit = l1_weight * _variance(samples) ** 0.5
-        inside = torch.from_numpy(samples.grid.inside)
-        self.register_buffer("inside", inside.to(torch.float32), persistent=False)
 
     def forward(
         self, x: Tensor, seen: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator
     ) -> dict[str, Tensor]:
         """Return the losses of generator and discriminator."""
-        reconstructed = self._on_grid(seen, masks, generator)
-        observed = seen * share(masks, len(x)).unsqueeze(1)
-        return adversarial(self.discriminator, x, reconstructed, observed, l1_weight=self.l1_weight)
+        grid = self.generator.grid
+        reconstructed = grid(self.generator(seen, masks, self._noise(x, generator)).unflatten(1, x.shape[1:]))
+        observed = grid(seen * share(masks, len(x)).unsqueeze(1))
+        return adversarial(self.discriminator, grid(x), reconstructed, observed, l1_weight=self.l1_weight)
 
     def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
         """Reconstruct with noise of a fixed seed."""
-        return self.generator.pack(self._on_grid(x, mask, generator), 2).flatten(1)
+        return self.generator(x, mask, self._noise(x, generator))  # type: ignore[no-any-return]
 
-    def _on_grid(self, x: Tensor, masks: Tensor, generator: torch.Generator) -> Tensor:
-        noise = torch.randn(len(x), 1, *x.shape[2:], generator=generator).to(x.device)
-        return self.generator.on_grid(x, masks, noise) * self.get_buffer("inside")
+    def _noise(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """One more input of the network, on the grid."""
+        return torch.randn(len(x), 1, *self.generator.grid.shape, generator=generator).to(x.device)
 
 
 class PredictionObjective(MaskObjective):
     """Cross-entropy of a class or squared error of a number: the paper's `y != x`."""
 
-    def __init__(self, samples: Samples, target: Target) -> None:
+    def __init__(self, samples: ScaledSamples, target: Target) -> None:
         super().__init__()
         self.is_class = target.is_class
         self.decoder = DenseConditional(samples, len(target.classes) or 1)
-        spread = torch.from_numpy(samples.values.std(axis=0, keepdims=True))
+        spread = torch.from_numpy(samples.targets.std(axis=0, keepdims=True))
         self.register_buffer("spread", torch.where(spread > 0, spread, torch.ones(())), persistent=False)
         self.register_buffer("target", _target_tensor(target), persistent=False)
         self.register_buffer("existing", _mask_of(samples.existing, samples), persistent=False)
@@ -147,7 +146,7 @@ class PredictionObjective(MaskObjective):
         return
 
 
-def make_objective(samples: Samples, k: int, settings: LearnedSettings) -> MaskObjective:
+def make_objective(samples: ScaledSamples, k: int, settings: LearnedSettings) -> MaskObjective:
     """Create the objective for the samples and settings.
 
     Parameters
@@ -181,20 +180,20 @@ def make_objective(samples: Samples, k: int, settings: LearnedSettings) -> MaskO
         return AdversarialObjective(samples, l1_weight=settings.l1_weight, mask_channel=settings.mask_channel)
     kind = settings.decoder
     if kind == "auto":
-        kind = "dense" if samples.taught >= _MIN_SAMPLES_FOR_NETWORK else "gaussian"
+        kind = "dense" if samples.n_training >= _MIN_SAMPLES_FOR_NETWORK else "gaussian"
     return ReconstructionObjective(make_decoder(kind, samples, k, mask_channel=settings.mask_channel), samples)
 
 
-def _mask_of(sites: NDArray[np.int64], samples: Samples) -> Tensor:
-    """Mask ``(1, *grid)`` that is open at the sites only."""
-    mask = torch.zeros(1, samples.grid.size)
+def _mask_of(sites: NDArray[np.int64], samples: ScaledSamples) -> Tensor:
+    """Mask ``(1, sites)`` that is open at the given sites only."""
+    mask = torch.zeros(1, len(samples.sites))
     mask[0, torch.from_numpy(sites)] = 1
-    return mask.reshape(1, *samples.grid.shape)
+    return mask
 
 
-def _variance(samples: Samples) -> float:
-    """Mean variance of the valid sites."""
-    return float(samples.valid_values().var(axis=0, dtype=np.float64).mean())
+def _variance(samples: ScaledSamples) -> float:
+    """Mean variance of the sites."""
+    return float(samples.targets.var(axis=0, dtype=np.float64).mean())
 
 
 def _target_tensor(target: Target) -> Tensor:

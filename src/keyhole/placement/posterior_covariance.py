@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import sgemm
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
-from keyhole.models.localisation import localisation, some
+from keyhole.data.metric import Metric
+from keyhole.data.samples import ScaledSamples
+from keyhole.models.localisation import some
 from keyhole.models.reconstructors import OptimalInterpolation
 from keyhole.placement.local_search import Objective
 from keyhole.placement.settings import CovarianceLimits
@@ -35,13 +36,15 @@ class Covariance:
     Parameters
     ----------
     candidates
-        ``(m,)``, flat grid indices of the sites that may be selected.
+        ``(m,)``, numbers of the sites that may be selected.
     readings
         ``(n, m, channels)``, centred readings of the candidates divided by the square root of n.
     targets
         ``(n, t)``, values to be reconstructed, likewise (all channels of all valid sites, or a subset).
-    sites, cells
-        Coordinates of the candidates ``(m, d)`` and of the targets ``(t, d)``.
+    located
+        ``(t,)``, number of the site of each target.
+    metric
+        Distances between sites.
     length
         Length scale of the localisation; infinite for none.
     noise
@@ -53,15 +56,15 @@ class Covariance:
     candidates: NDArray[np.int64]
     readings: NDArray[np.float32]
     targets: NDArray[np.float32]
-    sites: NDArray[np.float64]
-    cells: NDArray[np.float64]
+    located: NDArray[np.int64]
+    metric: Metric
     length: float
     noise: NDArray[np.float64]
     limits: CovarianceLimits = field(default_factory=CovarianceLimits)
 
     @classmethod
     def of(
-        cls, samples: Samples, length: float, noise: float, rng: np.random.Generator, *, seconds: float = np.inf,
+        cls, samples: ScaledSamples, length: float, noise: float, rng: np.random.Generator, *, seconds: float = np.inf,
         limits: CovarianceLimits | None = None,
     ) -> Self:  # fmt: skip
         """Estimate the covariance from samples.
@@ -71,7 +74,7 @@ class Covariance:
         samples
             Scaled samples.
         length
-            Length scale of the localisation, in the units of `Grid.places`.
+            Length scale of the localisation, relative to the extent of the sites.
         noise
             Noise variance as a share of the mean variance of the readings, in addition to the sensors' own noise.
         rng
@@ -87,35 +90,31 @@ class Covariance:
             With the observable sites as candidates.
         """
         centred = _centred(samples)
-        observable = samples.observable.ravel()[samples.grid.cells]
-        readings = centred[:, :, observable].transpose(0, 2, 1)
+        candidates = np.flatnonzero(samples.observable)
+        readings = centred[:, :, candidates].transpose(0, 2, 1)
         if samples.root is not None:
-            readings = readings / samples.root.ravel()[samples.grid.cells[observable]][:, np.newaxis]
-        places = samples.grid.places[samples.grid.cells]
+            readings = readings / samples.root[candidates][:, np.newaxis]
         limits = limits or CovarianceLimits()
         size = int(max(limits.max_size, min(limits.max_full_size, limits.numbers_per_second * seconds)))
         columns = some(centred[0].size, max(size // readings[0].size, limits.min_directions), rng)
         mean_variance = float(np.square(readings).sum()) / readings[0].size or 1.0
         return cls(
-            samples.grid.cells[observable], readings, centred.reshape(len(centred), -1)[:, columns],
-            places[observable], places[columns % len(places)], length,
-            noise * mean_variance + _sensor_noise(samples, observable), limits,
+            candidates, readings, centred.reshape(len(centred), -1)[:, columns], columns % len(samples.sites),
+            samples.sites.metric, length, noise * mean_variance + _sensor_noise(samples, candidates), limits,
         )  # fmt: skip
 
     def among(self, selected: NDArray[np.int64]) -> Covariance:
         """Restrict the candidates to those with the given indices."""
         return replace(
-            self, candidates=self.candidates[selected], readings=self.readings[:, selected], sites=self.sites[selected],
-            noise=self.noise[selected],
+            self, candidates=self.candidates[selected], readings=self.readings[:, selected], noise=self.noise[selected]
         )  # fmt: skip
 
-    def with_all_cells(self, samples: Samples) -> Covariance:
+    def with_all_cells(self, samples: ScaledSamples) -> Covariance:
         """Use all valid sites as targets, where a subset was used; ``samples`` are those it was estimated from."""
         centred = _centred(samples).reshape(len(samples), -1)
         if centred.shape == self.targets.shape:
             return self
-        places = np.tile(samples.grid.places[samples.grid.cells], (samples.channels, 1))
-        return replace(self, targets=centred, cells=places)
+        return replace(self, targets=centred, located=np.tile(np.arange(len(samples.sites)), samples.channels))
 
     def own_covariance(self) -> NDArray[np.float32]:
         """Covariance of each candidate's channels, ``(m, channels, channels)``, without noise."""
@@ -146,7 +145,8 @@ class Covariance:
     def _cross_rows(self, rows: slice) -> NDArray[np.float32]:
         """Cross-covariance of some targets with all candidates."""
         plain = np.tensordot(self.targets[:, rows], self.readings, axes=(0, 0))
-        return np.asarray(plain * localisation(self.cells[rows], self.sites, self.length)[:, :, np.newaxis])
+        taper = self.metric.taper(self.located[rows], self.candidates, self.length)
+        return np.asarray(plain * taper[:, :, np.newaxis])
 
     def _blocks(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Iterate over blocks of targets and their cross-covariance with all readings, ``(rows, m * channels)``."""
@@ -169,31 +169,31 @@ class Covariance:
     def with_candidates(self, candidate: int) -> NDArray[np.float32]:
         """Covariance of all candidates with one of them, ``(m, channels, channels)``, without noise."""
         plain = np.einsum("nmc,nd->mcd", self.readings, self.readings[:, candidate], optimize=True)
-        return np.asarray(plain * localisation(self.sites, self.sites[[candidate]], self.length)[:, :, np.newaxis])
+        taper = self.metric.taper(self.candidates, self.candidates[[candidate]], self.length)
+        return np.asarray(plain * taper[:, :, np.newaxis])
 
     def between(self, selected: Sequence[int]) -> NDArray[np.float32]:
         """Covariance among some candidates, ``(len(selected) * channels, len(selected) * channels)``, without noise."""
         readings = self.readings[:, selected].reshape(len(self.readings), -1)
-        taper = localisation(self.sites[selected], self.sites[selected], self.length)
+        taper = self.metric.taper(self.candidates[selected], self.candidates[selected], self.length)
         channels = self.readings.shape[2]
         return np.asarray(readings.T @ readings * np.kron(taper, np.ones((channels, channels))))
 
 
-def _centred(samples: Samples) -> NDArray[np.float32]:
+def _centred(samples: ScaledSamples) -> NDArray[np.float32]:
     """Values at the valid sites, ``(n, channels, sites)``, centred and divided by the square root of n."""
-    packed = samples.valid_values().astype(np.float32)
+    packed = samples.targets
     return np.asarray((packed - packed.mean(axis=0)) / np.float32(np.sqrt(len(packed))))
 
 
-def _sensor_noise(samples: Samples, observable: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Noise variance of the observable sensors, ``(m, channels)``, in units of their readings."""
-    cells = samples.grid.cells[observable]
-    root = np.ones(len(cells)) if samples.root is None else samples.root.ravel()[cells]
-    return np.asarray((samples.reading_noise(cells) / np.square(root)).T)
+def _sensor_noise(samples: ScaledSamples, candidates: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Noise variance of the candidates, ``(m, channels)``, in units of their readings."""
+    root = np.ones(len(candidates)) if samples.root is None else samples.root[candidates]
+    return np.asarray((samples.reading_noise(candidates) / np.square(root)).T)
 
 
 def fit_localised_covariance(
-    samples: Samples, sites: NDArray[np.int64], run: Run, purpose: str, limits: CovarianceLimits | None = None
+    samples: ScaledSamples, sites: NDArray[np.int64], run: Run, purpose: str, limits: CovarianceLimits | None = None
 ) -> tuple[Covariance, dict[str, float]]:
     """Estimate the localised covariance with the length scale and noise that suit given sites.
 
@@ -205,7 +205,7 @@ def fit_localised_covariance(
     samples
         Scaled samples.
     sites
-        Flat grid indices of the sites to fit to, such as those of greedy selection.
+        Numbers of the sites to fit to, such as those of greedy selection.
     run
         Seed and deadline.
     purpose

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.metrics import target_scores
 from keyhole.models.predictors import Linear, target_of
 from keyhole.models.reconstructors.linear import LinearReconstructor
@@ -60,7 +60,7 @@ class Scorer:
     True
     """
 
-    def __init__(self, train: Samples, validation: Samples, run: Run, *, nonlinear: bool = False) -> None:
+    def __init__(self, train: ScaledSamples, validation: ScaledSamples, run: Run, *, nonlinear: bool = False) -> None:
         self._all_samples = train, validation
         self.train, self.validation = (
             subsample(part, _MAX_SAMPLES, run, "samples to score by") for part in (train, validation)
@@ -72,7 +72,7 @@ class Scorer:
         self._split: FitScoreSplit | None = None
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
-        """Return the error for the sites (flat grid indices); lower is better."""
+        """Return the error for the sites (numbers of sites); lower is better."""
         key = frozenset(sites.tolist())
         if key not in self._errors:
             self._errors[key] = self._field_error(sites) if self.train.target is None else self._target_error(sites)
@@ -89,7 +89,7 @@ class Scorer:
         Parameters
         ----------
         site_sets
-            Sets of sites, flat grid indices, the most promising first.
+            Sets of sites, numbers of sites, the most promising first.
         run
             Seed and deadline.
 
@@ -149,6 +149,6 @@ class Scorer:
         return (1 - _SMOOTHING) * probabilities + _SMOOTHING / len(target.classes)
 
 
-def _total_variance(samples: Samples) -> float:
+def _total_variance(samples: ScaledSamples) -> float:
     """Sum of squares of all values that are not missing."""
-    return max(float(np.nansum(np.square(samples.truth(), dtype=np.float64))), np.finfo(float).tiny)
+    return max(float(np.nansum(np.square(samples.known_targets, dtype=np.float64))), np.finfo(float).tiny)

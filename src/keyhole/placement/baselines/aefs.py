@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.objectives import reconstruction
 from keyhole.placement.base import Selection, Selector, complete
 from keyhole.placement.settings import AEFSSettings
@@ -45,10 +45,10 @@ class SparseRows(Task):
     weight: Tensor
     squares: Tensor
 
-    def __init__(self, samples: Samples, k: int, hidden: int) -> None:
+    def __init__(self, samples: ScaledSamples, k: int, hidden: int) -> None:
         super().__init__()
-        cells = torch.from_numpy(samples.valid_values().astype(np.float32))
-        readings = cells[:, :, torch.from_numpy(samples.observable.ravel()[samples.grid.cells])]
+        cells = torch.from_numpy(samples.targets)
+        readings = cells[:, :, torch.from_numpy(samples.observable)]
         self.samples, self.channels, self.sites = readings.shape
         self.k, self.allowed = k, self.sites
         self.encode = nn.Linear(self.channels * self.sites, hidden)
@@ -131,7 +131,7 @@ class AEFS(Selector):
     settings_class: ClassVar[type[AEFSSettings]] = AEFSSettings
     options: AEFSSettings
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Train until ``k`` rows remain."""
         chosen = self.options.train or _train_settings(len(train))
         with seeded(run.seed_of("aefs weights")):
@@ -140,7 +140,7 @@ class AEFS(Selector):
         history = training.train(task, chosen, name=f"learn {self.name}", identity=identity, run=run)
         norms = task.norms().cpu().numpy()
         order = np.argsort(-norms, kind="stable")[: np.count_nonzero(norms)]
-        sites = np.flatnonzero(train.observable.ravel())[order]
+        sites = np.flatnonzero(train.observable)[order]
         return Selection(complete(sites, k, train), history, {"rows": len(order)})
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.objectives import reconstruction
 from keyhole.models.reconstructors.base import unpack
 from keyhole.models.reconstructors.dcgan import DCGANDecoder
@@ -100,20 +100,20 @@ class DenseDecoder(nn.Sequential):
 
 
 class ConvolutionalDecoder(DCGANDecoder):
-    """The decoder of DCGAN, of whose grid the inside cells are kept, packed."""
+    """The decoder of DCGAN, of whose grid the valid sites are kept."""
 
-    def __init__(self, inputs: int, samples: Samples) -> None:
-        super().__init__(inputs, samples.channels, check_two_dimensional(samples.grid.shape, "dcgan"))
-        self.register_buffer("cells", torch.from_numpy(samples.grid.cells), persistent=False)
+    def __init__(self, inputs: int, samples: ScaledSamples) -> None:
+        super().__init__(inputs, samples.channels, check_two_dimensional(samples.sites.shape, "dcgan"))
+        self.register_buffer("index", torch.from_numpy(samples.sites.index), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map ``(N, inputs)`` to ``(N, channels * cells)``."""
-        return super().forward(x).flatten(2)[:, :, self.get_buffer("cells")].flatten(1)
+        """Map ``(N, inputs)`` to ``(N, channels * sites)``."""
+        return super().forward(x).flatten(2)[:, :, self.get_buffer("index")].flatten(1)
 
 
-def decoder_of(k: int, samples: Samples, settings: CAESettings) -> nn.Module:
+def decoder_of(k: int, samples: ScaledSamples, settings: CAESettings) -> nn.Module:
     """Create the decoder that the settings name, from ``k`` readings to the valid sites."""
-    inputs, outputs = k * samples.channels, samples.channels * len(samples.grid.cells)
+    inputs, outputs = k * samples.channels, samples.channels * len(samples.sites)
     if settings.decoder == "dcgan":
         return ConvolutionalDecoder(inputs, samples)
     return DenseDecoder(inputs, outputs, width=settings.width, dropout=settings.dropout)
@@ -130,11 +130,11 @@ class Autoencoder(Task):
     all.
     """
 
-    def __init__(self, rows: ConcreteRows, decoder: nn.Module, samples: Samples, settings: CAESettings) -> None:
+    def __init__(self, rows: ConcreteRows, decoder: nn.Module, samples: ScaledSamples, settings: CAESettings) -> None:
         super().__init__()
         self.rows, self.decoder, self.settings, self.samples = rows, decoder, settings, len(samples)
-        self.register_buffer("cells", torch.from_numpy(samples.valid_values()), persistent=False)
-        seen = np.flatnonzero(samples.observable.ravel()[samples.grid.cells])
+        self.register_buffer("cells", torch.from_numpy(samples.targets), persistent=False)
+        seen = np.flatnonzero(samples.observable)
         self.register_buffer("seen", torch.from_numpy(seen), persistent=False)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
@@ -191,19 +191,19 @@ class ConcreteAutoencoder(Selector):
     settings_class: ClassVar[type[CAESettings]] = CAESettings
     options: CAESettings
 
-    def incompatibility(self, samples: Samples) -> str | None:
+    def incompatibility(self, samples: ScaledSamples) -> str | None:
         """The convolutional decoder needs a grid of two dimensions."""
         shape = samples.choices
         if self.options.decoder == "dense" or len(shape) == 2:
             return None
         return f"convolutions need a grid of two axes, not of shape {shape}"
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Train rows and decoder, and take the sites from the rows."""
         task, history = self.learn(train, k, run)
         return collapsed(task, train, history)
 
-    def learn(self, train: Samples, k: int, run: Run) -> tuple[Autoencoder, list[dict[str, float]]]:
+    def learn(self, train: ScaledSamples, k: int, run: Run) -> tuple[Autoencoder, list[dict[str, float]]]:
         """Train rows and decoder; return the task, on the CPU, and the training log."""
         settings, chosen = self.options, self.options.train or _train_settings(len(train))
         with seeded(run.seed_of("concrete autoencoder")):
@@ -215,9 +215,9 @@ class ConcreteAutoencoder(Selector):
         return task.cpu().eval(), history
 
 
-def collapsed(task: Autoencoder, train: Samples, history: Sequence[dict[str, float]] = ()) -> Selection:
+def collapsed(task: Autoencoder, train: ScaledSamples, history: Sequence[dict[str, float]] = ()) -> Selection:
     """Return the sites of trained rows, the most certain first, completed where rows are duplicates."""
-    rows, candidates = task.rows, np.flatnonzero(train.observable.ravel())
+    rows, candidates = task.rows, np.flatnonzero(train.observable)
     picked = rows.assignment() if task.settings.distinct else rows.favourites()
     ranked = picked[np.argsort(-rows.log_probability_of(picked), kind="stable")]
     found = list(dict.fromkeys(ranked.tolist()))
@@ -231,12 +231,12 @@ def collapsed(task: Autoencoder, train: Samples, history: Sequence[dict[str, flo
     return Selection(complete(candidates[found], len(picked), train), history, notes, reconstruct)
 
 
-def _reconstruct(decoder: nn.Module, sites: NDArray[np.int64], samples: Samples) -> NDArray[np.float32]:
+def _reconstruct(decoder: nn.Module, sites: NDArray[np.int64], samples: ScaledSamples) -> NDArray[np.float32]:
     """Decode the readings at the rows' sites, in the order of the rows."""
     readings = np.ascontiguousarray(samples.readings(sites), np.float32)
     with torch.inference_mode():
         parts = [decoder(part.flatten(1)).numpy() for part in torch.split(torch.from_numpy(readings), _CHUNK)]
-    return unpack(np.concatenate(parts), samples.channels, samples.grid)
+    return np.concatenate(parts).reshape(len(samples), samples.channels, -1)
 
 
 def _train_settings(samples: int) -> TrainSettings:

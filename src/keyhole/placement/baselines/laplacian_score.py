@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.placement.base import Selection, Selector, complete, subsample
 from keyhole.placement.settings import LaplacianSettings
 
@@ -20,7 +20,7 @@ _CONSTANT = 1e-10
 class Laplacian(Selector):
     r"""Laplacian score (He, Cai & Niyogi, 2005): the sites that vary least between neighbouring samples.
 
-    Samples are joined to their nearest neighbours by the heat kernel,
+    ScaledSamples are joined to their nearest neighbours by the heat kernel,
     :math:`S_{ij} = \exp(-\|x_i - x_j\|^2 / t)` with :math:`t` the mean squared distance of neighbours. With the degrees
     :math:`D = \operatorname{diag}(S 1)`, the Laplacian :math:`L = D - S` and the values :math:`f` of a site,
 
@@ -41,11 +41,11 @@ class Laplacian(Selector):
     settings_class: ClassVar[type[LaplacianSettings]] = LaplacianSettings
     options: LaplacianSettings
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Rank the observable sites by their score."""
         some = subsample(train, self.options.max_samples, run, "samples of the graph")
-        graph = neighbour_graph(some.valid_values().reshape(len(some), -1), self.options.n_neighbors)
-        sites = np.flatnonzero(train.observable.ravel())
+        graph = neighbour_graph(some.targets.reshape(len(some), -1), self.options.n_neighbors)
+        sites = np.flatnonzero(train.observable)
         scores = laplacian_scores(some.readings(sites), graph)
         return Selection(complete(sites[np.argsort(scores, kind="stable")], k, train))
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Event, Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.placement.base import Selection, Selector, complete
 from keyhole.placement.baselines.group_lasso_solver import Array, GroupLassoProblem, SolutionPath
 from keyhole.placement.baselines.self_regression import regress_on_sites, site_norms
@@ -55,10 +55,10 @@ class Lasso(Selector):
     options: LassoSettings
     block_size: int = 1
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Lower the penalty until ``k`` sites are active."""
         regression = regress_on_sites(train, most=max(4 * k, 200))
-        group = blocks(train.grid.shape, regression.sites, self.block_size)
+        group = blocks(train.sites.shape, train.sites.index[regression.sites], self.block_size)
         labels = np.tile(group, regression.channels)
         problem = GroupLassoProblem(regression.design, regression.targets, labels, np.sqrt(np.bincount(group)))
         path = SolutionPath(problem, self.options.max_steps)
@@ -100,7 +100,7 @@ class GroupLasso(Lasso):
     settings_class: ClassVar[type[GroupLassoSettings]] = GroupLassoSettings
     options: GroupLassoSettings
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Lower the penalty until the active blocks hold ``k`` sites."""
         self.block_size = self.options.block_size
         return super().select(train, k, validation=validation, run=run)
@@ -112,9 +112,9 @@ def blocks(shape: tuple[int, ...], sites: NDArray[np.int64], side: int) -> NDArr
     Parameters
     ----------
     shape
-        Of the grid.
+        Of the data.
     sites
-        Flat grid indices.
+        Positions of the sites in the data, in C order.
     side
         Sites along each side of a block.
 

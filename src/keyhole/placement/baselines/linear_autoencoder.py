@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Event, Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.placement.base import Selection, Selector, complete
 from keyhole.placement.baselines.self_regression import Regression, regress_on_sites, site_norms
 
@@ -39,7 +39,7 @@ class LinearAutoencoder(Selector):
 
     name: ClassVar[str] = "linear_autoencoder"
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Find the penalty under which about ``k`` rows carry the weight."""
         regression = regress_on_sites(train, most=max(2 * k, 100))
         penalty, norms = _bisect(regression, k, run, self.name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.principal_components import components_at_sites
 
 __all__ = ["Regression", "regress_on_sites", "site_norms"]
@@ -24,7 +24,7 @@ class Regression:
     Rows of `W` and `A` have the same norm, and a `W` outside the span of `V` is only longer: whatever penalises norms
     of rows has its minimum here, with r equations and r targets instead of samples and cells.
 
-    ``sites`` (S,) are flat grid indices; ``design`` (r, channels * S) holds all sites of a channel, then the next
+    ``sites`` (S,) are numbers of sites; ``design`` (r, channels * S) holds all sites of a channel, then the next
     channel; ``targets`` is (r, r).
     """
 
@@ -38,7 +38,7 @@ class Regression:
         return int(self.design.shape[1]) // len(self.sites)
 
 
-def regress_on_sites(train: Samples, most: int) -> Regression:
+def regress_on_sites(train: ScaledSamples, most: int) -> Regression:
     """Set up the regression with at most ``most`` components."""
     sites, rows, variances = components_at_sites(train, most)
     roots = np.sqrt(variances)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Event, Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.predictors import target_of
 from keyhole.placement.base import Selection, Selector, complete, subsample
 from keyhole.placement.candidates import FeasibleCandidates
@@ -27,7 +27,7 @@ class _SupervisedSelector(Selector):
 
     supervised: ClassVar[bool] = True
 
-    def incompatibility(self, samples: Samples) -> str | None:
+    def incompatibility(self, samples: ScaledSamples) -> str | None:
         """Require a target."""
         return None if samples.target is not None else "it selects sites to predict a target, and there is none"
 
@@ -43,10 +43,10 @@ class Relevance(_SupervisedSelector):
     name: ClassVar[str] = "relevance"
     nested: ClassVar[bool] = True
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Select ``k`` sites; O(samples x sites) for each."""
         subset = subsample(train, _MAX_SAMPLES, run, "samples to tell by")
-        observable = np.flatnonzero(subset.observable.ravel())
+        observable = np.flatnonzero(subset.observable)
         residual, targets = _residual_readings(subset, observable)[:, len(subset.existing) :], _target_columns(subset)
         ridge, candidates = _RIDGE * len(residual), FeasibleCandidates(subset, observable, k)
         while (best := candidates.add_best(_gains(residual, targets, ridge), 0.0)) is not None:
@@ -67,10 +67,10 @@ class Forest(_SupervisedSelector):
 
     name: ClassVar[str] = "forest"
 
-    def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Eliminate sites until ``k`` remain."""
         subset = subsample(train, _MAX_SAMPLES, run, "samples to tell by")
-        kept = np.flatnonzero(subset.observable.ravel())
+        kept = np.flatnonzero(subset.observable)
         count = min(k, len(kept))
         importances = np.zeros(0)
         while True:
@@ -83,13 +83,13 @@ class Forest(_SupervisedSelector):
         return Selection(complete(kept[order], k, train))
 
 
-def extra_trees(samples: Samples, trees: int, seed: int) -> Any:
+def extra_trees(samples: ScaledSamples, trees: int, seed: int) -> Any:
     """Create an untrained ensemble of extremely randomised trees for the kind of target.
 
     Parameters
     ----------
     samples
-        Samples with a target, a class or a number.
+        ScaledSamples with a target, a class or a number.
     trees
         Number of trees.
     seed
@@ -106,7 +106,7 @@ def extra_trees(samples: Samples, trees: int, seed: int) -> Any:
     return kind(trees, max_features="sqrt", min_samples_leaf=1, random_state=seed % 2**32)
 
 
-def _importances(samples: Samples, sites: NDArray[np.int64], run: Run) -> NDArray[np.float64]:
+def _importances(samples: ScaledSamples, sites: NDArray[np.int64], run: Run) -> NDArray[np.float64]:
     """Importance of each site for extra trees that also observe the existing sites.
 
     Residuals given the existing sites are used, as trees would split by near copies of existing sites.
@@ -125,14 +125,14 @@ def _standard(readings: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(centred / np.where(spread > _MIN_SCALE * max(float(spread.max()), 1e-300), spread, np.inf))
 
 
-def _target_columns(samples: Samples) -> NDArray[np.float64]:
+def _target_columns(samples: ScaledSamples) -> NDArray[np.float64]:
     """Target as standardised columns."""
     target = target_of(samples)
     columns = np.eye(len(target.classes))[target.values] if target.is_class else target.values[:, np.newaxis]
     return _standard(columns.astype(np.float64))
 
 
-def _residual_readings(samples: Samples, sites: NDArray[np.int64]) -> NDArray[np.float64]:
+def _residual_readings(samples: ScaledSamples, sites: NDArray[np.int64]) -> NDArray[np.float64]:
     """Standardised readings of the existing sites, then linear residuals of the other sites given them."""
     existing = samples.existing
     residual = _standard(samples.readings(np.concatenate([existing, sites])))
