@@ -1,4 +1,4 @@
-"""Settings of networks, each default with its reason."""
+"""Settings of reconstructors and predictors, each default with its reason."""
 
 from __future__ import annotations
 
@@ -7,11 +7,34 @@ from pydantic import Field
 from keyhole.core.settings import Settings
 from keyhole.training.settings import TrainSettings
 
-__all__ = ["DCGANSettings", "DenseConvSettings", "DenseSettings", "NetworkSettings", "ResNetSettings"]
+__all__ = [
+    "DCGANSettings",
+    "DenseConvSettings",
+    "DenseSettings",
+    "NetworkSettings",
+    "OptimalInterpolationSettings",
+    "ResNetSettings",
+]
+
+
+class OptimalInterpolationSettings(Settings):
+    """Optimal interpolation; hyperparameters that are None are selected by cross-validation."""
+
+    length: float | None = Field(None, gt=0)  # of the localisation, in units of the grid's positions
+    strength: float | None = Field(None, gt=0)  # of the regularisation, relative to the readings' mean variance
+    share: float | None = Field(None, ge=0)  # scale of the interactions of readings with covariates
+    means: bool | None = None  # whether the mean depends on the covariates
+    # A localised covariance must lower the cross-validation error by this share: a trend that goes on beyond a fold
+    # correlates distant sites, which folds from the middle of a series do not show.
+    min_localisation_gain: float = Field(0.02, ge=0, lt=1)
+    n_folds: int = Field(5, ge=2)  # contiguous, since neighbouring samples of a series are alike
+    # Subset on which hyperparameters are selected: selection costs as much as a hundred fits.
+    max_samples: int = Field(10_000, ge=2)
+    max_targets: int = Field(2048, ge=1)
 
 
 class NetworkSettings(Settings):
-    """A network that rebuilds from fixed sites."""
+    """A network that reconstructs from fixed sites."""
 
     train: TrainSettings | None = None  # None: by the number of samples
 

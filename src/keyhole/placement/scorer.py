@@ -44,14 +44,14 @@ class LinearScorer:
 
     def __init__(self, train: Samples, validation: Samples, run: Run) -> None:
         self.train, self.validation = _subsampled(train, run), _subsampled(validation, run)
-        self._interpolation: OptimalInterpolation | None = None
+        self._covariate_choices: dict[str, float] = {}
         self.energy = float(np.nansum(np.square(self.validation.truth(), dtype=np.float64)))
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
         """Return the unexplained variance for the sites (flat grid indices); lower is better."""
-        interpolation = OptimalInterpolation(like=self._interpolation)
-        self._interpolation = self._interpolation or interpolation
+        interpolation = OptimalInterpolation(**self._covariate_choices)
         error = min(self._error(fitted, sites) for fitted in (Ridge(), interpolation))
+        self._covariate_choices = {name: interpolation.chosen[name] for name in ("share", "means")}
         return error / max(self.energy, np.finfo(float).tiny)
 
     def _error(self, linear: LinearReconstructor, sites: NDArray[np.int64]) -> float:
