@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from keyhole.core.settings import Settings, parse
@@ -29,6 +30,8 @@ class Model(ABC):
         Names, types and defaults of the settings. The defaults must suffice: a model can be made without arguments.
     settings
         The settings it was made with, an instance of ``settings_class``.
+    history
+        Losses and validation errors recorded during training, one row per validation; empty for closed forms.
 
     Examples
     --------
@@ -41,6 +44,7 @@ class Model(ABC):
     closed_form: ClassVar[bool] = False
     settings_class: ClassVar[type[Settings]] = Settings
     settings: Settings = Settings()
+    history: Sequence[dict[str, float]] = ()
 
     def __init__(self, **settings: Any) -> None:
         self.settings = parse(self.settings_class, settings)
@@ -48,8 +52,3 @@ class Model(ABC):
     def clone(self) -> Self:
         """Return an unfitted copy with the same settings."""
         return type(self)(**self.settings.model_dump())
-
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """Losses and validation errors recorded during training, one row per validation; empty for closed forms."""
-        return []

@@ -47,7 +47,7 @@ class Task(nn.Module, ABC):
     """
 
     samples: int
-    allows_bf16: ClassVar[bool] = False
+    allows_bf16: bool = False
     needs_whole_batch: ClassVar[bool] = False
     processes: Processes = Processes()
 

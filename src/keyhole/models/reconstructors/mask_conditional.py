@@ -12,7 +12,8 @@ from torch.nn import functional
 from keyhole.data.samples import Samples
 from keyhole.masks import share
 from keyhole.models.principal_components import principal_components
-from keyhole.models.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
+from keyhole.models.reconstructors.networks import DenseNet, ResNet, check_two_dimensional
+from keyhole.models.settings import width_for
 
 __all__ = ["ConditionalReconstructor", "DenseConditional", "ResNetConditional", "make_decoder"]
 

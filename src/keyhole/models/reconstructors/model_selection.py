@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.processes import processes
 from keyhole.core.run import Run
+from keyhole.core.settings import parse
 from keyhole.data.samples import Samples
 from keyhole.models.reconstructors.base import Reconstructor
 from keyhole.models.reconstructors.dense_conv import DenseConv
@@ -23,32 +24,29 @@ from keyhole.models.reconstructors.optimal_interpolation import OptimalInterpola
 from keyhole.models.reconstructors.residual import Residual
 from keyhole.models.reconstructors.ridge import Ridge
 from keyhole.models.reconstructors.short_trainings import choose_n_frequencies
+from keyhole.models.settings import ModelSelectionSettings
 
 Kind = TypeVar("Kind", bound=Reconstructor)
 
-__all__ = ["fit_best", "fit_linear", "squared_error"]
-
-# A network must have less than this share of the validation error of the best closed form, because the latter is
-# refitted on training and validation samples once it is chosen.
-_WORTH_A_NETWORK = 0.98
-_MAX_MEMBERS = 5
-# Epochs that each member of an ensemble of dense networks should have. Unexplained variance on MNIST, 20 sites, one
-# core, 330 s, validation: 0.269 for three members of 9 epochs (0.276 each), 0.271 for one network of 36 epochs.
-_EPOCHS_PER_MEMBER = 12
-# Minimum steps of a dense and of a convolutional network where epochs are short. CelebA, 100 and 200 sites, 6400 faces,
-# 300 s on one core, validation: 300 steps of a dense network lowered the linear error by 1.3 %, about 800 steps of a
-# convolutional one not at all.
-_MIN_STEPS, _MIN_STEPS_CONVOLUTIONAL = 1000, 2000
-_MANY_SAMPLES = 2000  # from which convolutions may improve on a linear map even if a dense network does not
-# Minimum epochs of a convolutional network; with fewer, an ensemble of dense ones is better in the same time. MNIST, 20
-# sites, two cores without bfloat16 instructions, 780 s, validation: 8 epochs lowered the error of a dense network by
-# 2.2 %; two dense networks do so in half the time, and five lower it by 3.4 %. The break-even point, between 8 and the
-# twenty epochs that a processor with such instructions manages, was not measured.
-_MIN_EPOCHS_CONVOLUTIONAL = 12
-_MIN_TIME_SHARE = 0.4  # remaining time, relative to the first member's, from which another member is trained
+__all__ = ["fit_best", "fit_linear", "is_short_of_time", "members_in_time", "network_after", "squared_error"]
 
 
-def fit_best(train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Reconstructor:
+class _Parts(TypedDict):
+    """What `Reconstructor.fit` takes, without the run."""
+
+    train: Samples
+    sites: NDArray[np.int64]
+    validation: Samples
+
+
+def fit_best(
+    train: Samples,
+    sites: NDArray[np.int64],
+    *,
+    validation: Samples,
+    run: Run,
+    settings: Mapping[str, Any] | None = None,
+) -> Reconstructor:
     """Fit closed forms, then networks while time remains; return the reconstructor with the smallest validation error.
 
     Ridge, optimal interpolation and kernel ridge are fitted first; networks are then trained on the residuals of the
@@ -62,60 +60,99 @@ def fit_best(train: Samples, sites: NDArray[np.int64], *, validation: Samples, r
         Flat grid indices of the K sites, ``(K,)``.
     run
         Seed and deadline. Without a deadline one network of each kind is trained and no ensemble.
+    settings
+        Fields of `ModelSelectionSettings`, by name.
 
     Returns
     -------
     Reconstructor
         The chosen one; its ``tried`` has a record for each candidate.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> rng = np.random.default_rng(0)
+    >>> samples = kh.read((rng.normal(size=(60, 2)) @ rng.normal(size=(2, 9))).astype(np.float32))  # linear
+    >>> no_time = Run(deadline=0.0)
+    >>> [row["by"] for row in fit_best(samples, np.array([1, 5]), validation=samples, run=no_time).tried]
+    ['optimal_interpolation', 'kernel']
     """
-    parts: Any = {"train": train, "sites": sites, "validation": validation}
-    candidates = _Candidates(sites, validation)
+    chosen = parse(ModelSelectionSettings, dict(settings or {}))
+    parts: _Parts = {"train": train, "sites": sites, "validation": validation}
+    candidates = _Candidates(sites, validation, chosen.min_improvement)
     linear = candidates.fit(lambda: fit_linear(**parts, run=run))
     kernel = candidates.fit(lambda: Kernel().fit(**parts, run=run))
     if run.seconds_left() > 0:
-        _try_networks(candidates, linear, parts, run)
+        _try_networks(candidates, linear, parts, run, chosen)
     return candidates.best(min(linear, kernel, key=candidates.error.__getitem__))
 
 
-def _try_networks(candidates: _Candidates, linear: LinearReconstructor, parts: Any, run: Run) -> None:
+def _try_networks(
+    candidates: _Candidates, linear: LinearReconstructor, parts: _Parts, run: Run, settings: ModelSelectionSettings
+) -> None:
     """Train networks on the residuals of the linear reconstruction, as many as promise to pay in the time.
 
     The dense network is first. A convolutional one follows on two-dimensional grids if the dense one paid or samples
-    are
-    many, but not where time is too short for it and the dense network has not converged. Remaining time goes to further
-    members of an ensemble of the best network, as long as the ensemble improves. Where only dense networks are trained,
-    the time is shared among as many as can be trained well in it.
+    are many, but not where time is too short for it and the dense network has not converged. Remaining time goes to
+    further members of an ensemble of the best network, as long as the ensemble improves. Where only dense networks are
+    trained, the time is shared among as many as can be trained well in it.
     """
     train, sites = parts["train"], parts["sites"]
-    on_grid, short_of_time = len(train.grid.shape) == 2, _is_short_of_time(train, sites, run)
+    on_grid, short_of_time = len(train.grid.shape) == 2, is_short_of_time(train, sites, run, settings)
     n_frequencies = choose_n_frequencies(linear, parts, run)
-    share = 0.15 if on_grid and not short_of_time else 1 / _members_in_time(n_frequencies, train, sites, run)
-    dense = candidates.fit(
-        lambda: Residual("dense", n_frequencies=n_frequencies).upon(linear).fit(**parts, run=run.share(share))
-    )
-    dense_pays = candidates.error[dense] < _WORTH_A_NETWORK * candidates.error[linear]
-    if on_grid and (dense_pays or len(train) >= _MANY_SAMPLES) and not (short_of_time and dense.network.unfinished):
-        candidates.fit(lambda: _convolutional_after(dense).fit(**parts, run=run))
-    if candidates.error[candidates.best_so_far()] < _WORTH_A_NETWORK * candidates.error[linear]:
-        _grow_ensemble(candidates, parts, run)
+    share = 0.15
+    if not on_grid or short_of_time:
+        share = 1 / members_in_time(train, sites, run, settings, n_frequencies)
+    dense = Residual("dense", n_frequencies=n_frequencies, train=settings.train).upon(linear)
+    candidates.fit(lambda: dense.fit(**parts, run=run.share(share)))
+    pays = candidates.is_better(dense, linear)
+    if on_grid and (pays or len(train) >= settings.many_samples) and not (short_of_time and dense.network.unfinished):
+        candidates.fit(lambda: network_after(dense, settings).fit(**parts, run=run))
+    best = candidates.best_so_far()
+    if candidates.is_better(best, linear) and run.deadline is not None and isinstance(best, Residual):
+        _grow_ensemble(candidates, best, parts, run, settings)
 
 
-def _is_short_of_time(train: Samples, sites: NDArray[np.int64], run: Run) -> bool:
-    """Whether the remaining time is too short for a convolutional network; never with several processes."""
+def is_short_of_time(
+    train: Samples, sites: NDArray[np.int64], run: Run, settings: ModelSelectionSettings
+) -> bool:  # fmt: skip
+    """Return whether the remaining time is too short for a convolutional network; never with several processes.
+
+    Parameters
+    ----------
+    train, sites, run
+        As `Reconstructor.fit` takes them.
+    settings
+        Minimum epochs and steps.
+    """
     if run.deadline is None or len(train.grid.shape) != 2 or processes().count > 1:
         return False
     convolutional = DenseConv()
-    enough = max(_MIN_EPOCHS_CONVOLUTIONAL, _epochs_of(_MIN_STEPS_CONVOLUTIONAL, convolutional, train))
+    steps_as_epochs = _epochs_of(settings.min_steps_convolutional, convolutional, train)
+    enough = max(settings.min_epochs_convolutional, steps_as_epochs)
     return run.seconds_left() < enough * convolutional.seconds_per_epoch(train, sites, run)
 
 
-def _members_in_time(n_frequencies: int, train: Samples, sites: NDArray[np.int64], run: Run) -> int:
-    """Number of dense networks that can be trained in the remaining time; 1 with several processes."""
+def members_in_time(
+    train: Samples, sites: NDArray[np.int64], run: Run, settings: ModelSelectionSettings, n_frequencies: int = 0
+) -> int:
+    """Return the number of dense networks that can be trained in the remaining time; 1 with several processes.
+
+    Parameters
+    ----------
+    train, sites, run
+        As `Reconstructor.fit` takes them.
+    settings
+        Epochs and steps that each network needs, and the largest number of networks.
+    n_frequencies
+        Of the networks' periodic embedding.
+    """
     if run.deadline is None or processes().count > 1:
         return 1
     dense = Dense(n_frequencies=n_frequencies)
     epochs = run.seconds_left() / dense.seconds_per_epoch(train, sites, run)
-    return int(min(_MAX_MEMBERS, max(1, epochs // max(_EPOCHS_PER_MEMBER, _epochs_of(_MIN_STEPS, dense, train)))))
+    needed = max(settings.epochs_per_member, _epochs_of(settings.min_steps, dense, train))
+    return int(min(settings.max_members, max(1, epochs // needed)))
 
 
 def _epochs_of(steps: int, network: NetworkReconstructor, train: Samples) -> float:
@@ -123,30 +160,34 @@ def _epochs_of(steps: int, network: NetworkReconstructor, train: Samples) -> flo
     return steps * network.pace(len(train), limited=True).batch_size / len(train)
 
 
-def _convolutional_after(dense: Residual) -> Residual:
+def network_after(dense: Residual, settings: ModelSelectionSettings) -> Residual:
     """Return the convolutional network to train next, initialised with the dense one if the deadline stopped that.
 
     A dense network that did not converge is a good start, since its steps are cheaper: 2.2 to 2.6 % lower error on
-    MNIST.
-    A converged one is not: a fresh start had 1.5 to 10 % lower error with few samples.
+    MNIST. A converged one is not: a fresh start had 1.5 to 10 % lower error with few samples.
+
+    Parameters
+    ----------
+    dense
+        The fitted dense network.
+    settings
+        Its ``train`` holds for the convolutional network, too.
     """
-    residual = Residual("dense_conv", n_frequencies=dense.n_frequencies).upon(dense.linear)
-    if dense.network.unfinished:
-        residual.network = DenseConv().starting_with(cast(Dense, dense.network))
+    residual = Residual("dense_conv", n_frequencies=dense.n_frequencies, train=settings.train).upon(dense.linear)
+    if dense.network.unfinished and isinstance(dense.network, Dense):
+        residual.network = DenseConv(train=settings.train).starting_with(dense.network)
     return residual
 
 
-def _grow_ensemble(candidates: _Candidates, parts: Any, run: Run) -> None:
+def _grow_ensemble(
+    candidates: _Candidates, first: Residual, parts: _Parts, run: Run, settings: ModelSelectionSettings
+) -> None:
     """Train further members of the best network while the deadline allows and the ensemble's error falls."""
-    best = candidates.best_so_far()
-    if run.deadline is None or not isinstance(best, Residual):
-        return
-    ensemble = Ensemble.of([best])
-    while len(ensemble.members) < _MAX_MEMBERS and run.seconds_left() > _MIN_TIME_SHARE * candidates.seconds[best]:
-        members_left = min(
-            _MAX_MEMBERS - len(ensemble.members), max(1, round(run.seconds_left() / candidates.seconds[best]))
-        )
-        ensemble = candidates.fit(partial(ensemble.grown, parts, run.share(1 / members_left)))
+    ensemble, seconds = Ensemble.of([first]), candidates.seconds[first]
+    while len(ensemble.members) < settings.max_members and run.seconds_left() > settings.min_time_share * seconds:
+        still = settings.max_members - len(ensemble.members)
+        share = 1 / min(still, max(1, round(run.seconds_left() / seconds)))
+        ensemble = candidates.fit(partial(ensemble.with_another, **parts, run=run.share(share)))
         if candidates.best_so_far() is not ensemble:
             return
 
@@ -154,11 +195,10 @@ def _grow_ensemble(candidates: _Candidates, parts: Any, run: Run) -> None:
 class _Candidates:
     """Validation error (unexplained variance) and fitting time of every candidate."""
 
-    def __init__(self, sites: NDArray[np.int64], validation: Samples) -> None:
-        self.sites, self.validation = sites, validation
-        self.total_variance = max(
-            float(np.nansum(np.square(validation.truth(), dtype=np.float64))), np.finfo(float).tiny
-        )
+    def __init__(self, sites: NDArray[np.int64], validation: Samples, min_improvement: float) -> None:
+        self.sites, self.validation, self.min_improvement = sites, validation, min_improvement
+        total_variance = float(np.nansum(np.square(validation.truth(), dtype=np.float64)))
+        self.total_variance = max(total_variance, np.finfo(float).tiny)
         self.error: dict[Reconstructor, float] = {}
         self.seconds: dict[Reconstructor, float] = {}
         self.rows: list[dict[str, Any]] = []
@@ -174,6 +214,10 @@ class _Candidates:
         self.rows.append({"stage": "fit", "by": _description(fitted), **row})
         return fitted
 
+    def is_better(self, one: Reconstructor, other: Reconstructor) -> bool:
+        """Return whether the error of one candidate is clearly smaller than that of another."""
+        return self.error[one] < (1 - self.min_improvement) * self.error[other]
+
     def best_so_far(self) -> Reconstructor:
         """Return the candidate with the smallest error."""
         return min(self.error, key=self.error.__getitem__)
@@ -181,7 +225,7 @@ class _Candidates:
     def best(self, closed: Reconstructor) -> Reconstructor:
         """Return the candidate with the smallest error; the best closed form unless another is clearly better."""
         best_so_far = self.best_so_far()
-        chosen = best_so_far if self.error[best_so_far] < _WORTH_A_NETWORK * self.error[closed] else closed
+        chosen = best_so_far if self.is_better(best_so_far, closed) else closed
         chosen.tried = self.rows
         return chosen
 
@@ -220,5 +264,6 @@ def _description(fitted: Reconstructor) -> str:
     if isinstance(fitted, Ensemble):
         return f"{len(fitted.members)} of {_description(fitted.members[0])}"
     if isinstance(fitted, Residual):
-        return f"{fitted.linear.name} + {fitted.inner}" + (" with periodic embedding" if fitted.n_frequencies else "")
+        embedding = " with periodic embedding" if fitted.n_frequencies else ""
+        return f"{fitted.linear.name} + {fitted.network.name}{embedding}"
     return fitted.name
