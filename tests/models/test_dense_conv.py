@@ -14,10 +14,9 @@ from keyhole.data.grid import Grid
 from keyhole.data.preparation import prepare
 from keyhole.models.reconstructors import RECONSTRUCTORS, Residual
 from keyhole.models.reconstructors.dense_conv import DenseConv, DenseConvNet
-from keyhole.models.reconstructors.model_selection import fit_best, network_after
+from keyhole.models.reconstructors.model_selection import convolutional_after, fit_best
 from keyhole.models.reconstructors.networks import DenseNet, PatchNet
 from keyhole.models.reconstructors.neural import Dense
-from keyhole.models.settings import ModelSelectionSettings
 from keyhole.training.settings import TrainSettings
 
 
@@ -110,7 +109,7 @@ def test_it_goes_on_from_a_network_that_the_clock_stopped(steps, errors, starts)
     dense.network.train_settings = TrainSettings(steps=100, patience=2)
     dense.network.history = [{"step": float(steps), "validation": error} for error in errors]
     dense.network.network = DenseNet(6, 64, width=48)
-    assert bool(network_after(dense, ModelSelectionSettings()).network.start) is starts
+    assert bool(convolutional_after(dense, None).network.start) is starts
 
 
 @pytest.mark.parametrize(("seconds", "tried"), [(0.0, True), (1e6, False)])

@@ -73,7 +73,7 @@ class RidgeRegression:
     >>> x = np.random.default_rng(0).normal(size=(50, 3))
     >>> fit = RidgeRegression(x, lambda: [3 + x[:, :1]], precision=np.float64).best(2)
     >>> fit.weights.round(3).ravel(), fit.offset.round(3)
-    (array([ 1., -0.]), array([3.]))
+    (array([1., 0.]), array([3.]))
     """
 
     def __init__(

@@ -53,5 +53,7 @@ def compare_by_network(
 def _error(sites: NDArray[np.int64], train: Samples, validation: Samples, steps: int, run: Run) -> float:
     """Squared error on validation after the given number of steps."""
     linear = fit_linear(train, sites, validation=validation, run=run)
-    parts = {"train": train, "sites": sites, "validation": validation}
-    return squared_error(linear, sites, validation) * improvement_by_trial(linear, parts, N_FREQUENCIES, steps, run)
+    improvement = improvement_by_trial(
+        linear, train, sites, validation, run, n_frequencies=N_FREQUENCIES, steps=steps
+    )  # fmt: skip
+    return squared_error(linear, sites, validation) * improvement

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +24,11 @@ from keyhole.models.reconstructors.residual import Residual
 from keyhole.models.reconstructors.ridge import Ridge
 from keyhole.models.reconstructors.short_trainings import choose_n_frequencies
 from keyhole.models.settings import ModelSelectionSettings
+from keyhole.training.settings import TrainSettings
 
 Kind = TypeVar("Kind", bound=Reconstructor)
 
-__all__ = ["fit_best", "fit_linear", "is_short_of_time", "members_in_time", "network_after", "squared_error"]
-
-
-class _Parts(TypedDict):
-    """What `Reconstructor.fit` takes, without the run."""
-
-    train: Samples
-    sites: NDArray[np.int64]
-    validation: Samples
+__all__ = ["ModelSelection", "convolutional_after", "fit_best", "fit_linear", "squared_error"]
 
 
 def fit_best(
@@ -75,92 +67,137 @@ def fit_best(
     >>> samples = kh.read((rng.normal(size=(60, 2)) @ rng.normal(size=(2, 9))).astype(np.float32))  # linear
     >>> no_time = Run(deadline=0.0)
     >>> [row["by"] for row in fit_best(samples, np.array([1, 5]), validation=samples, run=no_time).tried]
-    ['optimal_interpolation', 'kernel']
+    ['ridge', 'kernel']
     """
     chosen = parse(ModelSelectionSettings, dict(settings or {}))
-    parts: _Parts = {"train": train, "sites": sites, "validation": validation}
-    candidates = _Candidates(sites, validation, chosen.min_improvement)
-    linear = candidates.fit(lambda: fit_linear(**parts, run=run))
-    kernel = candidates.fit(lambda: Kernel().fit(**parts, run=run))
+    selection = ModelSelection(train, sites, validation, run, chosen)
+    linear, kernel = selection.fit(fit_linear), selection.fit(Kernel().fit)
     if run.seconds_left() > 0:
-        _try_networks(candidates, linear, parts, run, chosen)
-    return candidates.best(min(linear, kernel, key=candidates.error.__getitem__))
+        selection.fit_networks(linear)
+    best, closed = selection.best(), min(linear, kernel, key=selection.error.__getitem__)
+    best = best if selection.is_better(best, closed) else closed
+    best.tried = selection.rows
+    return best
 
 
-def _try_networks(
-    candidates: _Candidates, linear: LinearReconstructor, parts: _Parts, run: Run, settings: ModelSelectionSettings
-) -> None:
-    """Train networks on the residuals of the linear reconstruction, as many as promise to pay in the time.
-
-    The dense network is first. A convolutional one follows on two-dimensional grids if the dense one paid or samples
-    are many, but not where time is too short for it and the dense network has not converged. Remaining time goes to
-    further members of an ensemble of the best network, as long as the ensemble improves. Where only dense networks are
-    trained, the time is shared among as many as can be trained well in it.
-    """
-    train, sites = parts["train"], parts["sites"]
-    on_grid, short_of_time = len(train.grid.shape) == 2, is_short_of_time(train, sites, run, settings)
-    n_frequencies = choose_n_frequencies(linear, parts, run)
-    share = 0.15
-    if not on_grid or short_of_time:
-        share = 1 / members_in_time(train, sites, run, settings, n_frequencies)
-    dense = Residual("dense", n_frequencies=n_frequencies, train=settings.train).upon(linear)
-    candidates.fit(lambda: dense.fit(**parts, run=run.share(share)))
-    pays = candidates.is_better(dense, linear)
-    if on_grid and (pays or len(train) >= settings.many_samples) and not (short_of_time and dense.network.unfinished):
-        candidates.fit(lambda: network_after(dense, settings).fit(**parts, run=run))
-    best = candidates.best_so_far()
-    if candidates.is_better(best, linear) and run.deadline is not None and isinstance(best, Residual):
-        _grow_ensemble(candidates, best, parts, run, settings)
-
-
-def is_short_of_time(
-    train: Samples, sites: NDArray[np.int64], run: Run, settings: ModelSelectionSettings
-) -> bool:  # fmt: skip
-    """Return whether the remaining time is too short for a convolutional network; never with several processes.
+class ModelSelection:
+    """Candidates for the reconstruction from some sites: their validation errors, and which to train next.
 
     Parameters
     ----------
-    train, sites, run
-        As `Reconstructor.fit` takes them.
+    train, validation
+        Scaled samples to fit on and to choose by.
+    sites
+        Flat grid indices of the K sites, ``(K,)``.
+    run
+        Seed and deadline.
     settings
-        Minimum epochs and steps.
+        Thresholds.
     """
-    if run.deadline is None or len(train.grid.shape) != 2 or processes().count > 1:
-        return False
-    convolutional = DenseConv()
-    steps_as_epochs = _epochs_of(settings.min_steps_convolutional, convolutional, train)
-    enough = max(settings.min_epochs_convolutional, steps_as_epochs)
-    return run.seconds_left() < enough * convolutional.seconds_per_epoch(train, sites, run)
+
+    def __init__(
+        self, train: Samples, sites: NDArray[np.int64], validation: Samples, run: Run, settings: ModelSelectionSettings
+    ) -> None:  # fmt: skip
+        self.train, self.sites, self.validation, self.run, self.settings = train, sites, validation, run, settings
+        self.has_grid = len(train.grid.shape) == 2
+        total_variance = float(np.nansum(np.square(validation.truth(), dtype=np.float64)))
+        self.total_variance = max(total_variance, np.finfo(float).tiny)
+        self.error: dict[Reconstructor, float] = {}
+        self.seconds: dict[Reconstructor, float] = {}
+        self.rows: list[dict[str, Any]] = []
+
+    def fit(self, fit_one: Callable[..., Kind], share: float = 1.0) -> Kind:
+        """Fit a candidate in a share of the remaining time, and record its error on validation (unexplained variance).
+
+        Parameters
+        ----------
+        fit_one
+            Its method ``fit``, or a function that takes the same arguments.
+        share
+            Share of the time until the deadline.
+        """
+        started = time.monotonic()
+        fitted = fit_one(self.train, self.sites, validation=self.validation, run=self.run.share(share))
+        self.seconds[fitted] = time.monotonic() - started
+        self.error[fitted] = squared_error(fitted, self.sites, self.validation) / self.total_variance
+        errors = {"left": self.error[fitted], "best": min(self.error.values())}
+        row = {**errors, "seconds": round(self.seconds[fitted], 2)}
+        self.rows.append({"stage": "fit", "by": _description(fitted), **row})
+        return fitted
+
+    def best(self) -> Reconstructor:
+        """Return the candidate with the smallest error."""
+        return min(self.error, key=self.error.__getitem__)
+
+    def is_better(self, one: Reconstructor, other: Reconstructor) -> bool:
+        """Return whether the error of one candidate is clearly smaller than that of another."""
+        return self.error[one] < (1 - self.settings.min_improvement) * self.error[other]
+
+    def fit_networks(self, linear: LinearReconstructor) -> None:
+        """Train networks on the residuals of the linear reconstruction, as many as promise to pay in the time.
+
+        The dense network is first. A convolutional one follows on two-dimensional grids if the dense one paid or
+        samples are many, but not where time is too short for it and the dense network has not converged. Remaining time
+        goes to further members of an ensemble of the best network, as long as the ensemble improves. Where only dense
+        networks are trained, the time is shared among as many as can be trained well in it.
+
+        Parameters
+        ----------
+        linear
+            The fitted linear reconstruction.
+        """
+        short_of_time, parts = self.is_short_of_time(), (self.train, self.sites, self.validation)
+        n_frequencies = choose_n_frequencies(linear, *parts, self.run)
+        share = 0.15 if self.has_grid and not short_of_time else 1 / self.members_in_time(n_frequencies)
+        dense = Residual("dense", n_frequencies=n_frequencies, train=self.settings.train).upon(linear)
+        self.fit(dense.fit, share)
+        pays = self.is_better(dense, linear) or len(self.train) >= self.settings.many_samples
+        if self.has_grid and pays and not (short_of_time and dense.network.unfinished):
+            self.fit(convolutional_after(dense, self.settings.train).fit)
+        best = self.best()
+        if self.is_better(best, linear) and self.run.deadline is not None and isinstance(best, Residual):
+            self._grow_ensemble(best)
+
+    def is_short_of_time(self) -> bool:
+        """Return whether the remaining time is too short for a convolutional network; never with several processes."""
+        if self.run.deadline is None or not self.has_grid or processes().count > 1:
+            return False
+        needed = self._seconds(
+            DenseConv(), self.settings.min_epochs_convolutional, self.settings.min_steps_convolutional
+        )
+        return self.run.seconds_left() < needed
+
+    def members_in_time(self, n_frequencies: int = 0) -> int:
+        """Return the number of dense networks that can be trained in the remaining time; 1 with several processes.
+
+        Parameters
+        ----------
+        n_frequencies
+            Of the networks' periodic embedding.
+        """
+        if self.run.deadline is None or processes().count > 1:
+            return 1
+        dense, settings = Dense(n_frequencies=n_frequencies), self.settings
+        needed = self._seconds(dense, settings.epochs_per_member, settings.min_steps)
+        return int(min(settings.max_members, max(1, self.run.seconds_left() // needed)))
+
+    def _seconds(self, network: NetworkReconstructor, epochs: int, steps: int) -> float:
+        """Time that at least so many epochs and steps of a network take."""
+        steps_as_epochs = steps * network.pace(len(self.train), limited=True).batch_size / len(self.train)
+        return max(epochs, steps_as_epochs) * network.seconds_per_epoch(self.train, self.sites, self.run)
+
+    def _grow_ensemble(self, first: Residual) -> None:
+        """Train further members of the best network while the deadline allows and the ensemble's error falls."""
+        ensemble, seconds, settings = Ensemble.of([first]), self.seconds[first], self.settings
+        while (left := settings.max_members - len(ensemble.members)) > 0:
+            if self.run.seconds_left() <= settings.min_time_share * seconds:
+                return
+            ensemble = self.fit(ensemble.with_another, 1 / min(left, max(1, round(self.run.seconds_left() / seconds))))
+            if self.best() is not ensemble:
+                return
 
 
-def members_in_time(
-    train: Samples, sites: NDArray[np.int64], run: Run, settings: ModelSelectionSettings, n_frequencies: int = 0
-) -> int:
-    """Return the number of dense networks that can be trained in the remaining time; 1 with several processes.
-
-    Parameters
-    ----------
-    train, sites, run
-        As `Reconstructor.fit` takes them.
-    settings
-        Epochs and steps that each network needs, and the largest number of networks.
-    n_frequencies
-        Of the networks' periodic embedding.
-    """
-    if run.deadline is None or processes().count > 1:
-        return 1
-    dense = Dense(n_frequencies=n_frequencies)
-    epochs = run.seconds_left() / dense.seconds_per_epoch(train, sites, run)
-    needed = max(settings.epochs_per_member, _epochs_of(settings.min_steps, dense, train))
-    return int(min(settings.max_members, max(1, epochs // needed)))
-
-
-def _epochs_of(steps: int, network: NetworkReconstructor, train: Samples) -> float:
-    """Number of epochs that so many steps make."""
-    return steps * network.pace(len(train), limited=True).batch_size / len(train)
-
-
-def network_after(dense: Residual, settings: ModelSelectionSettings) -> Residual:
+def convolutional_after(dense: Residual, train: TrainSettings | None) -> Residual:
     """Return the convolutional network to train next, initialised with the dense one if the deadline stopped that.
 
     A dense network that did not converge is a good start, since its steps are cheaper: 2.2 to 2.6 % lower error on
@@ -170,64 +207,13 @@ def network_after(dense: Residual, settings: ModelSelectionSettings) -> Residual
     ----------
     dense
         The fitted dense network.
-    settings
-        Its ``train`` holds for the convolutional network, too.
+    train
+        Training settings of the convolutional network; None: by the number of samples.
     """
-    residual = Residual("dense_conv", n_frequencies=dense.n_frequencies, train=settings.train).upon(dense.linear)
+    residual = Residual("dense_conv", n_frequencies=dense.n_frequencies, train=train).upon(dense.linear)
     if dense.network.unfinished and isinstance(dense.network, Dense):
-        residual.network = DenseConv(train=settings.train).starting_with(dense.network)
+        residual.network = DenseConv(train=train).starting_with(dense.network)
     return residual
-
-
-def _grow_ensemble(
-    candidates: _Candidates, first: Residual, parts: _Parts, run: Run, settings: ModelSelectionSettings
-) -> None:
-    """Train further members of the best network while the deadline allows and the ensemble's error falls."""
-    ensemble, seconds = Ensemble.of([first]), candidates.seconds[first]
-    while len(ensemble.members) < settings.max_members and run.seconds_left() > settings.min_time_share * seconds:
-        still = settings.max_members - len(ensemble.members)
-        share = 1 / min(still, max(1, round(run.seconds_left() / seconds)))
-        ensemble = candidates.fit(partial(ensemble.with_another, **parts, run=run.share(share)))
-        if candidates.best_so_far() is not ensemble:
-            return
-
-
-class _Candidates:
-    """Validation error (unexplained variance) and fitting time of every candidate."""
-
-    def __init__(self, sites: NDArray[np.int64], validation: Samples, min_improvement: float) -> None:
-        self.sites, self.validation, self.min_improvement = sites, validation, min_improvement
-        total_variance = float(np.nansum(np.square(validation.truth(), dtype=np.float64)))
-        self.total_variance = max(total_variance, np.finfo(float).tiny)
-        self.error: dict[Reconstructor, float] = {}
-        self.seconds: dict[Reconstructor, float] = {}
-        self.rows: list[dict[str, Any]] = []
-
-    def fit(self, fit_one: Callable[[], Kind]) -> Kind:
-        """Fit a candidate, score it on validation and record both."""
-        started = time.monotonic()
-        fitted = fit_one()
-        self.seconds[fitted] = time.monotonic() - started
-        self.error[fitted] = squared_error(fitted, self.sites, self.validation) / self.total_variance
-        errors = {"left": self.error[fitted], "best": min(self.error.values())}
-        row = {**errors, "seconds": round(self.seconds[fitted], 2)}
-        self.rows.append({"stage": "fit", "by": _description(fitted), **row})
-        return fitted
-
-    def is_better(self, one: Reconstructor, other: Reconstructor) -> bool:
-        """Return whether the error of one candidate is clearly smaller than that of another."""
-        return self.error[one] < (1 - self.min_improvement) * self.error[other]
-
-    def best_so_far(self) -> Reconstructor:
-        """Return the candidate with the smallest error."""
-        return min(self.error, key=self.error.__getitem__)
-
-    def best(self, closed: Reconstructor) -> Reconstructor:
-        """Return the candidate with the smallest error; the best closed form unless another is clearly better."""
-        best_so_far = self.best_so_far()
-        chosen = best_so_far if self.is_better(best_so_far, closed) else closed
-        chosen.tried = self.rows
-        return chosen
 
 
 def fit_linear(train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> LinearReconstructor:

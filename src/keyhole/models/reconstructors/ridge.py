@@ -107,11 +107,7 @@ class NestedRidge:
 
 
 def nested_errors(
-    train: Samples,
-    scorer: Samples,
-    sites: NDArray[np.int64],
-    strength: float,
-    scale: NDArray[np.float64] | None = None,
+    train: Samples, scorer: Samples, sites: NDArray[np.int64], strength: float, scale: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
     """Sum of squared errors on ``scorer`` of ridge fitted on ``train`` to the first 0, 1, ... K sites.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,9 @@ _VALIDATIONS = 4  # during a short training: more of them would take longer than
 _TIME_SHARE = 0.08  # of the remaining time, for each of the two trainings with and without periodic embedding
 
 
-def choose_n_frequencies(linear: LinearReconstructor, parts: Mapping[str, Any], run: Run) -> int:
+def choose_n_frequencies(
+    linear: LinearReconstructor, train: Samples, sites: NDArray[np.int64], validation: Samples, run: Run
+) -> int:  # fmt: skip
     """Choose by two short trainings whether a dense network should have a periodic embedding of the readings.
 
     It depends on the data rather than on their number: with the embedding, the unexplained variance from 20 sites is
@@ -37,20 +38,19 @@ def choose_n_frequencies(linear: LinearReconstructor, parts: Mapping[str, Any], 
     ----------
     linear
         The fitted linear reconstruction that the network is added to.
-    parts
-        ``train``, ``sites`` and ``validation``, as `Reconstructor.fit` takes them.
-    run
-        Seed and deadline.
+    train, sites, validation, run
+        As `Reconstructor.fit` takes them.
 
     Returns
     -------
     int
         `N_FREQUENCIES`, or 0: without the embedding, which is also the answer if there is no time to try.
     """
-    steps = int(min(STEPS, affordable_steps(_TIME_SHARE * run.seconds_left(), parts["train"], parts["sites"], run)))
+    steps = int(min(STEPS, affordable_steps(_TIME_SHARE * run.seconds_left(), train, sites, run)))
     if steps < _MIN_STEPS:
         return 0
-    return min((0, N_FREQUENCIES), key=lambda count: improvement_by_trial(linear, parts, count, steps, run))
+    trial = partial(improvement_by_trial, linear, train, sites, validation, run, steps=steps)
+    return min((0, N_FREQUENCIES), key=lambda count: trial(n_frequencies=count))
 
 
 def affordable_steps(seconds: float, train: Samples, sites: NDArray[np.int64], run: Run) -> float:
@@ -72,8 +72,9 @@ def affordable_steps(seconds: float, train: Samples, sites: NDArray[np.int64], r
 
 
 def improvement_by_trial(
-    linear: LinearReconstructor, parts: Mapping[str, Any], n_frequencies: int, steps: int, run: Run
-) -> float:
+    linear: LinearReconstructor, train: Samples, sites: NDArray[np.int64], validation: Samples, run: Run,
+    *, n_frequencies: int, steps: int,
+) -> float:  # fmt: skip
     """Return the validation error of a residual dense network after a short training, relative to its linear part.
 
     All steps are taken whatever the deadline, and no checkpoint is written: the number of steps depends on the clock,
@@ -83,16 +84,15 @@ def improvement_by_trial(
     ----------
     linear
         The fitted linear reconstruction that the network is added to.
-    parts
-        ``train``, ``sites`` and ``validation``, as `Reconstructor.fit` takes them.
+    train, sites, validation, run
+        As `Reconstructor.fit` takes them; deadline and folder of the run are not used.
     n_frequencies
         Of the periodic embedding; 0 for none.
     steps
         Number of optimiser steps.
-    run
-        Seed; deadline and folder are not used.
     """
     short = {"steps": steps, "validation_steps": _VALIDATIONS}
-    settings = train_settings_for(len(parts["train"])).model_copy(update=short)
+    settings = train_settings_for(len(train)).model_copy(update=short)
     residual = Residual("dense", label=f"trial {n_frequencies}", n_frequencies=n_frequencies, train=settings)
-    return residual.upon(linear).fit(**parts, run=replace(run, deadline=None, folder=None)).improvement
+    run = replace(run, deadline=None, folder=None)
+    return residual.upon(linear).fit(train, sites, validation=validation, run=run).improvement
