@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole.core.errors import DataError, PlanError, SettingsError
 from keyhole.data.alignment import match, on_grid
 from keyhole.data.constraints.groups import labels_of
@@ -15,7 +16,6 @@ from keyhole.data.constraints.regions import region
 from keyhole.data.constraints.site_lookup import find_sites
 from keyhole.data.grid import Grid
 from keyhole.data.target import Target
-from samples import monthly_field, quick, smooth
 
 FIELD = monthly_field().fillna(1.0) * np.linspace(1, 2, 20).reshape(4, 5)
 LABELLED = xr.DataArray(np.arange(1.0, 21.0).reshape(4, 5), {"lat": FIELD.lat, "lon": FIELD.lon}, ("lat", "lon"))

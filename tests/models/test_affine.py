@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import keyhole as kh
+from example_data import monthly_field, smooth
 from keyhole.models.reconstructors.base import flat
-from samples import monthly_field, smooth
 
 SOURCES = {
     "plain": lambda: kh.read(smooth(60, 4, 5)),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import keyhole as kh
+from example_data import smooth
 from keyhole import DataError
 from keyhole.core.run import Run
 from keyhole.data.preparation import PreparedSamples, prepare
@@ -16,7 +17,6 @@ from keyhole.metrics import target_scores
 from keyhole.models.predictors import PREDICTORS, Linear, Network, eliminate, fit_predictor, nested_errors
 from keyhole.models.predictors.base import Standardiser
 from keyhole.models.predictors.linear import calibration
-from samples import smooth
 
 SITES = np.array([3, 0, 5])
 BRIEF = {

@@ -19,6 +19,7 @@ from rich.console import Console
 from safetensors.numpy import save
 
 import keyhole as kh
+from example_data import little_memory, monthly_field, quick, smooth
 from keyhole import DataError, Plan, PlanError
 from keyhole.core.run import Run
 from keyhole.core.storage import MAGIC, VERSION, read_container, write_container
@@ -28,7 +29,6 @@ from keyhole.placement import SELECTORS, Selection
 from keyhole.plan.files import write_reconstruction
 from keyhole.report.tables import plan_summary, plan_table
 from keyhole.workflow.selection import make_plan
-from samples import little_memory, monthly_field, quick, smooth
 
 TRAIN = {"steps": 1, "validation_steps": 1, "batch_size": 8}
 SETTINGS: dict[str, dict[str, Any]] = {

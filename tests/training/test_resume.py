@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import keyhole as kh
+from example_data import smooth
 from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
 from keyhole.data.target import Target
 from keyhole.models.predictors import fit_predictor
 from keyhole.placement import SELECTORS
-from samples import smooth
 
 STEPS = 12
 TRAIN = {"steps": STEPS, "batch_size": 8, "validation_steps": 4}
@@ -100,11 +100,12 @@ def test_a_predictor_goes_on_bit_for_bit(tmp_path, name, kind, step):
 def test_a_distribution_that_chooses_once_more_keeps_its_states_apart(tmp_path):
     """Auto trains it on train, then on train and validation: a run that is resumed finds both."""
     parts = prepare(kh.datasets.sst(), None, seed=0)
-    auto = SELECTORS.make("auto", {"stages": ("greedy", "learned"), "train": TRAIN, "n_masks": 4})
+    settings = {"train": TRAIN, "n_masks": 4}
+    auto = SELECTORS.make("auto", {"stages": ("greedy", "learned"), **settings})
     trained = [{"stage": "search", "by": "learned", "seconds": 0.0}]
 
     def work(run):
-        first = auto.learned.select(parts.train, 3, validation=None, run=run)
+        first = SELECTORS.make("learned", settings).select(parts.train, 3, validation=None, run=run)
         return auto.refit(replace(first, history=trained, notes={"chosen": "learned"}), parts.development, run).sites
 
     once = work(Run(seed=3, folder=tmp_path))

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import keyhole as kh
+from example_data import smooth
 from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Event, Run
@@ -23,7 +24,6 @@ from keyhole.workflow import curves
 from keyhole.workflow.comparison import compare
 from keyhole.workflow.curves import walk
 from keyhole.workflow.selection import choose_sites
-from samples import smooth
 
 NESTED = [name for name, make in SELECTORS.items() if make().nested]
 

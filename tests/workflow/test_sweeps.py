@@ -24,13 +24,13 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 from typer.testing import CliRunner
 
+from command_processes import Launched, launch
 from keyhole import read
 from keyhole.cli import app
 from keyhole.core.errors import InfeasibleError, SettingsError, StorageError
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.workflow.sweeps import StudyFile, Trial, finished, fronts, read_study, work
 from keyhole.workflow.sweeps.retries import Patience, signs_of_life
-from launched import Launched, launch
 
 STUDY = """
 source = "sst"
@@ -279,7 +279,7 @@ def test_a_killed_workers_trial_is_tried_again(tmp_path):
     text = STUDY.format(trials=2).replace('["greedy", "qr"]', '["learned"]') + slow
     path = write(tmp_path, text)
     worker = start(path)
-    worker.wait_for_words("begins")
+    worker.wait_for_message("begins")
     worker.send(signal.SIGKILL)
     assert worker.end() == -9
     path.write_text(text.replace("heartbeat = 1", "heartbeat = 1\ntime_limit = 1"))

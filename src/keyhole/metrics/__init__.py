@@ -90,10 +90,11 @@ class ErrorAccumulator:
         own = None if weights is None or (area is not None and np.array_equal(weights, area)) else weights
         for name, counts in (("_area", area), ("_weighted", own)):
             if counts is not None:
-                scores |= _rmse_and_fvu(*(part * counts[inside] for part in (error, spread, known)), name)
+                weight = counts[inside]
+                scores |= _rmse_and_fvu(error * weight, spread * weight, known * weight, name)
         for channel, name in enumerate(self.names):
-            parts = (part[channel][inside] for part in (self.error, self.spread, self.known))
-            scores |= _rmse_and_fvu(*parts, f"[{name}]")
+            error, spread, known = (part[channel][inside] for part in (self.error, self.spread, self.known))
+            scores |= _rmse_and_fvu(error, spread, known, f"[{name}]")
         return scores
 
 

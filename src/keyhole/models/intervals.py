@@ -90,8 +90,8 @@ class PredictionIntervals:
         """
         every = -(-len(readings) // _MAX_SAMPLES)
         squares = np.square(errors, dtype=np.float64)
-        kept = [part[::every].astype(np.float32) for part in (readings, squares)]
-        fitted = cls(_average(squares, scale), 0, *kept)
+        average = _average(squares, scale)
+        fitted = cls(average, 0, readings[::every].astype(np.float32), squares[::every].astype(np.float32))
         counts = [count for count in _NEIGHBOURS if 2 * count < len(fitted.readings)]
         deviance = {count: replace(fitted, neighbours=count)._deviance() for count in (0, *counts)}
         best = min(deviance, key=deviance.__getitem__)
@@ -162,8 +162,9 @@ class PredictionIntervals:
         """Return settings and arrays from which ``restore`` recovers the intervals."""
         counts = sorted(self.factors)
         factors = np.reshape([self.factors[count] for count in counts], (len(counts), len(_LEVELS)))
-        arrays = {"average": self.average, "readings": self.readings, "squares": self.squares, "factors": factors}
-        return {"neighbours": self.neighbours, "samples": self.samples, "missing": counts}, arrays
+        arrays: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in ("average", "readings", "squares")}
+        settings = {"neighbours": self.neighbours, "samples": self.samples, "missing": counts}
+        return settings, arrays | {"factors": factors}
 
     @classmethod
     def restore(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:

@@ -96,7 +96,7 @@ class SupervisedTask(Task):
         if self.validation is None:
             return None
         total = 0.0
-        for chunk in torch.arange(self.validation.samples).split(CHUNK):
+        for chunk in torch.split(torch.arange(self.validation.samples), CHUNK):
             *inputs, targets = self.validation(chunk)
             total += float(self.loss(self.model(*inputs), targets)) * len(chunk)
         return total / self.validation.samples

@@ -71,7 +71,7 @@ class Network(Predictor):
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         """Evaluate the network in chunks, on the CPU; see `Predictor.outputs`."""
         with torch.inference_mode():
-            return torch.cat([self.network(chunk) for chunk in torch.from_numpy(inputs).split(_CHUNK)]).numpy()
+            return torch.cat([self.network(chunk) for chunk in torch.split(torch.from_numpy(inputs), _CHUNK)]).numpy()
 
     def learned(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return settings and weights."""

@@ -94,12 +94,12 @@ class DenseConvNet(nn.Module):
         """Scatter values at the valid sites to the grid, zero elsewhere."""
         full = packed.new_zeros(len(packed), self.channels, math.prod(self.shape))
         full[:, :, self.get_buffer("cells")] = packed.reshape(len(packed), self.channels, -1)
-        return full.unflatten(2, self.shape)
+        return full.reshape(len(packed), self.channels, *self.shape)
 
     def voronoi(self, x: Tensor) -> Tensor:
         """Return the reading of the nearest site at each grid point, ``(N, channels, *grid)``."""
-        readings = x[:, : self.sites * self.channels].unflatten(1, (self.sites, self.channels))
-        return readings[:, self.get_buffer("nearest")].transpose(1, 2).unflatten(2, self.shape)
+        readings = x[:, : self.sites * self.channels].reshape(len(x), self.sites, self.channels)
+        return readings[:, self.get_buffer("nearest")].transpose(1, 2).reshape(len(x), self.channels, *self.shape)
 
 
 class DenseConv(Dense):

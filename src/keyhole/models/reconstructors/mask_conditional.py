@@ -112,17 +112,15 @@ class Gaussian(ConditionalReconstructor):
     def _factor(self, precision: Tensor) -> Tensor:
         """Cholesky factor of `A` for each mask, `(masks, r, r)`."""
         basis = self.get_buffer("basis")
-        return torch.linalg.cholesky(
-            torch.diag(self.get_buffer("precision")) + (basis.T * precision.unsqueeze(1)) @ basis
-        )
+        information = torch.diag(self.get_buffer("precision")) + (basis.T * precision.unsqueeze(1)) @ basis
+        factor: Tensor = torch.linalg.cholesky(information)
+        return factor
 
     @torch.no_grad()
     def _variance_given_others(self, observed: Tensor, noise: Tensor) -> Tensor:
         """Variance of each site given all others: `p / (1 - p t)` with `p` the variance given the whole mask."""
-        precision, basis = observed / noise, self.get_buffer("basis")
-        half = torch.linalg.solve_triangular(
-            self._factor(precision), basis.T.expand(len(observed), -1, -1), upper=False
-        )
+        precision, basis = observed / noise, self.get_buffer("basis").T.expand(len(observed), -1, -1)
+        half: Tensor = torch.linalg.solve_triangular(self._factor(precision), basis, upper=False)
         given = half.square().sum(dim=1)
         return given / (1 - given * precision).clamp_min(1e-3)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from keyhole.core.processes import processes
 from keyhole.core.run import Run
 from keyhole.core.settings import parse
+from keyhole.core.trials import Trial, Trials
 from keyhole.data.samples import Samples
 from keyhole.models.reconstructors.base import Reconstructor
 from keyhole.models.reconstructors.dense_conv import DenseConv
@@ -69,14 +70,13 @@ def fit_best(
     >>> [row["by"] for row in fit_best(samples, np.array([1, 5]), validation=samples, run=no_time).tried]
     ['ridge', 'kernel']
     """
-    chosen = parse(ModelSelectionSettings, dict(settings or {}))
+    chosen = parse(ModelSelectionSettings, settings or {})
     selection = ModelSelection(train, sites, validation, run, chosen)
     linear, kernel = selection.fit(fit_linear), selection.fit(Kernel().fit)
     if run.seconds_left() > 0:
         selection.fit_networks(linear)
-    best, closed = selection.best(), min(linear, kernel, key=selection.error.__getitem__)
-    best = best if selection.is_better(best, closed) else closed
-    best.tried = selection.rows
+    best = selection.trials.best_unless_close([linear, kernel], selection.ratio).result
+    best.tried = selection.trials.history
     return best
 
 
@@ -100,13 +100,11 @@ class ModelSelection:
     ) -> None:  # fmt: skip
         self.train, self.sites, self.validation, self.run, self.settings = train, sites, validation, run, settings
         self.has_grid = len(train.grid.shape) == 2
-        total_variance = float(np.nansum(np.square(validation.truth(), dtype=np.float64)))
-        self.total_variance = max(total_variance, np.finfo(float).tiny)
-        self.error: dict[Reconstructor, float] = {}
-        self.seconds: dict[Reconstructor, float] = {}
-        self.rows: list[dict[str, Any]] = []
+        self.ratio = 1 - settings.min_improvement
+        total = max(float(np.nansum(np.square(validation.truth(), dtype=np.float64))), np.finfo(float).tiny)
+        self.trials = Trials[Reconstructor]("fit", lambda fitted: squared_error(fitted, sites, validation) / total)
 
-    def fit(self, fit_one: Callable[..., Kind], share: float = 1.0) -> Kind:
+    def fit(self, fit_one: Callable[..., Kind], share: float = 1.0) -> Trial[Kind]:
         """Fit a candidate in a share of the remaining time, and record its error on validation (unexplained variance).
 
         Parameters
@@ -116,24 +114,11 @@ class ModelSelection:
         share
             Share of the time until the deadline.
         """
-        started = time.monotonic()
-        fitted = fit_one(self.train, self.sites, validation=self.validation, run=self.run.share(share))
-        self.seconds[fitted] = time.monotonic() - started
-        self.error[fitted] = squared_error(fitted, self.sites, self.validation) / self.total_variance
-        errors = {"left": self.error[fitted], "best": min(self.error.values())}
-        row = {**errors, "seconds": round(self.seconds[fitted], 2)}
-        self.rows.append({"stage": "fit", "by": _description(fitted), **row})
-        return fitted
+        run = self.run.share(share)
+        fit = partial(fit_one, self.train, self.sites, validation=self.validation, run=run)
+        return self.trials.run(fit, _description)
 
-    def best(self) -> Reconstructor:
-        """Return the candidate with the smallest error."""
-        return min(self.error, key=self.error.__getitem__)
-
-    def is_better(self, one: Reconstructor, other: Reconstructor) -> bool:
-        """Return whether the error of one candidate is clearly smaller than that of another."""
-        return self.error[one] < (1 - self.settings.min_improvement) * self.error[other]
-
-    def fit_networks(self, linear: LinearReconstructor) -> None:
+    def fit_networks(self, linear: Trial[LinearReconstructor]) -> None:
         """Train networks on the residuals of the linear reconstruction, as many as promise to pay in the time.
 
         The dense network is first. A convolutional one follows on two-dimensional grids if the dense one paid or
@@ -147,16 +132,15 @@ class ModelSelection:
             The fitted linear reconstruction.
         """
         short_of_time, parts = self.is_short_of_time(), (self.train, self.sites, self.validation)
-        n_frequencies = choose_n_frequencies(linear, *parts, self.run)
+        n_frequencies = choose_n_frequencies(linear.result, *parts, self.run)
         share = 0.15 if self.has_grid and not short_of_time else 1 / self.members_in_time(n_frequencies)
-        dense = Residual("dense", n_frequencies=n_frequencies, train=self.settings.train).upon(linear)
-        self.fit(dense.fit, share)
-        pays = self.is_better(dense, linear) or len(self.train) >= self.settings.many_samples
-        if self.has_grid and pays and not (short_of_time and dense.network.unfinished):
-            self.fit(convolutional_after(dense, self.settings.train).fit)
-        best = self.best()
-        if self.is_better(best, linear) and self.run.deadline is not None and isinstance(best, Residual):
-            self._grow_ensemble(best)
+        residual = Residual("dense", n_frequencies=n_frequencies, train=self.settings.train).upon(linear.result)
+        dense = self.fit(residual.fit, share)
+        promising = dense.error < self.ratio * linear.error or len(self.train) >= self.settings.many_samples
+        if self.has_grid and promising and not (short_of_time and residual.network.unfinished):
+            self.fit(convolutional_after(residual, self.settings.train).fit)
+        if self.run.deadline is not None and self.trials.best.error < self.ratio * linear.error:
+            self._grow_ensemble(self.trials.best)
 
     def is_short_of_time(self) -> bool:
         """Return whether the remaining time is too short for a convolutional network; never with several processes."""
@@ -186,15 +170,19 @@ class ModelSelection:
         steps_as_epochs = steps * network.pace(len(self.train), limited=True).batch_size / len(self.train)
         return max(epochs, steps_as_epochs) * network.seconds_per_epoch(self.train, self.sites, self.run)
 
-    def _grow_ensemble(self, first: Residual) -> None:
+    def _grow_ensemble(self, best: Trial[Reconstructor]) -> None:
         """Train further members of the best network while the deadline allows and the ensemble's error falls."""
-        ensemble, seconds, settings = Ensemble.of([first]), self.seconds[first], self.settings
-        while (left := settings.max_members - len(ensemble.members)) > 0:
-            if self.run.seconds_left() <= settings.min_time_share * seconds:
+        if not isinstance(best.result, Residual):
+            return
+        ensemble, settings = Ensemble.of([best.result]), self.settings
+        while (missing := settings.max_members - len(ensemble.members)) > 0:
+            in_time = self.run.seconds_left() / best.seconds
+            if in_time <= settings.min_time_share:
                 return
-            ensemble = self.fit(ensemble.with_another, 1 / min(left, max(1, round(self.run.seconds_left() / seconds))))
-            if self.best() is not ensemble:
+            grown = self.fit(ensemble.with_another, 1 / min(missing, max(1, round(in_time))))
+            if self.trials.best is not grown:
                 return
+            ensemble = grown.result
 
 
 def convolutional_after(dense: Residual, train: TrainSettings | None) -> Residual:

@@ -208,7 +208,7 @@ class NetworkReconstructor(Reconstructor):
         model = _BoundedSum(self).eval()
         parts = (readings, known(covariates, len(readings)), known(estimate, len(readings)))
         with torch.inference_mode():
-            chunks = zip(*(tensor_of(part).split(CHUNK) for part in parts), strict=True)
+            chunks = zip(*(torch.split(tensor_of(part), CHUNK) for part in parts), strict=True)
             packed = torch.cat([model(self.inputs(*chunk), chunk[-1]) for chunk in chunks])
         return unpack(packed.numpy(), self.channels, self.grid)
 
@@ -246,10 +246,10 @@ class _BoundedSum(nn.Module):
         self.network, self.bounds, self.cells = owner.network, owner.bounds, torch.from_numpy(owner.grid.cells)
 
     def forward(self, inputs: Tensor, estimate: Tensor) -> Tensor:
-        outputs = self.network(inputs)
+        outputs: Tensor = self.network(inputs)
         added = outputs if outputs.ndim == 2 else outputs.flatten(2)[:, :, self.cells].flatten(1)
-        bounded_sum = added + estimate if estimate.shape[1] else added
-        return bounded_sum if self.bounds is None else self.bounds(bounded_sum)
+        whole = added + estimate if estimate.shape[1] else added
+        return whole if self.bounds is None else self.bounds(whole)
 
 
 def _thinned(samples: Samples) -> Samples:
@@ -315,4 +315,4 @@ class ResNetReconstructor(NetworkReconstructor):
         grid = readings.new_zeros(*at_sites.shape[:2], self.grid.size)
         grid[:, :, torch.from_numpy(self.sites)] = at_sites
         everywhere = covariates[:, :, None].expand(-1, -1, self.grid.size)
-        return torch.cat([grid, everywhere], dim=1).unflatten(2, self.grid.shape)
+        return torch.cat([grid, everywhere], dim=1).reshape(len(grid), -1, *self.grid.shape)

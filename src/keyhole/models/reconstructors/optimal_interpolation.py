@@ -135,12 +135,12 @@ class _Data(NamedTuple):
         """Estimate means and covariances from some of the samples."""
         design = self.design(rows)
         inverse = np.linalg.pinv(design)
-        means = [inverse @ part[rows] for part in (self.features, self.targets)]
-        features, targets = (
-            (part[rows] - design @ mean).astype(np.float32)
-            for part, mean in zip((self.features, self.targets), means, strict=True)
-        )
-        return _Moments(*means, features.T @ features / len(design), features.T @ targets / len(design))
+        features, targets = self.features[rows], self.targets[rows]
+        feature_means, target_means = inverse @ features, inverse @ targets
+        features = (features - design @ feature_means).astype(np.float32)
+        targets = (targets - design @ target_means).astype(np.float32)
+        auto, cross = features.T @ features / len(design), features.T @ targets / len(design)
+        return _Moments(feature_means, target_means, auto, cross)
 
     def tapers(self, length: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Localisation weights of the covariance of features with each other, and of features with targets."""

@@ -129,8 +129,8 @@ def nested_errors(
         ``(K + 1,)``; the first is the error of the training mean.
     """
     unit = np.ones(train.channels) if scale is None else scale
-    pairs = [
+    fitted, scored = (
         (flat(part.readings(sites)).astype(np.float64), flat(part.valid_values() * unit[:, np.newaxis]))
         for part in (train, scorer)
-    ]
-    return nested_squared_errors(*pairs, strength)[:: train.channels]
+    )
+    return nested_squared_errors(fitted, scored, strength)[:: train.channels]
