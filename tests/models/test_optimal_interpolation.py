@@ -19,6 +19,7 @@ from keyhole.models.reconstructors.optimal_interpolation import STRENGTHS, longe
 from keyhole.placement import SELECTORS
 from keyhole.placement.exchange import Exchange
 from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance
+from keyhole.placement.settings import CovarianceLimits
 from large_fields import large_field, unexplained_variance
 
 
@@ -240,43 +241,39 @@ def test_few_sites_of_many_cells_have_few_directions():
     assert Covariance.of(data, 0.5, 0.01, np.random.default_rng(0)).cross.shape == (300, 300, 1)
 
 
-def short_of_memory(monkeypatch, directions):
-    monkeypatch.setattr("keyhole.placement.posterior_covariance._MAX_CROSS_SIZE", 0)
-    monkeypatch.setattr("keyhole.placement.posterior_covariance._MIN_TARGETS", directions)
+def short_of_memory(directions):
+    return CovarianceLimits(max_size=1, min_directions=directions, numbers_per_second=600)
 
 
 @pytest.mark.parametrize("channels", [1, 2])
-def test_directions_stand_for_cells_where_memory_is_short(monkeypatch, channels):
+def test_directions_stand_for_cells_where_memory_is_short(channels):
     """Sums over the cells of products of columns, which is all that is asked, are as they were."""
     data = smooth(60, cells=60, channels=channels)
     whole = Covariance.of(data, 0.5, 0.01, np.random.default_rng(0)).cross
-    short_of_memory(monkeypatch, 40 * channels)
-    few = Covariance.of(data, 0.5, 0.01, np.random.default_rng(0)).cross
+    limits = short_of_memory(40 * channels)
+    few = Covariance.of(data, 0.5, 0.01, np.random.default_rng(0), limits=limits).cross
     assert (len(whole), len(few)) == (60 * channels, 40 * channels)
     expected = np.einsum("tmc,tnd->mcnd", whole, whole)
     np.testing.assert_allclose(np.einsum("tmc,tnd->mcnd", few, few), expected, atol=1e-3 * expected.max())
 
 
-def test_fewer_cells_are_seen_where_time_is_short(monkeypatch):
+def test_fewer_cells_are_seen_where_time_is_short():
     """As many as there is time for, but never less than memory holds anyway."""
     data = smooth(60, cells=60)
     parts = data, 0.5, 0.01, np.random.default_rng(0)
     assert Covariance.of(*parts, seconds=-1.0).targets.shape == (60, 60)
-    short_of_memory(monkeypatch, 12)
-    monkeypatch.setattr("keyhole.placement.posterior_covariance._PROJECTED_PER_SECOND", 600)
     for seconds, cells in ((-1.0, 12), (2.0, 20), (10.0, 60), (np.inf, 60)):
-        covariance = Covariance.of(*parts, seconds=seconds)
+        covariance = Covariance.of(*parts, seconds=seconds, limits=short_of_memory(12))
         assert covariance.targets.shape == (60, cells)
         assert len(covariance.cross) == 12
 
 
-def test_sites_found_by_directions_leave_as_little(monkeypatch):
+def test_sites_found_by_directions_leave_as_little():
     """By a sample of as many cells they left 12 % more: a site near a cell that counts looked better than it is."""
     data = smooth(60, cells=60)
     best = SELECTORS["exchange"]().select(data, 5, validation=None, run=Run())
     whole = Covariance.of(data, best.notes["length"], best.notes["noise"], np.random.default_rng(0))
-    short_of_memory(monkeypatch, 12)
-    few = SELECTORS["exchange"]().select(data, 5, validation=None, run=Run())
+    few = Exchange(limits=short_of_memory(12)).select(data, 5, validation=None, run=Run())
     assert posterior(whole, few.sites) < 1.01 * posterior(whole, best.sites)
 
 
