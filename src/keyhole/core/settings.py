@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -20,10 +21,10 @@ class Settings(BaseModel):
 Kind = TypeVar("Kind", bound=Settings)
 
 
-def parse(kind: type[Kind], given: dict[str, Any]) -> Kind:
-    """Make settings from plain values; raise a SettingsError that names an unknown or invalid one."""
+def parse(kind: type[Kind], given: Mapping[str, Any], of: str = "") -> Kind:
+    """Make settings from plain values; raise a SettingsError that names an unknown or invalid one, and what it is of."""
     try:
         return kind(**given)
     except ValidationError as error:
         details = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise SettingsError(f"{kind.__name__}: {details}") from error
+        raise SettingsError(f"{of or kind.__name__}: {details}") from error

@@ -446,10 +446,11 @@ def constraint_metadata(signals: Samples, sites: NDArray[np.int64]) -> dict[str,
     constraints = signals.constraints
     if constraints is None:
         return {}
-    held = len(constraints.rules.held)
-    found: dict[str, Any] = {"asked": constraints.asked.words(), "existing": held}
+    n_existing = len(constraints.rules.existing)
+    found: dict[str, Any] = {"asked": constraints.asked.words(), "existing": n_existing}
     if constraints.rules.costs is not None:
-        found |= {"cost": float(constraints.rules.costs[sites[held:]].sum()), "cost_limit": constraints.rules.limit}
+        cost = float(constraints.rules.costs[sites[n_existing:]].sum())
+        found |= {"cost": cost, "cost_limit": constraints.rules.limit}
     if constraints.grouping is not None:
         found["groups"] = constraints.grouping.units_of(sites).tolist()
     return {"constraints": found}
