@@ -299,7 +299,7 @@ def curve() -> TaskPair:
     sites = np.random.default_rng(0).permutation(20_000)[:_K]
 
     def ours() -> None:
-        nested = NestedRidge(train, sites)
+        nested = NestedRidge.of(train, sites)
         for count in range(_K // 10, _K + 1, _K // 10):
             nested.first(count)
 

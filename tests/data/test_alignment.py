@@ -232,15 +232,16 @@ def test_features_of_an_estimator_go_by_name():
 
     table = pd.DataFrame(smooth(40, 4), columns=list("abcd"))
     costs = pd.Series({"d": 9.0, "c": 9.0, "b": 9.0, "a": 1.0})
-    fitted = KeyholeSelector(method="greedy", costs=costs, cost_limit=2.0).fit(table)
+    quick = {"method": "greedy", "reconstructor": "ridge"}
+    fitted = KeyholeSelector(**quick, costs=costs, cost_limit=2.0).fit(table)
     assert fitted.get_feature_names_out().tolist() == ["a"]
     groups = pd.Series({"d": 0, "c": 1, "b": 1, "a": 0})
-    fitted = KeyholeSelector(1, method="greedy", groups=groups).fit(table)
+    fitted = KeyholeSelector(1, **quick, groups=groups).fit(table)
     assert fitted.get_feature_names_out().tolist() in (["a", "d"], ["b", "c"])
     must = pd.Series({"d": True, "c": False, "b": False, "a": False})
-    assert "d" in KeyholeSelector(2, method="greedy", must_select=must).fit(table).get_feature_names_out()
+    assert "d" in KeyholeSelector(2, **quick, must_select=must).fit(table).get_feature_names_out()
     with pytest.raises(SettingsError, match="costs: no value at column=a"):
-        KeyholeSelector(method="greedy", costs=pd.Series([1.0, 2.0, 3.0, 4.0]), cost_limit=2.0).fit(table)
+        KeyholeSelector(**quick, costs=pd.Series([1.0, 2.0, 3.0, 4.0]), cost_limit=2.0).fit(table)
 
 
 def test_a_target_and_context_go_by_time():
