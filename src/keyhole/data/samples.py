@@ -444,6 +444,15 @@ class Samples(SampleSet):
             noise=None if self.noise is None else self.noise.reshape(1, -1),
         )  # fmt: skip
 
+    def as_scaled(self) -> ScaledSamples:
+        """Return the samples as methods take them, as they are: neither centred nor scaled, in single precision."""
+        values = np.where(np.isnan(self.values), 0, self.values).astype(np.float32)
+        return ScaledSamples(
+            values=values, sites=self.sites, observable=self.observable, time=self.time, ordered=self.ordered,
+            origin=self.origin, target=self.target, covariates=self.covariates, constraints=self.constraints,
+            weights=self.weights, noise=self.noise, rows=self.rows, missing=self.missing,
+        )  # fmt: skip
+
     def anomalies(self, cycle: Cycle | None = "month") -> Samples:
         """Work on anomalies from a monthly climatology (``"month"``), or on deviations from the mean (None).
 

@@ -319,6 +319,17 @@ class Sites:
         around = np.sort(metric.distances([int(distances.argmin())], range(len(self)))[0])
         return distances, float(around[min(_NEIGHBOURS, len(around) - 1)]) or 1.0
 
+    def grid_points(self) -> NDArray[np.float64]:
+        """Return points ``(size, d)`` of all positions in the data, valid or not, whose distances are straight.
+
+        Those of the coordinates, or the positions along the axes where a coordinate is missing.
+        """
+        try:
+            metric = Sites.build(self.shape, self.dims, self.axes, auxiliary=self.auxiliary, roles=self.roles).metric
+        except SettingsError:
+            metric = Sites.plain(self.shape).metric
+        return metric.points if isinstance(metric, Euclidean) else np.arange(float(self.size))[:, np.newaxis]
+
     def repeat(self, axis: str, labels: NDArray[Any]) -> Sites:
         """Return as many copies of the sites as there are labels, along a new first axis."""
         count = len(labels)

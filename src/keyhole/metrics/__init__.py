@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 from keyhole.data.target import Target
 
 __all__ = ["ErrorAccumulator", "evaluate", "sharpness", "squared_error_map", "target_scores"]
@@ -18,19 +18,19 @@ _SMALLEST = 1e-15  # probability, so that the log loss stays finite
 
 
 def evaluate(
-    truth: NDArray[Any], reconstructed: NDArray[Any], expected: NDArray[Any], grid: Grid,
+    truth: NDArray[Any], reconstructed: NDArray[Any], expected: NDArray[Any], sites: Sites,
     weights: NDArray[np.float64] | None = None, *, scale: NDArray[np.float64] | None = None, names: Sequence[str] = (),
 ) -> dict[str, float]:  # fmt: skip
     """Score reconstructed fields.
 
     Parameters
     ----------
-    truth, reconstructed, expected : ndarray of shape (N, channels, *grid)
+    truth, reconstructed, expected : ndarray of shape (N, channels, m)
         True values (NaN where missing), reconstructions, and the prediction without sensors (mean or climatology of the
         training part), in the user's units.
-    grid : Grid
-        Only its valid sites count.
-    weights : ndarray of the grid's shape, optional
+    sites : Sites
+        The m sites.
+    weights : ndarray of shape (m,), optional
         Loss weights, if they are neither uniform nor the area.
     scale : ndarray of shape (channels,), optional
         Standard deviations by which errors of each channel are divided before they are averaged over channels of
@@ -43,16 +43,16 @@ def evaluate(
     dict of str to float
         ``mse``, ``rmse``, and ``fvu``, the fraction of variance unexplained: the sum of squared errors over the sum of
         squared deviations from ``expected``, with uniform weights. ``rmse_area`` and ``fvu_area`` are weighted by area
-        if the grid has latitude, ``rmse_weighted`` and ``fvu_weighted`` by ``weights``. ``rmse[name]`` and
+        if the areas of the sites are known, ``rmse_weighted`` and ``fvu_weighted`` by ``weights``. ``rmse[name]`` and
         ``fvu[name]`` are those of one channel, in its own units.
 
     Examples
     --------
     >>> truth = np.array([[[0.0, 2.0]], [[4.0, 2.0]]])
-    >>> evaluate(truth, truth + 1, np.full_like(truth, 2.0), Grid.plain((2,)))
+    >>> evaluate(truth, truth + 1, np.full_like(truth, 2.0), Sites.plain((2,)))
     {'mse': 1.0, 'rmse': 1.0, 'fvu': 0.5}
     """
-    accumulator = ErrorAccumulator(grid, scale=scale, names=names)
+    accumulator = ErrorAccumulator(sites, scale=scale, names=names)
     accumulator.add(truth, reconstructed, expected)
     return accumulator.scores(weights)
 
@@ -62,17 +62,17 @@ class ErrorAccumulator:
 
     Parameters
     ----------
-    grid : Grid
-        Only its valid sites count.
+    sites : Sites
+        The m sites.
     scale : ndarray of shape (channels,), optional
         Standard deviations by which errors of each channel are divided.
     names : sequence of str
         Names of the channels, to score each of them as well.
     """
 
-    def __init__(self, grid: Grid, *, scale: NDArray[np.float64] | None = None, names: Sequence[str] = ()) -> None:
-        self.grid, self.scale, self.names = grid, scale, names
-        self.error = self.spread = self.known = np.zeros((1, *grid.shape))  # (channels, *grid) once there are samples
+    def __init__(self, sites: Sites, *, scale: NDArray[np.float64] | None = None, names: Sequence[str] = ()) -> None:
+        self.sites, self.scale, self.names = sites, scale, names
+        self.error = self.spread = self.known = np.zeros((1, len(sites)))  # (channels, m) once there are samples
 
     def add(self, truth: NDArray[Any], reconstructed: NDArray[Any], expected: NDArray[Any]) -> None:
         """Add a block of samples; arrays as in `evaluate`."""
@@ -82,18 +82,17 @@ class ErrorAccumulator:
 
     def scores(self, weights: NDArray[np.float64] | None = None) -> dict[str, float]:
         """Return the metrics of all samples so far; see `evaluate`."""
-        inside, area = self.grid.inside, self.grid.area()
+        area = self.sites.area
         column = np.ones((1, 1)) if self.scale is None else np.square(self.scale)[:, np.newaxis]
-        error, spread = ((squares[:, inside] / column).sum(axis=0) for squares in (self.error, self.spread))
-        known = self.known[:, inside].sum(axis=0)
+        error, spread = ((squares / column).sum(axis=0) for squares in (self.error, self.spread))
+        known = self.known.sum(axis=0)
         scores = {"mse": float(error.sum() / known.sum()), **_rmse_and_fvu(error, spread, known)}
         own = None if weights is None or (area is not None and np.array_equal(weights, area)) else weights
         for name, counts in (("_area", area), ("_weighted", own)):
             if counts is not None:
-                weight = counts[inside]
-                scores |= _rmse_and_fvu(error * weight, spread * weight, known * weight, name)
+                scores |= _rmse_and_fvu(error * counts, spread * counts, known * counts, name)
         for channel, name in enumerate(self.names):
-            error, spread, known = (part[channel][inside] for part in (self.error, self.spread, self.known))
+            error, spread, known = (part[channel] for part in (self.error, self.spread, self.known))
             scores |= _rmse_and_fvu(error, spread, known, f"[{name}]")
         return scores
 
@@ -158,28 +157,27 @@ def _check_shape(target: Target, scores: NDArray[Any], shape: tuple[int, ...]) -
         raise DataError(f"target {target.name!r}: predictions have shape {scores.shape}, and {shape} is needed")
 
 
-def squared_error_map(truth: NDArray[Any], reconstructed: NDArray[Any], grid: Grid) -> NDArray[np.float64]:
+def squared_error_map(truth: NDArray[Any], reconstructed: NDArray[Any]) -> NDArray[np.float64]:
     """Return the mean squared error of each site over samples and channels.
 
     Parameters
     ----------
-    truth, reconstructed : ndarray of shape (N, channels, *grid)
+    truth, reconstructed : ndarray of shape (N, channels, m)
         True values (NaN where missing) and reconstructions.
-    grid : Grid
-        The grid.
 
     Returns
     -------
-    ndarray of the grid's shape
-        NaN at sites that are not valid, and where the truth is always missing.
+    ndarray of shape (m,)
+        NaN where the truth is always missing.
     """
     counts = (~np.isnan(truth)).sum(axis=(0, 1))
     with np.errstate(invalid="ignore"):
-        return np.where(grid.inside, _squares(truth, reconstructed).sum(axis=0) / counts, np.nan)
+        return np.asarray(_squares(truth, reconstructed).sum(axis=0) / counts)
 
 
 def _squares(truth: NDArray[Any], other: NDArray[Any]) -> NDArray[np.float64]:
-    """Squared errors summed over samples, ``(channels, *grid)``; missing truth counts as zero."""
+    """Squared errors summed over samples, ``(channels, m)``; missing truth counts as zero."""
+    other = np.broadcast_to(other, truth.shape) if other.shape[:1] == (1,) else other
     if truth.shape != other.shape:
         raise DataError(f"fields of shape {truth.shape} cannot be compared with those of shape {other.shape}")
     squares = np.zeros(truth.shape[1:])

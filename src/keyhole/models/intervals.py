@@ -35,13 +35,13 @@ class PredictionIntervals:
     Parameters
     ----------
     average
-        ``(channels * valid sites,)``, mean squared error of each site in the user's units.
+        ``(channels * m,)``, mean squared error of each site in the user's units.
     neighbours
         Number of nearest neighbours; 0 for the mean over all samples.
     readings
         ``(n, K * channels)``, scaled readings of the samples that may be neighbours.
     squares
-        ``(n, channels * valid sites)``, their squared errors; NaN where the truth is missing.
+        ``(n, channels * m)``, their squared errors; NaN where the truth is missing.
     factors
         Quantiles of `|error| / scale` at 401 levels from 0 to 1, by the number of missing readings.
     samples
@@ -79,9 +79,9 @@ class PredictionIntervals:
         readings
             ``(n, K * channels)``, scaled.
         errors
-            ``(n, channels * valid sites)``, errors of the reconstructions in the user's units; NaN where missing.
+            ``(n, channels * m)``, errors of the reconstructions in the user's units; NaN where missing.
         scale
-            ``(channels * valid sites,)``, units in which errors of different channels are comparable; None if they are.
+            ``(channels * m,)``, units in which errors of different channels are comparable; None if they are.
 
         Returns
         -------
@@ -113,7 +113,7 @@ class PredictionIntervals:
         return replace(self, factors=factors, samples=samples)
 
     def spread(self, readings: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the error scale ``(N, channels * valid sites)`` for readings ``(N, K * channels)``."""
+        """Return the error scale ``(N, channels * m)`` for readings ``(N, K * channels)``."""
         if not self.neighbours:
             return np.broadcast_to(np.sqrt(self.average), (len(readings), len(self.average)))
         chunks = np.array_split(readings, -(-len(readings) // _CHUNK) or 1)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 
 __all__ = [
     "Components",
@@ -34,9 +34,9 @@ _BLOCK = 4_000_000  # values processed at a time
 _SUMMED_IN_SINGLE = 64  # samples summed in their own precision
 _MAX_CACHED = 2000  # samples up to which the Gram matrix is cached
 # Gram matrices, for the lifetime of the samples: several selectors and ridge need the same one.
-_GRAMS: WeakKeyDictionary[Samples, NDArray[np.float64]] = WeakKeyDictionary()
+_GRAMS: WeakKeyDictionary[ScaledSamples, NDArray[np.float64]] = WeakKeyDictionary()
 # Leading components of samples that outnumber the sites, likewise, with the number that was requested.
-_COMPONENTS: WeakKeyDictionary[Samples, tuple[int, NDArray[np.float64], NDArray[np.float64]]] = WeakKeyDictionary()
+_COMPONENTS: WeakKeyDictionary[ScaledSamples, tuple[int, NDArray[np.float64], NDArray[np.float64]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Components:
     mean: NDArray[np.float64]
 
 
-def principal_components(samples: Samples, most: int) -> Components:
+def principal_components(samples: ScaledSamples, most: int) -> Components:
     """Compute leading principal components.
 
     Diagonalises the smaller of the covariance and the Gram matrix, so that neither many samples nor many sites alone
@@ -81,23 +81,23 @@ def principal_components(samples: Samples, most: int) -> Components:
     >>> principal_components(kh.read(fields), 10).basis.shape
     (1, 24, 2)
     """
-    packed = samples.valid_values().reshape(len(samples), -1)
+    packed = samples.targets.reshape(len(samples), -1)
     mean = column_sums([packed]) / len(packed)
     if len(packed) <= packed.shape[1]:
         variances, basis = _from_gram(samples, packed, mean, most)
     else:
         variances, basis = _from_covariance(samples, packed, mean, most)
-    shape = (samples.channels, len(samples.grid.cells))
+    shape = (samples.channels, len(samples.sites))
     return Components(variances, basis.reshape(*shape, len(variances)), mean.reshape(shape))
 
 
-def cached_gram(samples: Samples) -> NDArray[np.float64] | None:
+def cached_gram(samples: ScaledSamples) -> NDArray[np.float64] | None:
     """Return the Gram matrix of the centred samples, ``(N, N)``, if it was computed before; None if not."""
     return _GRAMS.get(samples)
 
 
 def _from_gram(
-    samples: Samples, packed: Floats, mean: NDArray[np.float64], most: int
+    samples: ScaledSamples, packed: Floats, mean: NDArray[np.float64], most: int
 ) -> tuple[NDArray[np.float64], Floats]:
     """Variances and basis ``(sites, r)`` from the Gram matrix, the samples being fewer than the sites.
 
@@ -117,7 +117,7 @@ def _from_gram(
 
 
 def _from_covariance(
-    samples: Samples, packed: Floats, mean: NDArray[np.float64], most: int
+    samples: ScaledSamples, packed: Floats, mean: NDArray[np.float64], most: int
 ) -> tuple[NDArray[np.float64], Floats]:
     """Variances and basis ``(sites, r)`` from the covariance of the sites; cached for smaller requests."""
     requested, variances, basis = _COMPONENTS.get(samples, (0, np.empty(0), np.empty((0, 0))))
@@ -128,7 +128,7 @@ def _from_covariance(
     return variances[:most], basis if basis.shape[1] <= most else np.ascontiguousarray(basis[:, :most])
 
 
-def _gram(samples: Samples, packed: Floats, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
+def _gram(samples: ScaledSamples, packed: Floats, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
     """Gram matrix of the centred samples; cached if it is small."""
     gram = np.zeros((len(packed), len(packed)))
     for _, part in blocks_of_cells(packed, mean, precision):
@@ -138,7 +138,7 @@ def _gram(samples: Samples, packed: Floats, mean: NDArray[np.float64], precision
     return gram
 
 
-def components_at_sites(samples: Samples, most: int) -> tuple[NDArray[np.int64], Floats, NDArray[np.float64]]:
+def components_at_sites(samples: ScaledSamples, most: int) -> tuple[NDArray[np.int64], Floats, NDArray[np.float64]]:
     """Compute principal components restricted to the observable sites.
 
     Parameters
@@ -151,20 +151,18 @@ def components_at_sites(samples: Samples, most: int) -> tuple[NDArray[np.int64],
     Returns
     -------
     sites : ndarray
-        Flat grid indices of the observable sites.
+        Numbers of the observable sites.
     rows : ndarray
         Rows of the basis at these, ``(channels, sites, r)``.
     variances : ndarray
         ``(r,)``.
     """
     components = principal_components(samples, most)
-    cells = samples.grid.cells
-    observable_sites = samples.observable.ravel()[cells]
-    rows = components.basis if observable_sites.all() else components.basis[:, observable_sites]
-    return cells[observable_sites], rows, components.variances
+    rows = components.basis if samples.observable.all() else components.basis[:, samples.observable]
+    return np.flatnonzero(samples.observable), rows, components.variances
 
 
-def unresolved_variance(samples: Samples, rows: Floats, variances: NDArray[np.float64]) -> NDArray[np.float64]:
+def unresolved_variance(samples: ScaledSamples, rows: Floats, variances: NDArray[np.float64]) -> NDArray[np.float64]:
     """Variance of each observable site that the components do not resolve.
 
     Parameters
@@ -179,18 +177,17 @@ def unresolved_variance(samples: Samples, rows: Floats, variances: NDArray[np.fl
     ndarray
         ``(channels, sites)``; zero where it is no more than rounding.
     """
-    observable_sites = samples.observable.ravel()[samples.grid.cells]
-    whole = _variance(samples)[:, observable_sites]
+    whole = _variance(samples)[:, samples.observable]
     eigenvectors = whole - np.einsum("csr,csr,r->cs", rows, rows, variances)
     return np.where(eigenvectors > rounding(rows) * whole, eigenvectors, 0.0)
 
 
-def _variance(samples: Samples) -> NDArray[np.float64]:
+def _variance(samples: ScaledSamples) -> NDArray[np.float64]:
     """Variance at valid sites, ``(channels, sites)``, of these samples or of the larger set they were drawn from."""
     shape = (samples.channels, -1)
     if samples.source is not None:
         return samples.source.spread.reshape(shape)
-    packed = samples.valid_values().reshape(len(samples), -1)
+    packed = samples.targets.reshape(len(samples), -1)
     parts = blocks_of_cells(packed, column_sums([packed]) / len(packed), packed.dtype)
     return np.concatenate([np.einsum("ij,ij->j", part, part) / len(packed) for _, part in parts]).reshape(shape)
 

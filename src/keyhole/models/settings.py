@@ -27,7 +27,7 @@ __all__ = [
 class OptimalInterpolationSettings(Settings):
     """Optimal interpolation; hyperparameters that are None are selected by cross-validation."""
 
-    length: float | None = Field(None, gt=0)  # of the localisation, in units of the grid's positions
+    length: float | None = Field(None, gt=0)  # of the localisation, relative to the extent of the sites
     strength: float | None = Field(None, gt=0)  # of the regularisation, relative to the readings' mean variance
     share: float | None = Field(None, ge=0)  # scale of the interactions of readings with covariates
     means: bool | None = None  # whether the mean depends on the covariates

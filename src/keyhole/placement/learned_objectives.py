@@ -14,7 +14,6 @@ from keyhole.data.samples import ScaledSamples
 from keyhole.data.target import Target
 from keyhole.masks import share
 from keyhole.models.objectives import adversarial, prediction, reconstruction
-from keyhole.models.reconstructors.base import unpack
 from keyhole.models.reconstructors.mask_conditional import (
     ConditionalReconstructor,
     DenseConditional,

@@ -14,7 +14,7 @@ from scipy.special import softmax
 from keyhole.core.errors import DataError, PlanError
 from keyhole.core.run import Run
 from keyhole.core.storage import array_of
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.data.target import Target
 from keyhole.models.base import Model
 
@@ -142,7 +142,7 @@ class Predictor(Model):
         """Prediction of a number without sensors, the mean of the training samples; None for a class."""
         return None if self.is_class else float(self.numbers.mean)
 
-    def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
+    def fit(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
         """Fit to the readings at ``sites``.
 
         Parameters
@@ -150,7 +150,7 @@ class Predictor(Model):
         train
             Scaled training samples with a target.
         sites
-            Flat grid indices of the K sites, ``(K,)``, in rank order.
+            Numbers of the K sites, ``(K,)``, in rank order.
         validation
             Scaled validation samples, used only for early stopping.
         run
@@ -168,7 +168,7 @@ class Predictor(Model):
         self.learn(self.examples(train, sites), self.examples(validation, sites), run)
         return self
 
-    def examples(self, samples: Samples, sites: NDArray[np.int64]) -> Examples:
+    def examples(self, samples: ScaledSamples, sites: NDArray[np.int64]) -> Examples:
         """Return standardised readings at the sites with their targets."""
         values = target_of(samples).values
         targets = values.astype(np.int64) if self.is_class else self.numbers.transform(values)
@@ -241,7 +241,7 @@ class Predictor(Model):
         """Take back the arrays that ``learned`` returned."""
 
 
-def target_of(samples: Samples) -> Target:
+def target_of(samples: ScaledSamples) -> Target:
     """Return the target of samples, or raise a DataError if they have none."""
     if samples.target is None:
         raise DataError("the samples have no target to predict; set one with Samples.with_target or read(target=...)")

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 from keyhole.core.run import Run
 from keyhole.core.storage import array_of
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.predictors.base import Examples, Predictor
 from keyhole.models.regression import RidgeRegression, nested_squared_errors
 
@@ -86,13 +86,13 @@ class Linear(Predictor):
             return np.eye(self.n_outputs)[examples.targets.astype(np.int64)]
         return examples.targets[:, np.newaxis].astype(np.float64)
 
-    def pair(self, samples: Samples, sites: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def pair(self, samples: ScaledSamples, sites: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return inputs and columns of targets in double precision."""
         examples = self.examples(samples, sites)
         return examples.inputs.astype(np.float64), self.columns(examples)
 
 
-def nested_errors(train: Samples, scorer: Samples, sites: NDArray[np.int64]) -> NDArray[np.float64]:
+def nested_errors(train: ScaledSamples, scorer: ScaledSamples, sites: NDArray[np.int64]) -> NDArray[np.float64]:
     """Sum of squared errors on ``scorer`` of `Linear` fitted on ``train`` to the first 0, 1, ... K sites.
 
     All with the strength that is best for all sites together; for classes, the errors of their indicators.
@@ -102,7 +102,7 @@ def nested_errors(train: Samples, scorer: Samples, sites: NDArray[np.int64]) -> 
     train, scorer
         Scaled samples with a target, to fit on and to score on.
     sites
-        Flat grid indices of the ranked sites, ``(K,)``.
+        Numbers of the ranked sites, ``(K,)``.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def nested_errors(train: Samples, scorer: Samples, sites: NDArray[np.int64]) -> 
     return errors[:: train.channels]
 
 
-def eliminate(train: Samples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
+def eliminate(train: ScaledSamples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
     r"""Remove ``k`` sites one after the other, each time the one whose removal increases the error of `Linear` least.
 
     With :math:`B = (R'R + a I)^{-1}` and :math:`W = B R'Y`, removing the columns `F` of a site adds
@@ -125,7 +125,7 @@ def eliminate(train: Samples, sites: NDArray[np.int64], k: int) -> list[tuple[in
     train
         Scaled samples with a target.
     sites
-        Flat grid indices of the sites, ``(K,)``.
+        Numbers of the sites, ``(K,)``.
     k
         How many to remove.
 

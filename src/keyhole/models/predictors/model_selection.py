@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.metrics import target_scores
 from keyhole.models.predictors.base import Predictor, target_of
 from keyhole.models.predictors.linear import Linear
@@ -21,10 +21,10 @@ __all__ = ["fit_predictor"]
 
 def fit_predictor(
     predictor: str | Predictor,
-    train: Samples,
+    train: ScaledSamples,
     sites: NDArray[np.int64],
     *,
-    validation: Samples,
+    validation: ScaledSamples,
     run: Run,
     settings: Mapping[str, Any] | None = None,
 ) -> Predictor:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.reconstructors.linear import LinearReconstructor
 
 __all__ = ["Augmentation", "AugmentedBatches", "affine_grid"]
@@ -54,7 +54,7 @@ class Augmentation:
 
     @classmethod
     def found(
-        cls, linear: LinearReconstructor, train: Samples, validation: Samples, sites: NDArray[np.int64]
+        cls, linear: LinearReconstructor, train: ScaledSamples, validation: ScaledSamples, sites: NDArray[np.int64]
     ) -> Self | None:
         """Select the transformations that keep images plausible, as measured by the linear reconstruction.
 
@@ -69,7 +69,7 @@ class Augmentation:
         train, validation
             Scaled samples.
         sites
-            Flat grid indices of the sites it was fitted to.
+            Numbers of the sites it was fitted to.
 
         Returns
         -------
@@ -78,8 +78,8 @@ class Augmentation:
         """
         if not _are_images(train):
             return None
-        identity = cls(torch.from_numpy(np.asarray(train.zero, np.float32)))
-        scored = torch.from_numpy(validation.values[:_MAX_SCORED])
+        identity = cls(torch.from_numpy(np.asarray(train.sites.to_grid(train.offset), np.float32)))
+        scored = torch.from_numpy(validation.sites.to_grid(validation.targets[:_MAX_SCORED]))
         error, explained = _linear_error(linear, scored, sites)
         if explained < _MIN_EXPLAINED:
             return None
@@ -135,11 +135,11 @@ def affine_grid(maps: Tensor, rows: int, columns: int) -> Tensor:
     return (maps.reshape(-1, 3) @ cells).reshape(len(maps), 2, rows, columns).permute(0, 2, 3, 1)
 
 
-def _are_images(samples: Samples) -> bool:
+def _are_images(samples: ScaledSamples) -> bool:
     """Whether samples are images: a full two-dimensional grid, without time, covariates or missing values."""
     known = samples.covariates is not None and samples.covariates.shape[1] > 0
-    full_grid = len(samples.grid.shape) == 2 and bool(samples.grid.inside.all())
-    return full_grid and samples.zero is not None and samples.time is None and samples.gaps is None and not known
+    full_grid = len(samples.sites.shape) == 2 and len(samples.sites) == samples.sites.size
+    return full_grid and samples.offset is not None and samples.time is None and samples.missing is None and not known
 
 
 def _linear_error(linear: LinearReconstructor, images: Tensor, sites: NDArray[np.int64]) -> tuple[float, float]:
@@ -166,7 +166,7 @@ class AugmentedBatches(nn.Module):
     train
         Training samples: images without covariates, all sites valid.
     sites
-        Flat grid indices of the K sites.
+        Numbers of the K sites.
     inputs
         Maps readings, covariates and estimate to the network's inputs.
     """
@@ -175,13 +175,13 @@ class AugmentedBatches(nn.Module):
         self,
         augmentation: Augmentation,
         linear: LinearReconstructor,
-        train: Samples,
+        train: ScaledSamples,
         sites: NDArray[np.int64],
         inputs: Inputs,
     ) -> None:
         super().__init__()
         self.samples, self.augmentation, self.inputs = len(train), augmentation, inputs
-        parts = {"images": train.values, "sites": sites, "offset": linear.offset, "weights": linear.weights}
+        parts = {"images": train.sites.to_grid(train.targets), "sites": sites, "offset": linear.offset, "weights": linear.weights}
         for name, array in parts.items():
             self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)), persistent=False)
 

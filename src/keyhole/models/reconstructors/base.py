@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.grid import Grid
-from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.base import Model
 
-__all__ = ["Reconstructor", "flat", "known", "unpack"]
+__all__ = ["Reconstructor", "flat", "known"]
 
 
 class Reconstructor(Model):
@@ -34,7 +34,7 @@ class Reconstructor(Model):
     tried: Sequence[dict[str, Any]] = ()
 
     @abstractmethod
-    def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
+    def fit(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
         """Fit to the readings at ``sites``.
 
         Parameters
@@ -42,7 +42,7 @@ class Reconstructor(Model):
         train
             Scaled training samples.
         sites
-            Flat grid indices of the K sites, ``(K,)``, in rank order.
+            Numbers of the K sites, ``(K,)``, in rank order.
         validation
             Scaled validation samples, used only for early stopping and model selection.
         run
@@ -68,7 +68,7 @@ class Reconstructor(Model):
         Returns
         -------
         ndarray
-            Scaled fields, ``(N, channels, *grid)``; zero at sites that are not valid.
+            Scaled targets, ``(N, channels, m)``.
         """
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Reconstructor(Model):
     @classmethod
     @abstractmethod
     def restore(
-        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], domain: Sites, sites: NDArray[np.int64]
     ) -> Self:
         """Recover a fitted reconstructor from the result of ``state``.
 
@@ -94,15 +94,15 @@ class Reconstructor(Model):
         ----------
         settings, arrays
             As returned by ``state``.
-        grid
-            The grid of the samples it was fitted to.
+        domain
+            The m sites of the samples it was fitted to.
         sites
-            Flat grid indices of the K sites, ``(K,)``.
+            Numbers of the K sites, ``(K,)``.
 
         Raises
         ------
         PlanError
-            If the arrays are missing, malformed, or inconsistent with the grid.
+            If the arrays are missing, malformed, or inconsistent with the sites.
         """
 
     @abstractmethod
@@ -124,28 +124,3 @@ def flat(values: NDArray[Any]) -> NDArray[Any]:
 def known(covariates: NDArray[Any] | None, n: int) -> NDArray[np.float32]:
     """Return covariates as ``(n, columns)`` in single precision; ``(n, 0)`` for None."""
     return np.zeros((n, 0), np.float32) if covariates is None else np.asarray(covariates, np.float32)
-
-
-def unpack(packed: NDArray[Any], channels: int, grid: Grid) -> NDArray[np.float32]:
-    """Scatter values at the valid sites back to the grid.
-
-    Parameters
-    ----------
-    packed
-        ``(N, channels * valid sites)``.
-    channels
-        Number of channels.
-    grid
-        The grid whose valid sites the columns are.
-
-    Returns
-    -------
-    ndarray
-        ``(N, channels, *grid)`` in single precision, zero at sites that are not valid. A view of ``packed`` where all
-        sites are valid.
-    """
-    if len(grid.cells) == grid.size:
-        return packed.astype(np.float32, copy=False).reshape(len(packed), channels, *grid.shape)
-    full = np.zeros((len(packed), channels, grid.size), np.float32)
-    full[:, :, grid.cells] = packed.reshape(len(packed), channels, -1)
-    return full.reshape(len(packed), channels, *grid.shape)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from keyhole.core.errors import PlanError
 from keyhole.core.storage import array_of
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 
 __all__ = ["ValueBounds"]
 
@@ -29,7 +29,7 @@ class ValueBounds(nn.Module):
     Parameters
     ----------
     low, high
-        ``(channels * valid sites,)``, infinite where there is no bound.
+        ``(channels * m,)``, infinite where there is no bound.
 
     References
     ----------
@@ -49,7 +49,7 @@ class ValueBounds(nn.Module):
         self.register_buffer("high", high, persistent=False)
 
     @classmethod
-    def found(cls, train: Samples) -> Self | None:
+    def found(cls, train: ScaledSamples) -> Self | None:
         """Detect bounds of scaled samples: the extremes of a channel that at least 1 % of its values attain.
 
         Returns
@@ -57,11 +57,10 @@ class ValueBounds(nn.Module):
         ValueBounds or None
             None if there are no bounds, or if the scaling subtracts a climatology, so that bounds vary with time.
         """
-        if train.zero is None:
+        if train.offset is None:
             return None
-        cells = train.grid.cells
-        zero = np.asarray(train.zero, np.float32).reshape(train.channels, -1)[:, cells]
-        found = [_detected_bounds(train.truth()[:, channel] + zero[channel]) for channel in range(train.channels)]
+        zero = np.asarray(train.offset, np.float32)
+        found = [_detected_bounds(train.known_targets[:, channel] + zero[channel]) for channel in range(train.channels)]
         low, high = np.transpose(np.asarray(found, np.float32))[:, :, None] - zero
         return cls.of(low, high) if np.isfinite([low, high]).any() else None
 
@@ -101,7 +100,7 @@ class ValueBounds(nn.Module):
         return cls.of(low, high)
 
     def forward(self, values: Tensor) -> Tensor:
-        """Clamp ``(N, channels * valid sites)`` to the bounds."""
+        """Clamp ``(N, channels * m)`` to the bounds."""
         clamped = values.clamp(self.get_buffer("low"), self.get_buffer("high"))
         return values + (clamped - values).detach() if torch.is_grad_enabled() else clamped
 

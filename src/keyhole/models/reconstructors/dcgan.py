@@ -129,5 +129,5 @@ class DCGAN(NetworkReconstructor):
 
     def build(self, samples: int) -> nn.Module:
         """Construct a `DCGANDecoder` for the grid."""
-        shape = check_two_dimensional(self.grid.shape, self.name)
+        shape = check_two_dimensional(self.domain.shape, self.name)
         return DCGANDecoder(self.n_inputs, self.channels, shape, filters=self.settings.filters)

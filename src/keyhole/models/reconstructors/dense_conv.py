@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 from torch import Tensor, nn
 
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 from keyhole.models.reconstructors.bounds import ValueBounds
 from keyhole.models.reconstructors.networks import DenseNet, PatchNet, check_two_dimensional
 from keyhole.models.reconstructors.neural import Dense
@@ -32,11 +32,11 @@ class DenseConvNet(nn.Module):
     Parameters
     ----------
     dense
-        Network from readings and covariates to ``(N, channels * valid sites)``.
+        Network from readings and covariates to ``(N, channels * m)``.
     inputs
         Number of readings and covariates.
-    channels, grid, sites
-        Number of channels, grid, and flat grid indices of the K sites.
+    channels, domain, sites
+        Number of channels, all sites, and numbers of the K selected ones.
     filters, layers
         As in `PatchNet`; ``layers`` are its residual blocks.
     bounds
@@ -49,8 +49,8 @@ class DenseConvNet(nn.Module):
 
     Examples
     --------
-    >>> grid, sites = Grid.plain((8, 8)), np.array([3, 40])
-    >>> net = DenseConvNet(DenseNet(2, 64, width=16), 2, 1, grid, sites, filters=4, layers=1)
+    >>> domain, sites = Sites.plain((8, 8)), np.array([3, 40])
+    >>> net = DenseConvNet(DenseNet(2, 64, width=16), 2, 1, domain, sites, filters=4, layers=1)
     >>> net(torch.ones(5, 2)).shape
     torch.Size([5, 1, 8, 8])
     """
@@ -60,7 +60,7 @@ class DenseConvNet(nn.Module):
         dense: DenseNet,
         inputs: int,
         channels: int,
-        grid: Grid,
+        domain: Sites,
         sites: NDArray[np.int64],
         *,
         filters: int | None,
@@ -69,13 +69,15 @@ class DenseConvNet(nn.Module):
     ) -> None:
         super().__init__()
         self.dense, self.inputs, self.channels, self.sites, self.bounds = dense, inputs, channels, len(sites), bounds
-        self.shape = check_two_dimensional(grid.shape, "dense_conv")
-        distance, nearest = KDTree(grid.places[sites]).query(grid.places)
-        position = [2 * axis / max(int(axis.max()), 1) - 1 for axis in np.indices(grid.shape)]  # from -1 to 1
-        maps = [grid.inside, distance.reshape(grid.shape) / max(float(distance.max()), 1e-12), *position]
+        self.shape = check_two_dimensional(domain.shape, "dense_conv")
+        places, points = np.indices(self.shape), domain.grid_points()
+        distance, nearest = KDTree(points[domain.index[sites]]).query(points)
+        position = [2 * axis / max(int(axis.max()), 1) - 1 for axis in places]  # from -1 to 1
+        valid = domain.to_grid(np.ones(len(domain)), fill=0.0)
+        maps = [valid, distance.reshape(self.shape) / max(float(distance.max()), 1e-12), *position]
         self.register_buffer("nearest", torch.from_numpy(np.asarray(nearest, np.int64)), persistent=False)
         self.register_buffer("maps", torch.from_numpy(np.stack(maps).astype(np.float32)), persistent=False)
-        self.register_buffer("cells", torch.from_numpy(grid.cells), persistent=False)
+        self.register_buffer("index", torch.from_numpy(domain.index), persistent=False)
         self.convolutions = PatchNet(2 * channels + len(maps), channels, self.shape, filters=filters, blocks=layers)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -93,7 +95,7 @@ class DenseConvNet(nn.Module):
     def _on_grid(self, packed: Tensor) -> Tensor:
         """Scatter values at the valid sites to the grid, zero elsewhere."""
         full = packed.new_zeros(len(packed), self.channels, math.prod(self.shape))
-        full[:, :, self.get_buffer("cells")] = packed.reshape(len(packed), self.channels, -1)
+        full[:, :, self.get_buffer("index")] = packed.reshape(len(packed), self.channels, -1)
         return full.reshape(len(packed), self.channels, *self.shape)
 
     def voronoi(self, x: Tensor) -> Tensor:
@@ -157,6 +159,6 @@ class DenseConv(Dense):
         if self.start:
             dense.load_state_dict(self.start)
         return DenseConvNet(
-            dense, self.n_inputs, self.channels, self.grid, self.sites,
+            dense, self.n_inputs, self.channels, self.domain, self.sites,
             filters=self.settings.filters, layers=self.settings.layers, bounds=self.bounds,
         )  # fmt: skip

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.grid import Grid
-from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.reconstructors.base import Reconstructor
 from keyhole.models.reconstructors.residual import Residual, arrays_under
 from keyhole.models.settings import EnsembleSettings
@@ -59,11 +59,11 @@ class Ensemble(Reconstructor):
         made.history = [row for member in members for row in member.history]
         return made
 
-    def with_another(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Ensemble:
+    def with_another(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Ensemble:
         """Return an ensemble with one more network of the first one's kind; parameters as in `fit`."""
         return Ensemble.of([*self.members, self._fit_next(train, sites, validation=validation, run=run)])
 
-    def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
+    def fit(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
         """Fit the members one after the other; see `Reconstructor.fit`."""
         self.members = []
         for count in range(self.settings.members, 0, -1):
@@ -71,7 +71,7 @@ class Ensemble(Reconstructor):
         self.history = [row for member in self.members for row in member.history]
         return self
 
-    def _fit_next(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Residual:
+    def _fit_next(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Residual:
         """Fit one more member: the first as it would be alone, each other with a seed and checkpoint of its own."""
         position, settings = len(self.members), self.settings.model_dump(exclude={"members", "label"})
         if position == 0:
@@ -93,11 +93,11 @@ class Ensemble(Reconstructor):
 
     @classmethod
     def restore(
-        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], domain: Sites, sites: NDArray[np.int64]
     ) -> Self:
         """Recover the members; see `Reconstructor.restore`."""
         states = enumerate(settings["members"])
-        return cls.of([Residual.restore(one, arrays_under(f"{i}.", arrays), grid, sites) for i, one in states])
+        return cls.of([Residual.restore(one, arrays_under(f"{i}.", arrays), domain, sites) for i, one in states])
 
     def takes(self, sites: int, channels: int, covariates: int) -> bool:
         """Return whether all members expect these sizes."""

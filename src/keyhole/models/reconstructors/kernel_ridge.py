@@ -13,11 +13,11 @@ from scipy.linalg import LinAlgError
 from keyhole.core.errors import PlanError
 from keyhole.core.run import Run
 from keyhole.core.storage import array_of, count_of, number_of
-from keyhole.data.grid import Grid
-from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.kernels import Hyperparameters, candidates, inverse, kernel, leave_one_out, scale_of
 from keyhole.models.localisation import some
-from keyhole.models.reconstructors.base import Reconstructor, flat, known, unpack
+from keyhole.models.reconstructors.base import Reconstructor, flat, known
 
 __all__ = ["Kernel"]
 
@@ -64,14 +64,14 @@ class Kernel(Reconstructor):
         self.parameters = Hyperparameters(1.0, 1.0, 1.0)
         self.inputs, self.scale, self.mean = np.zeros((0, 0)), np.zeros(0), np.zeros(0, np.float32)
         self.dual_coefficients = np.zeros((0, 0), np.float32)
-        self.channels, self.grid = 1, Grid.plain((0,))
+        self.channels, self.domain = 1, Sites.plain((0,))
 
-    def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
+    def fit(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
         """Fit on ``train``, or a random subset of it; leave-one-out errors select the hyperparameters."""
-        self.channels, self.grid = train.channels, train.grid
+        self.channels, self.domain = train.channels, train.sites
         rng = run.generator("kernel")
         rows = some(len(train), _MAX_SAMPLES, rng)
-        inputs, targets = _inputs(train.readings(sites), train.covariates)[rows], flat(train.valid_values())[rows]
+        inputs, targets = _inputs(train.readings(sites), train.covariates)[rows], flat(train.targets)[rows]
         self.mean = targets.mean(axis=0)
         self.parameters = _choose_hyperparameters(inputs, targets - self.mean, rng)
         self.scale = scale_of(inputs, self.parameters.standardised)
@@ -88,7 +88,7 @@ class Kernel(Reconstructor):
         chunks = [inputs[start : start + _CHUNK] for start in range(0, len(inputs), _CHUNK)]
         matrices = (kernel(chunk, self.inputs, self.parameters).astype(np.float32) for chunk in chunks)
         packed = self.mean + np.concatenate([matrix @ self.dual_coefficients for matrix in matrices])
-        return unpack(packed, self.channels, self.grid)
+        return np.asarray(packed.reshape(len(readings), self.channels, -1), np.float32)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the hyperparameters, and the training inputs with their dual coefficients (key ``votes``)."""
@@ -99,14 +99,14 @@ class Kernel(Reconstructor):
 
     @classmethod
     def restore(
-        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], domain: Sites, sites: NDArray[np.int64]
     ) -> Self:
         """Recover a fitted kernel reconstructor; see `Reconstructor.restore`."""
         restored = cls()
         width, level, regularisation = (number_of(settings, name) for name in _STORED_NAMES[:3])
         restored.parameters = Hyperparameters(width, level, regularisation, settings[_STORED_NAMES[3]] is True)
-        restored.channels, restored.grid = count_of(settings, "channels"), grid
-        outputs = restored.channels * len(grid.cells)
+        restored.channels, restored.domain = count_of(settings, "channels"), domain
+        outputs = restored.channels * len(domain)
         restored.inputs = array_of(arrays, "inputs", (None, None))
         restored.scale = array_of(arrays, "spread", (restored.inputs.shape[1],))
         restored.mean = array_of(arrays, "mean", (outputs,))

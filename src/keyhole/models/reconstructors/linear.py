@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.core.storage import array_of, count_of, number_of
-from keyhole.data.grid import Grid
-from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
+from keyhole.data.samples import ScaledSamples
 from keyhole.data.scaler import Scaler
-from keyhole.models.reconstructors.base import Reconstructor, flat, known, unpack
+from keyhole.models.reconstructors.base import Reconstructor, flat, known
 
 __all__ = ["LinearReconstructor"]
 
@@ -31,11 +31,11 @@ class LinearReconstructor(Reconstructor):
     chosen
         Hyperparameters selected by ``fit``, such as the ridge strength.
     offset
-        ``(channels * valid sites,)``.
+        ``(channels * m,)``.
     weights
-        The matrix `B`, ``(features, channels * valid sites)``.
-    channels, grid
-        Number of channels and grid of the training samples.
+        The matrix `B`, ``(features, channels * m)``.
+    channels, domain
+        Number of channels and sites of the training samples.
     """
 
     closed_form: ClassVar[bool] = True
@@ -45,27 +45,27 @@ class LinearReconstructor(Reconstructor):
         self.chosen: dict[str, float] = {}
         self.offset = np.zeros(0, np.float32)
         self.weights = np.zeros((0, 0), np.float32)
-        self.channels, self.grid = 1, Grid.plain((0,))
+        self.channels, self.domain = 1, Sites.plain((0,))
 
-    def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
+    def fit(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
         """Fit on ``train`` in closed form; ``validation`` is not used.
 
         Where targets have missing values, the map is fitted a few more times, each time to targets with the missing
         values replaced by the predictions of the fit before (a fixed-point iteration like expectation-maximisation),
         so that imputed values have no influence on the solution in the limit.
         """
-        self.channels, self.grid, self.chosen = train.channels, train.grid, {}
-        targets = flat(train.valid_values())
+        self.channels, self.domain, self.chosen = train.channels, train.sites, {}
+        targets = flat(train.targets)
         self.solve(train, sites, targets, run)
-        if train.gaps is not None:
-            missing = np.isnan(flat(train.truth()))
+        if train.missing is not None:
+            missing = np.isnan(flat(train.known_targets))
             for _ in range(_IMPUTATION_ROUNDS):
-                estimate = flat(self.reconstruct_valid(train.readings(sites), train.covariates))
+                estimate = flat(self.reconstruct(train.readings(sites), train.covariates))
                 self.solve(train, sites, np.where(missing, estimate, targets), run)
         return self
 
     @abstractmethod
-    def solve(self, train: Samples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
+    def solve(self, train: ScaledSamples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
         """Compute ``chosen``, ``offset`` and ``weights``.
 
         Parameters
@@ -73,36 +73,19 @@ class LinearReconstructor(Reconstructor):
         train
             Scaled training samples.
         sites
-            Flat grid indices of the K sites.
+            Numbers of the K sites.
         targets
-            ``(N, channels * valid sites)``, the values of ``train`` with missing ones imputed.
+            ``(N, channels * m)``, the values of ``train`` with missing ones imputed.
         run
             Its seed draws subsets on which hyperparameters are selected.
         """
 
     def reconstruct(self, readings: NDArray[Any], covariates: NDArray[Any] | None = None) -> NDArray[np.float32]:
-        """Reconstruct fields ``(N, channels, *grid)`` by one matrix product; see `Reconstructor.reconstruct`."""
-        return unpack(self.reconstruct_valid(readings, covariates), self.channels, self.grid)
-
-    def reconstruct_valid(self, readings: NDArray[Any], covariates: NDArray[Any] | None = None) -> NDArray[np.float32]:
-        """Reconstruct the valid sites only.
-
-        Parameters
-        ----------
-        readings
-            Scaled readings, ``(N, K, channels)``.
-        covariates
-            ``(N, columns)``, or None.
-
-        Returns
-        -------
-        ndarray
-            ``(N, channels, valid sites)``.
-        """
+        """Reconstruct targets ``(N, channels, m)`` by one matrix product; see `Reconstructor.reconstruct`."""
         features = self.features(flat(readings), known(covariates, len(readings)))
-        packed = features.astype(np.float32, copy=False) @ self.weights
-        packed += self.offset
-        return packed.reshape(len(readings), self.channels, -1)
+        targets = features.astype(np.float32, copy=False) @ self.weights
+        targets += self.offset
+        return targets.reshape(len(readings), self.channels, -1)
 
     def features(self, readings: NDArray[Any], covariates: NDArray[np.float32]) -> NDArray[Any]:
         """Return the features that the weights apply to; by default the readings themselves.
@@ -135,17 +118,15 @@ class LinearReconstructor(Reconstructor):
         Returns
         -------
         ndarray
-            ``(features + phases, channels * grid size)``; the rows of the phases are NaN where sites are not valid.
+            ``(features + phases, channels * m)``.
         """
-        unit = np.repeat(scaling.scale[:, np.newaxis], len(self.grid.cells), axis=1)
+        unit = np.repeat(scaling.scale[:, np.newaxis], len(self.domain), axis=1)
         if scaling.root is not None:
-            unit = unit / scaling.root.ravel()[self.grid.cells]
-        valid = np.tile(self.grid.inside.ravel(), self.channels)
+            unit = unit / scaling.root
         features, phases = len(self.weights), len(scaling.baseline)
-        matrix = np.zeros((features + phases, len(valid)), scaling.baseline.dtype)
-        matrix[:features, valid] = self.weights * unit.ravel()
-        matrix[features:] = np.where(valid, scaling.baseline.reshape(phases, -1), np.nan)
-        matrix[features:, valid] += (self.offset * unit.ravel()).astype(matrix.dtype)
+        matrix = np.empty((features + phases, unit.size), scaling.baseline.dtype)
+        matrix[:features] = self.weights * unit.ravel()
+        matrix[features:] = scaling.baseline.reshape(phases, -1) + (self.offset * unit.ravel()).astype(matrix.dtype)
         return matrix
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -154,13 +135,13 @@ class LinearReconstructor(Reconstructor):
 
     @classmethod
     def restore(
-        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], domain: Sites, sites: NDArray[np.int64]
     ) -> Self:
         """Recover a fitted linear reconstructor; see `Reconstructor.restore`."""
         restored = cls()
         restored.chosen = {name: number_of(settings, name) for name in settings if name != "channels"}
-        restored.channels, restored.grid = count_of(settings, "channels"), grid
-        outputs = restored.channels * len(grid.cells)
+        restored.channels, restored.domain = count_of(settings, "channels"), domain
+        outputs = restored.channels * len(domain)
         restored.offset = array_of(arrays, "offset", (outputs,)).astype(np.float32, copy=False)
         restored.weights = array_of(arrays, "weights", (None, outputs)).astype(np.float32, copy=False)
         return restored

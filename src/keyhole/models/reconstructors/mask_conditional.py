@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -9,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
+from keyhole.data.sites import Sites
 from keyhole.masks import share
 from keyhole.models.principal_components import principal_components
 from keyhole.models.reconstructors.networks import DenseNet, ResNet, check_two_dimensional
@@ -20,24 +22,7 @@ __all__ = ["ConditionalReconstructor", "DenseConditional", "Gaussian", "ResNetCo
 
 
 class ConditionalReconstructor(nn.Module, ABC):
-    """Base class: reconstruct the values at valid sites from samples observed through masks.
-
-    Parameters
-    ----------
-    samples
-        Scaled training samples, for whose grid it is made.
-    """
-
-    cells: Tensor
-
-    def __init__(self, samples: Samples) -> None:
-        super().__init__()
-        self.register_buffer("cells", torch.from_numpy(samples.grid.cells), persistent=False)
-
-    def pack(self, values: Tensor, lead: int) -> Tensor:
-        """Select the valid sites of ``values``, whose grid follows after ``lead`` axes."""
-        flat = values.flatten(lead)
-        return flat if len(self.cells) == flat.shape[-1] else flat.index_select(-1, self.cells)
+    """Base class: reconstruct the targets of all sites from samples observed through masks."""
 
     @abstractmethod
     def forward(self, x: Tensor, masks: Tensor) -> Tensor:
@@ -46,14 +31,14 @@ class ConditionalReconstructor(nn.Module, ABC):
         Parameters
         ----------
         x
-            ``(N, channels, *grid)``.
+            ``(N, channels, m)``.
         masks
-            ``(M, *grid)``, each shared by N / M consecutive samples.
+            ``(M, m)``, each shared by N / M consecutive samples.
 
         Returns
         -------
         Tensor
-            ``(N, channels * valid sites)``.
+            ``(N, channels * m)``.
         """
 
 
@@ -83,10 +68,10 @@ class Gaussian(ConditionalReconstructor):
         at best. With twice as many, sites were better on training and worse on validation samples.
     """
 
-    def __init__(self, samples: Samples, k: int) -> None:
-        super().__init__(samples)
+    def __init__(self, samples: ScaledSamples, k: int) -> None:
+        super().__init__()
         components = principal_components(samples, max(k, 10))
-        centred, basis = samples.valid_values() - components.mean, components.basis
+        centred, basis = samples.targets - components.mean, components.basis
         scores = np.einsum("ncm,cmr->nr", centred, basis)
         unresolved = np.square(centred - np.einsum("nr,cmr->ncm", scores, basis)).mean(axis=0)
         for name, array in {
@@ -103,9 +88,9 @@ class Gaussian(ConditionalReconstructor):
         with torch.autocast(x.device.type, enabled=False):
             basis, mean = self.get_buffer("basis"), self.get_buffer("mean")
             noise = self.get_buffer("noise") * self.log_size.exp()
-            observed = self.pack(masks, 1).repeat(1, x.shape[1])
+            observed = masks.repeat(1, x.shape[1])
             precision = observed / (noise + (1 - observed) * self._variance_given_others(observed, noise))
-            projected = ((self.pack(x, 2).flatten(1) - mean) * share(precision, len(x))) @ basis
+            projected = ((x.flatten(1) - mean) * share(precision, len(x))) @ basis
             factor = share(self._factor(precision), len(x))
             return mean + torch.cholesky_solve(projected.unsqueeze(2), factor).squeeze(2) @ basis.T
 
@@ -138,16 +123,16 @@ class DenseConditional(ConditionalReconstructor):
         Number of outputs; None for the values at valid sites, another number to predict something else.
     """
 
-    def __init__(self, samples: Samples, outputs: int | None = None) -> None:
-        super().__init__(samples)
-        cells, channels = len(samples.grid.cells), samples.channels
-        width = width_for(samples.taught)
-        self.network = DenseNet(cells * (channels + 1), outputs or cells * channels, width=width, dropout=0.0)
+    def __init__(self, samples: ScaledSamples, outputs: int | None = None) -> None:
+        super().__init__()
+        count, channels = len(samples.sites), samples.channels
+        width = width_for(samples.n_training)
+        self.network = DenseNet(count * (channels + 1), outputs or count * channels, width=width, dropout=0.0)
 
     def forward(self, x: Tensor, masks: Tensor) -> Tensor:
         """Map the valid sites of samples and masks to the outputs."""
-        mask, first = self.pack(masks, 1), self.network.first
-        observed = (self.pack(x, 2) * share(mask, len(x)).unsqueeze(1)).flatten(1)
+        mask, first = masks, self.network.first
+        observed = (x * share(mask, len(x)).unsqueeze(1)).flatten(1)
         of_observed, of_mask = first.weight.tensor_split([observed.shape[1]], dim=1)
         from_mask = share(functional.linear(mask, of_mask, first.bias), len(x))
         return self.network.beyond_first(functional.linear(observed, of_observed) + from_mask)
@@ -166,24 +151,44 @@ class ResNetConditional(ConditionalReconstructor):
         Whether there is one more input for noise, as the generator of a conditional GAN has.
     """
 
-    def __init__(self, samples: Samples, *, mask_channel: bool = True, noise: bool = False) -> None:
-        super().__init__(samples)
-        check_two_dimensional(samples.grid.shape)
-        self.mask_channel = mask_channel
+    def __init__(self, samples: ScaledSamples, *, mask_channel: bool = True, noise: bool = False) -> None:
+        super().__init__()
+        check_two_dimensional(samples.sites.shape)
+        self.mask_channel, self.grid = mask_channel, SitesToGrid(samples.sites)
         self.network = ResNet(samples.channels + int(mask_channel) + int(noise), samples.channels)
 
-    def forward(self, x: Tensor, masks: Tensor) -> Tensor:
-        """Reconstruct the valid sites."""
-        return self.pack(self.on_grid(x, masks), 2).flatten(1)
-
-    def on_grid(self, x: Tensor, masks: Tensor, *more: Tensor) -> Tensor:
-        """Reconstruct ``(N, channels, *grid)``; ``more`` are further inputs of the grid's shape."""
+    def forward(self, x: Tensor, masks: Tensor, *more: Tensor) -> Tensor:
+        """Reconstruct the targets; ``more`` are further inputs on the grid."""
         mask = share(masks, len(x)).unsqueeze(1)
-        inputs = [x * mask, *([mask] if self.mask_channel else []), *more]
-        return self.network(torch.cat(inputs, dim=1))  # type: ignore[no-any-return]
+        inputs = [self.grid(x * mask), *([self.grid(mask)] if self.mask_channel else []), *more]
+        return self.grid.pack(self.network(torch.cat(inputs, dim=1))).flatten(1)
 
 
-def make_decoder(kind: str, samples: Samples, k: int, *, mask_channel: bool = True) -> ConditionalReconstructor:
+class SitesToGrid(nn.Module):
+    """Put values of the sites onto their grid, zero where no site is valid, and take them from it.
+
+    Parameters
+    ----------
+    sites
+        The m valid sites.
+    """
+
+    def __init__(self, sites: Sites) -> None:
+        super().__init__()
+        self.shape = sites.shape
+        self.register_buffer("index", torch.from_numpy(sites.index), persistent=False)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Map ``(N, channels, m)`` to ``(N, channels, *shape)``."""
+        whole = values.new_zeros(*values.shape[:2], math.prod(self.shape))
+        return whole.index_copy(2, self.get_buffer("index"), values).unflatten(2, self.shape)
+
+    def pack(self, grid: Tensor) -> Tensor:
+        """Map ``(N, channels, *shape)`` to ``(N, channels, m)``."""
+        return grid.flatten(2).index_select(2, self.get_buffer("index"))
+
+
+def make_decoder(kind: str, samples: ScaledSamples, k: int, *, mask_channel: bool = True) -> ConditionalReconstructor:
     """Construct a mask-conditional reconstructor.
 
     Parameters

@@ -13,7 +13,7 @@ from keyhole.core.processes import processes
 from keyhole.core.run import Run
 from keyhole.core.settings import parse
 from keyhole.core.trials import Trial, Trials
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.reconstructors.base import Reconstructor
 from keyhole.models.reconstructors.dense_conv import DenseConv
 from keyhole.models.reconstructors.ensemble import Ensemble
@@ -33,10 +33,10 @@ __all__ = ["ModelSelection", "convolutional_after", "fit_best", "fit_linear", "s
 
 
 def fit_best(
-    train: Samples,
+    train: ScaledSamples,
     sites: NDArray[np.int64],
     *,
-    validation: Samples,
+    validation: ScaledSamples,
     run: Run,
     settings: Mapping[str, Any] | None = None,
 ) -> Reconstructor:
@@ -50,7 +50,7 @@ def fit_best(
     train, validation
         Scaled samples to fit on and to choose by.
     sites
-        Flat grid indices of the K sites, ``(K,)``.
+        Numbers of the K sites, ``(K,)``.
     run
         Seed and deadline. Without a deadline one network of each kind is trained and no ensemble.
     settings
@@ -88,7 +88,7 @@ class ModelSelection:
     train, validation
         Scaled samples to fit on and to choose by.
     sites
-        Flat grid indices of the K sites, ``(K,)``.
+        Numbers of the K sites, ``(K,)``.
     run
         Seed and deadline.
     settings
@@ -96,12 +96,12 @@ class ModelSelection:
     """
 
     def __init__(
-        self, train: Samples, sites: NDArray[np.int64], validation: Samples, run: Run, settings: ModelSelectionSettings
+        self, train: ScaledSamples, sites: NDArray[np.int64], validation: ScaledSamples, run: Run, settings: ModelSelectionSettings
     ) -> None:  # fmt: skip
         self.train, self.sites, self.validation, self.run, self.settings = train, sites, validation, run, settings
-        self.has_grid = len(train.grid.shape) == 2
+        self.has_grid = len(train.sites.shape) == 2
         self.ratio = 1 - settings.min_improvement
-        total = max(float(np.nansum(np.square(validation.truth(), dtype=np.float64))), np.finfo(float).tiny)
+        total = max(float(np.nansum(np.square(validation.known_targets, dtype=np.float64))), np.finfo(float).tiny)
         self.trials = Trials[Reconstructor]("fit", lambda fitted: squared_error(fitted, sites, validation) / total)
 
     def fit(self, fit_one: Callable[..., Kind], share: float = 1.0) -> Trial[Kind]:
@@ -204,7 +204,7 @@ def convolutional_after(dense: Residual, train: TrainSettings | None) -> Residua
     return residual
 
 
-def fit_linear(train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> LinearReconstructor:
+def fit_linear(train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> LinearReconstructor:
     """Fit ridge and optimal interpolation; return the one with the smaller validation error.
 
     Parameters
@@ -216,7 +216,7 @@ def fit_linear(train: Samples, sites: NDArray[np.int64], *, validation: Samples,
     return min(linear, key=lambda fitted: squared_error(fitted, sites, validation))
 
 
-def squared_error(fitted: Reconstructor, sites: NDArray[np.int64], scorer: Samples) -> float:
+def squared_error(fitted: Reconstructor, sites: NDArray[np.int64], scorer: ScaledSamples) -> float:
     """Sum of squared errors of scaled fields over all values that are not missing.
 
     Parameters
@@ -229,8 +229,7 @@ def squared_error(fitted: Reconstructor, sites: NDArray[np.int64], scorer: Sampl
         Samples to reconstruct.
     """
     reconstructed = fitted.reconstruct(scorer.readings(sites), scorer.covariates)
-    packed = reconstructed.reshape(len(scorer), scorer.channels, -1)[:, :, scorer.grid.cells]
-    return float(np.nansum(np.square(scorer.truth() - packed, dtype=np.float64)))
+    return float(np.nansum(np.square(scorer.known_targets - reconstructed, dtype=np.float64)))
 
 
 def _description(fitted: Reconstructor) -> str:

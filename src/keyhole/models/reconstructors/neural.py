@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from keyhole.core.run import Run
 from keyhole.core.storage import count_of
-from keyhole.data.grid import Grid
-from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.objectives import reconstruction
 from keyhole.models.reconstructors.augmentation import Augmentation, AugmentedBatches
-from keyhole.models.reconstructors.base import Reconstructor, flat, known, unpack
+from keyhole.models.reconstructors.base import Reconstructor, flat, known
 from keyhole.models.reconstructors.bounds import ValueBounds
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, load_network
@@ -51,12 +51,12 @@ class NetworkReconstructor(Reconstructor):
     Attributes
     ----------
     network
-        The trained network. Its outputs are the valid sites, ``(N, channels * valid sites)``, or ``(N, channels,
-        *grid)``.
+        The trained network. Its outputs are those of the sites, ``(N, channels * m)``, or of a whole grid, ``(N,
+        channels, *shape)``.
     bounds
         Bounds that predictions are clamped to, if any.
-    channels, grid, sites, covariates
-        Number of channels, grid, sites and number of covariates of the training samples.
+    channels, domain, sites, covariates
+        Number of channels, all sites, selected sites and number of covariates of the training samples.
     train_settings
         The settings that it was trained with.
     largest_batch
@@ -69,13 +69,13 @@ class NetworkReconstructor(Reconstructor):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.network: nn.Module = nn.Identity()
-        self.channels, self.grid, self.sites, self.covariates = 1, Grid.plain((0,)), np.zeros(0, np.int64), 0
+        self.channels, self.domain, self.sites, self.covariates = 1, Sites.plain((0,)), np.zeros(0, np.int64), 0
         self.bounds: ValueBounds | None = None
         self.train_settings = TrainSettings()
 
     @abstractmethod
     def build(self, samples: int) -> nn.Module:
-        """Construct the network for the current grid, channels, covariates and sites.
+        """Construct the network for the current sites, channels, covariates and sites.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class NetworkReconstructor(Reconstructor):
     @property
     def n_outputs(self) -> int:
         """Number of values at valid sites."""
-        return self.channels * len(self.grid.cells)
+        return self.channels * len(self.domain)
 
     def inputs(self, readings: Tensor, covariates: Tensor, estimate: Tensor) -> Tensor:
         """Assemble the network's inputs; by default readings and covariates as one vector.
@@ -103,7 +103,7 @@ class NetworkReconstructor(Reconstructor):
         covariates
             ``(N, columns)``.
         estimate
-            What the network adds to, ``(N, channels * valid sites)``, or ``(N, 0)``; not used by default.
+            What the network adds to, ``(N, channels * m)``, or ``(N, 0)``; not used by default.
         """
         return torch.cat([readings.flatten(1), covariates], dim=1)
 
@@ -118,13 +118,13 @@ class NetworkReconstructor(Reconstructor):
         """Return the default training settings for so many samples; ``limited`` if there is a deadline."""
         return train_settings_for(samples, self.largest_batch, limited=limited)
 
-    def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples | None, run: Run) -> Self:
+    def fit(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples | None, run: Run) -> Self:
         """Train on ``train``; keep the best weights on ``validation``, or the last if that is None."""
         return self.fit_residual(None, train, sites, validation=validation, run=run, stage=f"refit {self.name}")
 
     def fit_residual(
-        self, linear: LinearReconstructor | None, train: Samples, sites: NDArray[np.int64],
-        *, validation: Samples | None, run: Run, stage: str, augmentation: Augmentation | None = None,
+        self, linear: LinearReconstructor | None, train: ScaledSamples, sites: NDArray[np.int64],
+        *, validation: ScaledSamples | None, run: Run, stage: str, augmentation: Augmentation | None = None,
     ) -> Self:  # fmt: skip
         """Train a network that is added to a linear reconstruction.
 
@@ -148,12 +148,12 @@ class NetworkReconstructor(Reconstructor):
             batches = AugmentedBatches(augmentation, linear, train, sites, self.inputs)
         scored = None if validation is None else self.fixed_batches(_thinned(validation), linear)
         self.train_settings = self.settings.train or self.pace(len(train), limited=run.deadline is not None)
-        has_missing = train.gaps is not None or (validation is not None and validation.gaps is not None)
+        has_missing = train.missing is not None or (validation is not None and validation.missing is not None)
         task = self._task(batches, scored, has_missing)
         self.history = train_supervised(task, self.settings, self.train_settings, stage=stage, run=run)
         return self
 
-    def seconds_per_epoch(self, train: Samples, sites: NDArray[np.int64], run: Run) -> float:
+    def seconds_per_epoch(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> float:
         """Estimate the duration of an epoch from a few training steps of a temporary network.
 
         Parameters
@@ -166,15 +166,15 @@ class NetworkReconstructor(Reconstructor):
         batch = unfitted.pace(len(train), limited=True).batch_size
         with seeded(0):
             unfitted.network = unfitted.build(len(train))
-        task = unfitted._task(unfitted.fixed_batches(train.take(np.arange(batch)), None), None, train.gaps is not None)
+        task = unfitted._task(unfitted.fixed_batches(train.take(np.arange(batch)), None), None, train.missing is not None)
         return seconds_per_step(task, batch, run) * len(train) / batch
 
-    def _set_sizes(self, train: Samples, sites: NDArray[np.int64]) -> None:
-        """Adopt grid, channels, covariates and sites of the training samples."""
-        self.channels, self.grid, self.sites = train.channels, train.grid, sites
+    def _set_sizes(self, train: ScaledSamples, sites: NDArray[np.int64]) -> None:
+        """Adopt sites, channels, covariates and sites of the training samples."""
+        self.channels, self.domain, self.sites = train.channels, train.sites, sites
         self.covariates = known(train.covariates, len(train)).shape[1]
 
-    def fixed_batches(self, samples: Samples, linear: LinearReconstructor | None) -> FixedBatches:
+    def fixed_batches(self, samples: ScaledSamples, linear: LinearReconstructor | None) -> FixedBatches:
         """Return inputs, linear estimate and targets of samples, at the current sites.
 
         Parameters
@@ -185,8 +185,8 @@ class NetworkReconstructor(Reconstructor):
             The fitted linear reconstructor that the network is added to, if any.
         """
         readings, covariates = samples.readings(self.sites), known(samples.covariates, len(samples))
-        estimate = known(None if linear is None else flat(linear.reconstruct_valid(readings, covariates)), len(samples))
-        parts = [tensor_of(part) for part in (readings, covariates, estimate, flat(samples.truth()))]
+        estimate = known(None if linear is None else flat(linear.reconstruct(readings, covariates)), len(samples))
+        parts = [tensor_of(part) for part in (readings, covariates, estimate, flat(samples.known_targets))]
         return FixedBatches(self.inputs(*parts[:3]), *parts[2:])
 
     def _task(self, batches: Batches, scored: FixedBatches | None, has_missing: bool) -> SupervisedTask:
@@ -203,14 +203,14 @@ class NetworkReconstructor(Reconstructor):
         readings, covariates
             ``(N, K, channels)``, and ``(N, columns)`` or None.
         estimate
-            ``(N, channels * valid sites)``, if the network was trained to add to an estimate.
+            ``(N, channels * m)``, if the network was trained to add to an estimate.
         """
         model = _BoundedSum(self).eval()
         parts = (readings, known(covariates, len(readings)), known(estimate, len(readings)))
         with torch.inference_mode():
             chunks = zip(*(torch.split(tensor_of(part), CHUNK) for part in parts), strict=True)
             packed = torch.cat([model(self.inputs(*chunk), chunk[-1]) for chunk in chunks])
-        return unpack(packed.numpy(), self.channels, self.grid)
+        return packed.numpy().reshape(len(readings), self.channels, -1)  # type: ignore[no-any-return]
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return settings, and weights and bounds as arrays."""
@@ -221,11 +221,11 @@ class NetworkReconstructor(Reconstructor):
 
     @classmethod
     def restore(
-        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], domain: Sites, sites: NDArray[np.int64]
     ) -> Self:
         """Rebuild the network and load its weights; see `Reconstructor.restore`."""
         restored = cls(**{name: value for name, value in settings.items() if name not in _SIZES})
-        restored.grid, restored.sites = grid, sites
+        restored.domain, restored.sites = domain, sites
         restored.channels = count_of(settings, "channels")
         restored.covariates = count_of({"covariates": 0, **settings}, "covariates")  # absent in older files
         restored.bounds = ValueBounds.restore(arrays, _BOUNDS, restored.n_outputs)
@@ -243,16 +243,16 @@ class _BoundedSum(nn.Module):
 
     def __init__(self, owner: NetworkReconstructor) -> None:
         super().__init__()
-        self.network, self.bounds, self.cells = owner.network, owner.bounds, torch.from_numpy(owner.grid.cells)
+        self.network, self.bounds, self.index = owner.network, owner.bounds, torch.from_numpy(owner.domain.index)
 
     def forward(self, inputs: Tensor, estimate: Tensor) -> Tensor:
         outputs: Tensor = self.network(inputs)
-        added = outputs if outputs.ndim == 2 else outputs.flatten(2)[:, :, self.cells].flatten(1)
+        added = outputs if outputs.ndim == 2 else outputs.flatten(2)[:, :, self.index].flatten(1)
         whole = added + estimate if estimate.shape[1] else added
         return whole if self.bounds is None else self.bounds(whole)
 
 
-def _thinned(samples: Samples) -> Samples:
+def _thinned(samples: ScaledSamples) -> ScaledSamples:
     """Every n-th sample, with the smallest n that gives at most the number that a validation needs."""
     return samples.take(np.arange(0, len(samples), -(-len(samples) // _MAX_SCORED)))
 
@@ -302,7 +302,7 @@ class ResNetReconstructor(NetworkReconstructor):
 
     def build(self, samples: int) -> nn.Module:
         """Construct a `ResNet` for the grid."""
-        check_two_dimensional(self.grid.shape)
+        check_two_dimensional(self.domain.shape)
         inputs = self.channels + int(self.settings.mask_channel) + self.covariates
         return ResNet(inputs, self.channels, filters=self.settings.filters, blocks=self.settings.blocks)
 
@@ -312,7 +312,7 @@ class ResNetReconstructor(NetworkReconstructor):
         if self.settings.mask_channel:
             parts.append(readings.new_ones(len(readings), 1, len(self.sites)))
         at_sites = torch.cat(parts, dim=1)
-        grid = readings.new_zeros(*at_sites.shape[:2], self.grid.size)
-        grid[:, :, torch.from_numpy(self.sites)] = at_sites
-        everywhere = covariates[:, :, None].expand(-1, -1, self.grid.size)
-        return torch.cat([grid, everywhere], dim=1).reshape(len(grid), -1, *self.grid.shape)
+        grid = readings.new_zeros(*at_sites.shape[:2], self.domain.size)
+        grid[:, :, torch.from_numpy(self.domain.index[self.sites])] = at_sites
+        everywhere = covariates[:, :, None].expand(-1, -1, self.domain.size)
+        return torch.cat([grid, everywhere], dim=1).reshape(len(grid), -1, *self.domain.shape)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
-from keyhole.models.localisation import LENGTH_SCALES, localisation, some
+from keyhole.data.metric import Metric
+from keyhole.data.samples import ScaledSamples
+from keyhole.models.localisation import LENGTH_SCALES, some
 from keyhole.models.reconstructors.base import flat, known
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.settings import OptimalInterpolationSettings
@@ -68,13 +70,11 @@ class OptimalInterpolation(LinearReconstructor):
     settings_class = OptimalInterpolationSettings
     settings: OptimalInterpolationSettings
 
-    def solve(self, train: Samples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
+    def solve(self, train: ScaledSamples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
         """Select hyperparameters by cross-validation on the first call, then solve; see `LinearReconstructor.solve`."""
-        positions = train.grid.places
         data = _Data(
             flat(train.readings(sites)), targets, known(train.covariates, len(train)),
-            np.repeat(positions[sites], train.channels, axis=0),
-            np.tile(positions[train.grid.cells], (train.channels, 1)),
+            np.repeat(sites, train.channels), np.tile(np.arange(len(train.sites)), train.channels), train.sites.metric,
         )  # fmt: skip
         if not self.chosen:
             self.chosen = _choose_hyperparameters(data.subsample(self.settings, run), self.settings)
@@ -83,7 +83,7 @@ class OptimalInterpolation(LinearReconstructor):
         moments = data.moments(slice(None))
         auto, cross = moments.localised(*data.tapers(length))
         weights = np.linalg.solve(auto + strength * _mean_variance(auto) * np.eye(len(auto)), cross.astype(np.float64))
-        mean = np.zeros((1 + data.covariates.shape[1], len(data.cells)))
+        mean = np.zeros((1 + data.covariates.shape[1], len(data.target_sites)))
         mean[: len(moments.targets)] = moments.targets - moments.features @ weights
         self.offset, self.weights = mean[0].astype(np.float32), np.concatenate([weights, mean[1:]]).astype(np.float32)
 
@@ -106,13 +106,14 @@ class OptimalInterpolation(LinearReconstructor):
 
 
 class _Data(NamedTuple):
-    """Features (n, r), targets (n, t), covariates (n, c), positions of features and targets, and whether means vary."""
+    """Features (n, r), targets (n, t), covariates (n, c), numbers of the sites of both, metric, and whether means vary."""
 
     features: NDArray[Any]
     targets: NDArray[Any]
     covariates: NDArray[np.float32]
-    sites: NDArray[np.float64]
-    cells: NDArray[np.float64]
+    sites: NDArray[np.int64]
+    target_sites: NDArray[np.int64]
+    metric: Metric
     means: bool = False
 
     def subsample(self, settings: OptimalInterpolationSettings, run: Run) -> _Data:
@@ -122,14 +123,14 @@ class _Data(NamedTuple):
         columns = some(self.targets.shape[1], settings.max_targets, rng)
         return self._replace(
             features=self.features[rows], targets=self.targets[rows][:, columns], covariates=self.covariates[rows],
-            cells=self.cells[columns],
+            target_sites=self.target_sites[columns],
         )  # fmt: skip
 
     def with_covariates(self, share: float, means: float) -> _Data:
         """Add interactions to the readings, each at the position of its reading, and let means vary."""
         features = _interactions(self.features, self.covariates, share)
         repeats = features.shape[1] // max(self.features.shape[1], 1)
-        return self._replace(features=features, sites=np.tile(self.sites, (repeats, 1)), means=bool(means))
+        return self._replace(features=features, sites=np.tile(self.sites, repeats), means=bool(means))
 
     def moments(self, rows: NDArray[np.bool_] | slice) -> _Moments:
         """Estimate means and covariances from some of the samples."""
@@ -144,7 +145,8 @@ class _Data(NamedTuple):
 
     def tapers(self, length: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Localisation weights of the covariance of features with each other, and of features with targets."""
-        return localisation(self.sites, self.sites, length), localisation(self.sites, self.cells, length)
+        taper = partial(self.metric.taper, self.sites, length=length)
+        return taper(self.sites), taper(self.target_sites)
 
     def design(self, rows: NDArray[np.bool_] | slice) -> NDArray[np.float64]:
         """Design matrix of the mean: intercept and covariates, or no columns where the means are zero."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.grid import Grid
-from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.reconstructors.augmentation import Augmentation
 from keyhole.models.reconstructors.base import Reconstructor, flat
 from keyhole.models.reconstructors.bounds import ValueBounds
@@ -77,7 +77,7 @@ class Residual(Reconstructor):
         errors = [row["validation"] for row in self.history]
         return min(errors) / errors[0] if errors[0] > 0 else 1.0
 
-    def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
+    def fit(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
         """Fit the linear part in closed form, then train the network on its residuals; see `Reconstructor.fit`."""
         if not self.linear_is_fitted:
             self.linear.fit(train, sites, validation=validation, run=run)
@@ -92,7 +92,7 @@ class Residual(Reconstructor):
 
     def reconstruct(self, readings: NDArray[Any], covariates: NDArray[Any] | None = None) -> NDArray[np.float32]:
         """Reconstruct by the sum of both parts; see `Reconstructor.reconstruct`."""
-        return self.network.reconstruct(readings, covariates, flat(self.linear.reconstruct_valid(readings, covariates)))
+        return self.network.reconstruct(readings, covariates, flat(self.linear.reconstruct(readings, covariates)))
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the states of both parts."""
@@ -105,13 +105,13 @@ class Residual(Reconstructor):
 
     @classmethod
     def restore(
-        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
+        cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], domain: Sites, sites: NDArray[np.int64]
     ) -> Self:
         """Recover both parts; see `Reconstructor.restore`."""
         made = cls(settings["inner"], linear=settings["linear"])
         linear, network = (arrays_under(f"{part}.", arrays) for part in ("linear", "network"))
-        made.linear = made.linear.restore(settings["linear_state"], linear, grid, sites)
-        made.network = made.network.restore(settings["network_state"], network, grid, sites)
+        made.linear = made.linear.restore(settings["linear_state"], linear, domain, sites)
+        made.network = made.network.restore(settings["network_state"], network, domain, sites)
         return made
 
     def takes(self, sites: int, channels: int, covariates: int) -> bool:

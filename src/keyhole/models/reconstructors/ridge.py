@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.grid import Grid
-from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.principal_components import cached_gram
 from keyhole.models.reconstructors.base import flat
 from keyhole.models.reconstructors.linear import LinearReconstructor
@@ -56,9 +56,9 @@ class Ridge(LinearReconstructor):
         """The regularisation strength selected by leave-one-out error."""
         return self.chosen["strength"]
 
-    def solve(self, train: Samples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
+    def solve(self, train: ScaledSamples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
         """Solve for the strength with the smallest leave-one-out error; see `LinearReconstructor.solve`."""
-        products = cached_gram(train) if train.gaps is None else None
+        products = cached_gram(train) if train.missing is None else None
         self._take(RidgeRegression(flat(train.readings(sites)), lambda: [targets], products=products), len(sites))
 
     def _take(self, regression: RidgeRegression, count: int) -> Self:
@@ -78,36 +78,36 @@ class NestedRidge:
     readings
         Scaled readings of the ranked sites, ``(N, K, channels)``.
     targets
-        Called to iterate over blocks ``(n, channels * valid sites)`` of consecutive samples, which need not fit in
+        Called to iterate over blocks ``(n, channels * m)`` of consecutive samples, which need not fit in
         memory; see `RidgeRegression`.
-    grid
-        The grid of the samples.
+    domain
+        The sites of the samples.
     products
         Gram matrix of the centred targets, if it is available.
     """
 
     def __init__(
-        self, readings: NDArray[Any], targets: Callable[[], Iterable[NDArray[Any]]], grid: Grid,
+        self, readings: NDArray[Any], targets: Callable[[], Iterable[NDArray[Any]]], domain: Sites,
         *, products: NDArray[np.float64] | None = None,
     ) -> None:  # fmt: skip
-        self.channels, self.grid = readings.shape[2], grid
+        self.channels, self.domain = readings.shape[2], domain
         self._regression = RidgeRegression(flat(readings), targets, products=products)
 
     @classmethod
-    def of(cls, train: Samples, sites: NDArray[np.int64]) -> Self:
-        """Fit to samples in memory; ``sites`` are flat grid indices by rank, ``(K,)``."""
-        targets = flat(train.valid_values())
-        return cls(train.readings(sites), lambda: [targets], train.grid, products=cached_gram(train))
+    def of(cls, train: ScaledSamples, sites: NDArray[np.int64]) -> Self:
+        """Fit to samples in memory; ``sites`` are numbers of sites by rank, ``(K,)``."""
+        targets = flat(train.targets)
+        return cls(train.readings(sites), lambda: [targets], train.sites, products=cached_gram(train))
 
     def first(self, count: int) -> Ridge:
         """Return the `Ridge` fitted to the first ``count`` sites."""
         ridge = Ridge()
-        ridge.channels, ridge.grid = self.channels, self.grid
+        ridge.channels, ridge.domain = self.channels, self.domain
         return ridge._take(self._regression, count)
 
 
 def nested_errors(
-    train: Samples, scorer: Samples, sites: NDArray[np.int64], strength: float, scale: NDArray[np.float64] | None = None
+    train: ScaledSamples, scorer: ScaledSamples, sites: NDArray[np.int64], strength: float, scale: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
     """Sum of squared errors on ``scorer`` of ridge fitted on ``train`` to the first 0, 1, ... K sites.
 
@@ -116,7 +116,7 @@ def nested_errors(
     train, scorer
         Scaled samples to fit on and to score on.
     sites
-        Flat grid indices of the ranked sites, ``(K,)``.
+        Numbers of the ranked sites, ``(K,)``.
     strength
         The regularisation strength, the same for every number of sites.
     scale
@@ -130,7 +130,7 @@ def nested_errors(
     """
     unit = np.ones(train.channels) if scale is None else scale
     fitted, scored = (
-        (flat(part.readings(sites)).astype(np.float64), flat(part.valid_values() * unit[:, np.newaxis]))
+        (flat(part.readings(sites)).astype(np.float64), flat(part.targets * unit[:, np.newaxis]))
         for part in (train, scorer)
     )
     return nested_squared_errors(fitted, scored, strength)[:: train.channels]

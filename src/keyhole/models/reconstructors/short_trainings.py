@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.processes import processes
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.reconstructors.neural import Dense
 from keyhole.models.reconstructors.residual import Residual
@@ -25,7 +25,7 @@ _TIME_SHARE = 0.08  # of the remaining time, for each of the two trainings with 
 
 
 def choose_n_frequencies(
-    linear: LinearReconstructor, train: Samples, sites: NDArray[np.int64], validation: Samples, run: Run
+    linear: LinearReconstructor, train: ScaledSamples, sites: NDArray[np.int64], validation: ScaledSamples, run: Run
 ) -> int:  # fmt: skip
     """Choose by two short trainings whether a dense network should have a periodic embedding of the readings.
 
@@ -53,7 +53,7 @@ def choose_n_frequencies(
     return min((0, N_FREQUENCIES), key=lambda count: trial(n_frequencies=count))
 
 
-def affordable_steps(seconds: float, train: Samples, sites: NDArray[np.int64], run: Run) -> float:
+def affordable_steps(seconds: float, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> float:
     """Return the number of steps of a short training that fit in ``seconds``.
 
     Infinite without a deadline, and with several processes, which must all take the same decision.
@@ -72,7 +72,7 @@ def affordable_steps(seconds: float, train: Samples, sites: NDArray[np.int64], r
 
 
 def improvement_by_trial(
-    linear: LinearReconstructor, train: Samples, sites: NDArray[np.int64], validation: Samples, run: Run,
+    linear: LinearReconstructor, train: ScaledSamples, sites: NDArray[np.int64], validation: ScaledSamples, run: Run,
     *, n_frequencies: int, steps: int,
 ) -> float:  # fmt: skip
     """Return the validation error of a residual dense network after a short training, relative to its linear part.

@@ -16,7 +16,6 @@ from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.data.samples import ScaledSamples
 from keyhole.models.objectives import reconstruction
-from keyhole.models.reconstructors.base import unpack
 from keyhole.models.reconstructors.dcgan import DCGANDecoder
 from keyhole.models.reconstructors.networks import check_two_dimensional
 from keyhole.placement.base import Selection, Selector, complete
