@@ -78,7 +78,7 @@ def principal_components(samples: ScaledSamples, most: int) -> Components:
     >>> import keyhole as kh
     >>> rng = np.random.default_rng(0)
     >>> fields = np.tensordot(rng.normal(size=(50, 2)), rng.normal(size=(2, 4, 6)), axes=1)  # rank 2
-    >>> principal_components(kh.read(fields), 10).basis.shape
+    >>> principal_components(kh.read(fields).as_scaled(), 10).basis.shape
     (1, 24, 2)
     """
     packed = samples.targets.reshape(len(samples), -1)

@@ -33,7 +33,7 @@ class FeasibleCandidates:
     Examples
     --------
     >>> import keyhole as kh
-    >>> samples = kh.read(np.eye(5)).with_constraints({"min_distance": 2})
+    >>> samples = kh.read(np.eye(5)).with_constraints({"min_distance": 2}).as_scaled()
     >>> candidates = FeasibleCandidates(samples, np.arange(5), 2)
     >>> candidates.add_best(np.array([1.0, 2.0, 5.0, 3.0, 4.0]), floor=0.0)
     2

@@ -99,7 +99,7 @@ class Greedy(Selector):
     >>> import numpy as np
     >>> import keyhole as kh
     >>> from keyhole.core.run import Run
-    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3]).as_scaled()
     >>> Greedy().select(samples, 2, validation=None, run=Run()).sites.tolist()
     [1, 3]
     """

@@ -85,7 +85,7 @@ class KernelExchange(Selector):
     >>> from keyhole.core.run import Run
     >>> causes = np.random.default_rng(0).normal(size=(120, 2))
     >>> wave = 2 * np.cos(2 * causes.sum(axis=1, keepdims=True))
-    >>> samples = kh.read(np.concatenate([wave, causes, wave], axis=1))
+    >>> samples = kh.read(np.concatenate([wave, causes, wave], axis=1)).as_scaled()
     >>> sorted(KernelExchange().select(samples, 2, validation=None, run=Run()).sites.tolist())
     [1, 2]
     """

@@ -137,7 +137,7 @@ class KernelSurrogate:
     >>> import keyhole as kh
     >>> phase = np.linspace(0, 6, 200)[:, np.newaxis]
     >>> waves = np.sin(2 * np.pi * (phase + np.linspace(0, 1, 12)))  # travelling wave: not linear in one reading
-    >>> data = FitScoreSplit.from_samples(kh.read(waves.astype(np.float32)), None, 2, Run())
+    >>> data = FitScoreSplit.from_samples(kh.read(waves.astype(np.float32)).as_scaled(), None, 2, Run())
     >>> surrogate = KernelSurrogate.fit(data, np.array([0, 3]))
     >>> surrogate([0, 3]) < surrogate([0, 6])
     True

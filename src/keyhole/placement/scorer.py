@@ -54,7 +54,7 @@ class Scorer:
     --------
     >>> import keyhole as kh
     >>> values = np.random.default_rng(0).normal(size=(80, 2)) @ [[1, 1, 1, 0], [0, 0, 0, 1]]
-    >>> samples = kh.read(values)
+    >>> samples = kh.read(values).as_scaled()
     >>> scorer = Scorer(samples, samples, Run())
     >>> scorer(np.array([0, 3])) < scorer(np.array([0, 1]))
     True

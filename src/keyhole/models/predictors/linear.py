@@ -42,7 +42,7 @@ class Linear(Predictor):
     >>> import keyhole as kh
     >>> from keyhole.data.target import Target
     >>> values = np.random.default_rng(0).normal(size=(80, 6))
-    >>> samples, sites = kh.read(values).with_target(Target.of(3 + values[:, 2])), np.array([2, 4])
+    >>> samples, sites = kh.read(values).with_target(Target.of(3 + values[:, 2])).as_scaled(), np.array([2, 4])
     >>> linear = Linear().fit(samples, sites, validation=samples, run=Run())
     >>> bool(np.allclose(linear.predict(samples.readings(sites)), 3 + values[:, 2], atol=1e-4))
     True

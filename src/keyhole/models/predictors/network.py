@@ -41,7 +41,7 @@ class Network(Predictor):
     >>> import keyhole as kh
     >>> from keyhole.data.target import Target
     >>> values = np.random.default_rng(0).normal(size=(80, 6))
-    >>> samples = kh.read(values).with_target(Target.of(values[:, 2] > 0))
+    >>> samples = kh.read(values).with_target(Target.of(values[:, 2] > 0)).as_scaled()
     >>> network = Network(width=16, train={"steps": 20, "batch_size": 16})
     >>> network.fit(samples, np.array([2, 4]), validation=samples, run=Run()).classes
     ('False', 'True')

@@ -49,7 +49,7 @@ class Kernel(Reconstructor):
     >>> from keyhole.core.run import Run
     >>> phase = np.linspace(0, 1, 80)[:, np.newaxis]
     >>> waves = np.sin(2 * np.pi * (phase + np.linspace(0, 1, 12)))  # travelling wave: not linear in one reading
-    >>> samples, sites = kh.read(waves.astype(np.float32)), np.array([0, 3])
+    >>> samples, sites = kh.read(waves.astype(np.float32)).as_scaled(), np.array([0, 3])
     >>> fitted = Kernel().fit(samples, sites, validation=samples, run=Run())
     >>> error = fitted.reconstruct(samples.readings(sites)) - samples.values
     >>> bool(np.abs(error).max() < 0.1)

@@ -65,7 +65,7 @@ def fit_best(
     --------
     >>> import keyhole as kh
     >>> rng = np.random.default_rng(0)
-    >>> samples = kh.read((rng.normal(size=(60, 2)) @ rng.normal(size=(2, 9))).astype(np.float32))  # linear
+    >>> samples = kh.read((rng.normal(size=(60, 2)) @ rng.normal(size=(2, 9))).astype(np.float32)).as_scaled()  # linear
     >>> no_time = Run(deadline=0.0)
     >>> [row["by"] for row in fit_best(samples, np.array([1, 5]), validation=samples, run=no_time).tried]
     ['ridge', 'kernel']

@@ -269,7 +269,7 @@ class Dense(NetworkReconstructor):
     --------
     >>> import keyhole as kh
     >>> waves = np.sin(np.linspace(0, 6, 80)[:, None] + np.arange(12)).astype(np.float32)
-    >>> samples, sites = kh.read(waves), np.array([0, 3])
+    >>> samples, sites = kh.read(waves).as_scaled(), np.array([0, 3])
     >>> dense = Dense(width=32, train={"steps": 20, "batch_size": 16})
     >>> dense.fit(samples, sites, validation=samples, run=Run()).reconstruct(samples.readings(sites)).shape
     (80, 1, 12)

@@ -60,7 +60,7 @@ class OptimalInterpolation(LinearReconstructor):
     >>> from keyhole.core.run import Run
     >>> rng = np.random.default_rng(0)
     >>> smooth = np.cumsum(rng.normal(size=(40, 30)), axis=1)  # 40 random walks along 30 sites
-    >>> samples, sites = kh.read((smooth - smooth.mean(axis=0)).astype(np.float32)), np.array([7, 22])
+    >>> samples, sites = kh.read((smooth - smooth.mean(axis=0)).astype(np.float32)).as_scaled(), np.array([7, 22])
     >>> fitted = OptimalInterpolation().fit(samples, sites, validation=samples, run=Run())
     >>> fitted.reconstruct(samples.readings(sites)).shape
     (40, 1, 30)

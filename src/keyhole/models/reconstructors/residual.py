@@ -41,7 +41,7 @@ class Residual(Reconstructor):
     --------
     >>> import keyhole as kh
     >>> waves = np.sin(np.linspace(0, 6, 80)[:, None] + np.arange(12)).astype(np.float32)
-    >>> samples, sites = kh.read(waves), np.array([0, 3])
+    >>> samples, sites = kh.read(waves).as_scaled(), np.array([0, 3])
     >>> residual = Residual("dense", width=32, train={"steps": 20, "batch_size": 16})
     >>> residual.fit(samples, sites, validation=samples, run=Run()).improvement <= 1
     True

@@ -42,11 +42,11 @@ class Ridge(LinearReconstructor):
     >>> from keyhole.core.run import Run
     >>> rng = np.random.default_rng(0)
     >>> fields = np.tensordot(rng.normal(size=(60, 2)), rng.normal(size=(2, 5, 5)), axes=1)  # rank 2
-    >>> samples, sites = kh.read(fields.astype(np.float32)), np.array([3, 12])
+    >>> samples, sites = kh.read(fields.astype(np.float32)).as_scaled(), np.array([3, 12])
     >>> ridge = Ridge().fit(samples, sites, validation=samples, run=Run())
     >>> estimate = ridge.reconstruct(samples.readings(sites))
     >>> estimate.shape, bool(np.allclose(estimate, samples.values, atol=1e-4))
-    ((60, 1, 5, 5), True)
+    ((60, 1, 25), True)
     """
 
     name: ClassVar[str] = "ridge"

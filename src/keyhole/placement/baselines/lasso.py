@@ -45,7 +45,7 @@ class Lasso(Selector):
     --------
     >>> import numpy as np
     >>> import keyhole as kh
-    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3]).as_scaled()
     >>> Lasso().select(samples, 2, validation=None, run=Run()).sites.tolist()
     [1, 3]
     """
@@ -91,7 +91,7 @@ class GroupLasso(Lasso):
     --------
     >>> import numpy as np
     >>> import keyhole as kh
-    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3]).as_scaled()
     >>> GroupLasso(block_size=2).select(samples, 2, validation=None, run=Run()).sites.tolist()
     [1, 0]
     """
