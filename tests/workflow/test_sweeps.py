@@ -345,7 +345,7 @@ def test_what_ended_can_be_read_back(tmp_path):
 
 
 def test_the_study_in_the_page_can_be_read(tmp_path):
-    page = (Path(__file__).parents[1] / "docs" / "sweeps.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
     asked = read_study(write(tmp_path, page.split("```toml\n")[1].split("```")[0]))
     assert asked.trials == 60
     assert asked.settings["vln"]["rank"].choices == [4, 16]

@@ -10,8 +10,8 @@ from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
 from keyhole.workflow.selection import choose_sites
+from quick_selectors import selector
 from samples import monthly_field, quick, smooth
-from test_selectors import selector
 
 
 def two_halves(n=200, seed=0):

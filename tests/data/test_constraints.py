@@ -23,7 +23,7 @@ from keyhole.data.grid import Grid
 from keyhole.data.preparation import prepare
 from keyhole.placement import SELECTORS
 from keyhole.workflow.selection import choose_sites
-from test_selectors import selector
+from quick_selectors import selector
 
 SHAPE = (3, 4)
 COSTS = np.array([[1.0, 2.0, 3.0, 1.0], [2.0, 2.0, 1.0, 4.0], [1.0, 3.0, 1.0, 2.0]])

@@ -19,9 +19,9 @@ from keyhole.placement import Selection
 from keyhole.placement.failures import Network, failure_sets, harden_against_failures
 from keyhole.placement.posterior_covariance import Covariance, fit_localised_covariance
 from keyhole.workflow.selection import choose_sites
+from large_fields import large_field, unexplained_variance
+from quick_selectors import selector
 from samples import monthly_field, quick, smooth, stops_after
-from test_kriging import left_of_all_cells, on_large_grid
-from test_selectors import selector
 
 
 def field(n=200, sites=12, seed=0, channels=1):
@@ -74,12 +74,12 @@ def test_hardening_finds_nearly_the_best_of_all_networks():
 @pytest.mark.parametrize("looks", [0, 2, 9])
 def test_hardening_cut_short_is_no_worse_than_its_start(looks):
     """By all cells of a large grid, of which it sees a sample, over the loss of each site, from the definition."""
-    data = on_large_grid(110, 220)
+    data = large_field(110, 220)
     start = selector("greedy").select(data, 4, validation=None, run=Run()).sites
     found = harden_against_failures(Selection(start), data, 1, stops_after(looks))
     _, notes = fit_localised_covariance(data, start, Run(), "harden")
     left = [
-        np.mean([left_of_all_cells(data, notes, np.delete(sites, lost)) for lost in range(4)])
+        np.mean([unexplained_variance(data, notes, np.delete(sites, lost)) for lost in range(4)])
         for sites in (start, found.sites)
     ]
     assert left[1] <= (1 + 1e-6) * left[0]

@@ -17,18 +17,7 @@ from keyhole.data.target import Target
 from keyhole.placement import SELECTORS, Selection
 from keyhole.placement.scorer import LinearScorer
 from keyhole.workflow.selection import choose_sites
-
-QUICK = {"train": {"steps": 20, "batch_size": 16, "ema_decay": 0.0}, "n_masks": 4}
-LEARNED = ["auto", "learned", "iln", "vln", "hnet", "sct", "simplex", "cgan"]
-
-
-CONCRETE = ["cae", "cae_distinct"]
-
-
-def selector(name, **settings):
-    quick = QUICK if name in LEARNED else {"train": QUICK["train"]} if name in (*CONCRETE, "aefs") else {}
-    return SELECTORS.make(name, quick | settings)
-
+from quick_selectors import QUICK, selector
 
 TELLING = ["relevance", "forest"]
 

@@ -16,8 +16,8 @@ from keyhole.metrics import evaluate
 from keyhole.models.objectives import reconstruction
 from keyhole.placement import SELECTORS
 from keyhole.workflow.selection import choose_sites
+from quick_selectors import selector
 from samples import monthly_field, quick, smooth
-from test_selectors import selector
 
 
 def torn(n=120, share=0.2, seed=0, noise=0.05):

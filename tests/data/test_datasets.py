@@ -181,7 +181,7 @@ def test_the_benchmark_data_are_as_described(data_folder, name, shape, test, cyc
 @pytest.fixture(scope="module")
 def make_sst() -> ModuleType:
     """The script as a module."""
-    path = Path(__file__).parents[1] / "scripts" / "make_sst.py"
+    path = Path(__file__).parents[2] / "scripts" / "make_sst.py"
     spec = importlib.util.spec_from_file_location("make_sst", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -18,8 +18,8 @@ from keyhole.report.facts import result
 from keyhole.report.findings import ReportData
 from keyhole.workflow.comparison import compare
 from keyhole.workflow.selection import choose_sites
+from quick_selectors import selector
 from samples import smooth
-from test_selectors import selector
 
 
 def table(n: int = 120) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from keyhole.workflow.sweeps import finished, read_study
 from launched import Launched, launch
 from samples import smooth
 
-SCRIPT = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "kill_and_resume.py"))
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "kill_and_resume.py"))
 TRAINING = [
     "select",
     "../data.npy",

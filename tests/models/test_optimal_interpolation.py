@@ -18,6 +18,7 @@ from keyhole.models.reconstructors.optimal_interpolation import _STRENGTHS, _lon
 from keyhole.placement import SELECTORS
 from keyhole.placement.exchange import Exchange
 from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance
+from large_fields import large_field, unexplained_variance
 from samples import stops_after
 
 
@@ -223,37 +224,17 @@ def test_exchanges_cut_short_leave_no_more_than_greedy(n, seed, k, looks):
     assert posterior(covariance, found.sites) <= (1 + 1e-6) * posterior(covariance, greedy)
 
 
-def on_large_grid(*shape):
-    """Samples of a smooth field on so many cells that exchanges in a hurry see a few hundred of them."""
-    rng = np.random.default_rng(3)
-    rows, columns = (np.fft.fftfreq(size) * size for size in shape)
-    fall = (1 + np.hypot(rows[:, None], columns)) ** -3.0
-    values = np.fft.ifft2(np.fft.fft2(rng.normal(size=(25, *shape))) * fall).real
-    return prepare(kh.read((values / values.std()).astype(np.float32)), None, seed=0).development
-
-
-def left_of_all_cells(data, notes, sites):
-    """Error over every cell left by some sites, from the definition; sites are all alike in noise."""
-    packed = data.valid_values()[:, 0].astype(float)
-    values = (packed - packed.mean(axis=0)) / len(packed) ** 0.5
-    places, read = data.grid.places[data.grid.cells], values[:, sites]
-    own = read.T @ read * localisation(places[sites], places[sites], notes["length"])
-    own += notes["noise"] * np.square(values).sum() / values.shape[1] * np.eye(len(sites))
-    cross = values.T @ read * localisation(places, places[sites], notes["length"])
-    return np.square(values).sum() - np.einsum("ts,su,tu->", cross, np.linalg.inv(own), cross)
-
-
 def test_exchanges_in_a_hurry_are_scored_by_all_cells():
     """What they see of a large grid is a sample of its cells, and sites near those look better than they are."""
-    data = on_large_grid(150, 300)
+    data = large_field(150, 300)
     greedy = SELECTORS["greedy"]().select(data, 4, validation=None, run=Run()).sites
     found = SELECTORS["exchange"]().select(data, 4, validation=None, run=Run(deadline=0.0))
-    assert left_of_all_cells(data, found.notes, found.sites) <= left_of_all_cells(data, found.notes, greedy)
+    assert unexplained_variance(data, found.notes, found.sites) <= unexplained_variance(data, found.notes, greedy)
 
 
 def test_few_sites_of_many_cells_have_few_directions():
     """Columns have no more directions than there are of them, and more would take gigabytes."""
-    data = on_large_grid(150, 300)
+    data = large_field(150, 300)
     among = np.zeros(data.grid.size, bool)
     among[::150] = True
     data = replace(data, observable=among.reshape(data.grid.shape))
