@@ -22,7 +22,7 @@ PACKAGES = [
 
 # What points up, and is imported inside a function: where, and at what.
 UPWARD = {
-    "workflow/curves/result.py": "report",  # Curve.plot draws
+    "workflow/curves.py": "report",  # Curve.plot draws
     "workflow/sweeps/pareto.py": "report",  # fronts_figure draws
 }
 

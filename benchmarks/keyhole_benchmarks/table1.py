@@ -18,7 +18,7 @@ from keyhole.models.reconstructors.networks import width_for
 from keyhole.models.reconstructors.neural import ResNetReconstructor, train_settings_for
 from keyhole.models.settings import DenseSettings
 from keyhole.placement import SELECTORS, Selection
-from keyhole.workflow.checks import check_k
+from keyhole.workflow.arguments import check_k
 from keyhole_benchmarks.data import Data, load
 from keyhole_benchmarks.pictures import mask_arrays
 from keyhole_benchmarks.protocols import Protocol, paper_ks, protocol_of

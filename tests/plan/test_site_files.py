@@ -13,7 +13,7 @@ import xarray as xr
 import keyhole as kh
 from keyhole.core.errors import DataError
 from keyhole.data.constraints.site_lookup import find_sites
-from keyhole.plan.site_files import sites_geojson, write_sites
+from keyhole.plan.files import sites_geojson, write_sites
 from samples import monthly_field, quick, smooth
 
 

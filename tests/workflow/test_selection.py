@@ -99,7 +99,7 @@ def test_every_reconstructor_is_refused_at_the_door_or_can_be_fitted(name):
     prepared = pipeline.prepare(kh.read(smooth(30, 6)), None, 0)
     run = Run(deadline=0.0)
     try:
-        pipeline.check_reconstructor(name, prepared.signals.grid)
+        pipeline.check_reconstructor(RECONSTRUCTORS.make(name, {}), prepared.signals.grid)
     except SettingsError:
         assert name in ("resnet", "dcgan", "dense_conv")
     else:

@@ -24,8 +24,8 @@ def reconstruct(
     as_json: Json = False,
 ) -> None:
     """Reconstruct whole fields from readings at the sites of a plan."""
+    from keyhole.plan.file_format import load
     from keyhole.plan.files import read_readings, write_reconstruction
-    from keyhole.plan.plan import load
 
     check_apart({"PLAN": plan, "READINGS": readings}, {"--out": out})
     shape = write_reconstruction(load(plan), read_readings(readings), out, time or None, interval)
@@ -43,8 +43,8 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict the target of a plan from readings at its sites."""
+    from keyhole.plan.file_format import load
     from keyhole.plan.files import predictions, read_readings, write_predictions
-    from keyhole.plan.plan import load
 
     check_apart({"PLAN": plan, "READINGS": readings}, {"--out": out})
     predicted = predictions(load(plan), read_readings(readings), time or None)
@@ -64,8 +64,8 @@ def sites(
     ] = None,
 ) -> None:
     """Export the sites of a plan in rank order."""
-    from keyhole.plan.plan import load
-    from keyhole.plan.site_files import write_sites
+    from keyhole.plan.file_format import load
+    from keyhole.plan.files import write_sites
 
     check_apart({"PLAN": plan}, {"--out": out})
     found = load(plan)
@@ -78,6 +78,6 @@ def sites(
 
 def info(plan: PlanFile, as_json: Json = False) -> None:
     """Show the sites of a plan, its errors and how it was made."""
-    from keyhole.plan.plan import load
+    from keyhole.plan.file_format import load
 
     show_plan(load(plan), as_json)

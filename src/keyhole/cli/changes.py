@@ -52,7 +52,7 @@ def extend(
     as_json: Json = False,
 ) -> None:
     """Select K further sites for the existing network of a plan."""
-    from keyhole.plan.plan import load
+    from keyhole.plan.file_format import load
     from keyhole.workflow.changes import extend as run_extend
 
     check_apart({"PLAN": plan, "SOURCE": source, **texts_of(region, cost, weighting)}, {"--out": out})
@@ -85,7 +85,7 @@ def drop(
     as_json: Json = False,
 ) -> None:
     """Drop the K sites of a plan whose loss increases the error least, and refit."""
-    from keyhole.plan.plan import load
+    from keyhole.plan.file_format import load
     from keyhole.workflow.changes import drop as run_drop
 
     check_apart({"PLAN": plan, "SOURCE": source, **texts_of(weighting)}, {"--out": out})

@@ -179,7 +179,7 @@ def _existing(given: list[str]) -> list[Any]:
     """Collect existing sites: names as given, and the sites listed in plans and tables."""
     from keyhole.data.constraints.site_lookup import rows_of
     from keyhole.data.readers.tables import load_csv
-    from keyhole.plan.plan import load
+    from keyhole.plan.file_format import load
 
     sites: list[Any] = []
     for text in given:

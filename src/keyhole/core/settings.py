@@ -21,7 +21,11 @@ Kind = TypeVar("Kind", bound=Settings)
 
 
 def parse(kind: type[Kind], given: dict[str, Any]) -> Kind:
-    """Make settings from plain values; raise a SettingsError that names an unknown or invalid one."""
+    """Make settings from plain values; raise a SettingsError that names an unknown or invalid one, and those there are."""
+    unknown = [name for name in given if name not in kind.model_fields]
+    if unknown:
+        there_are = ", ".join(kind.model_fields)
+        raise SettingsError(f"{kind.__name__} has no setting {unknown[0]!r}; there are {there_are}")
     try:
         return kind(**given)
     except ValidationError as error:

@@ -192,7 +192,9 @@ def _sites_netcdf(plan: Plan) -> bytes:
         "name": ("site", table["name"].to_numpy(str)),
         "existing": ("site", table["existing"].to_numpy(np.int8)),
     }
-    places = {f"site_{dim}": ("site", table[dim].to_numpy(), dict(attributes.get(dim, {}))) for dim in dims if dim in table}
+    places = {
+        f"site_{dim}": ("site", table[dim].to_numpy(), dict(attributes.get(dim, {}))) for dim in dims if dim in table
+    }
     ranks = np.zeros(plan.grid.size, np.int32)
     ranks[plan.indices] = table["rank"]
     axes = {dim: (dim, np.asarray(plan.grid.coordinates[dim]), dict(attributes.get(dim, {}))) for dim in dims}

@@ -379,8 +379,8 @@ def warn_beyond(
     many = f" (in all, {samples} samples have such readings at {sites} sites)" if far.sum() > 1 else ""
     invalid = "" if interval is None else f", and the {100 * interval:g} % prediction interval does not hold for them"
     warnings.warn(
-        f"readings: {'; '.join(shown)}{many}. Check sensors and units; put NaN for a reading that is wrong. What is reconstructed "
-        f"from such readings is an extrapolation{invalid}",
+        f"readings: {'; '.join(shown)}{many}. Check sensors and units; put NaN for a reading that is wrong. What is "
+        f"reconstructed from such readings is an extrapolation{invalid}",
         ReadingsWarning,
         stacklevel=stacklevel + 1,
     )

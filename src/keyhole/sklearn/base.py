@@ -28,8 +28,8 @@ from keyhole.placement import SELECTORS, Selection
 from keyhole.placement.scorer import LinearScorer, TargetScorer
 from keyhole.plan.plan import Plan
 from keyhole.sklearn.columns import Columns
-from keyhole.workflow.checks import deadline_after
-from keyhole.workflow.selection import choose_sites, fit_reconstructor, fit_target, make_plan
+from keyhole.workflow.arguments import deadline_after, make_parts
+from keyhole.workflow.selection import choose_sites, fit_plan
 
 __all__ = ["KeyholeBase"]
 
@@ -102,17 +102,14 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         """Choose features of a table, and fit what rebuilds, or tells, from them."""
         prepared = _prepared(leave_out(self._signals(values, target), self._findings), seed)
         prepared = replace(prepared, notes=notes_of(self._findings))
-        selector = SELECTORS.make(self.method, self.settings or {})
+        parts = make_parts(self.method, self._reconstructor(), self._predictor(), self.settings)
         with progress(None if self.verbose else lambda event: None) as tell:
             run = Run(seed=seed, deadline=deadline_after(self.time_limit), callback=tell)
             count = self._count(prepared)
-            selection = Selection(prepared.existing) if count == 0 else choose_sites(selector, prepared, count, run)
+            selection = Selection(prepared.existing) if count == 0 else choose_sites(parts.selector, prepared, count, run)
             if before is not None:
                 selection = _better(Selection(before.indices), selection, prepared, run)
-            fitted = fit_reconstructor(self._reconstructor(), prepared, selection.sites, run)
-            told = fit_target(self._predictor(), prepared, selection.sites, run)
-        plan = make_plan(prepared, selection, fitted, selector, run, method=self.method, predictor=told)
-        return replace(plan, metrics={"validation": plan.metrics["validation"]})
+            return fit_plan(prepared, selection, parts, run)
 
     def _screened(self, values: NDArray[np.float64], target: Target | None) -> list[Finding]:
         """Columns that are not to be chosen unasked; none of pictures and maps."""
@@ -248,7 +245,7 @@ def _prepared(signals: Samples, seed: int) -> PreparedSamples:
     """Split in what chooses and what decides; nothing is held back to judge, which is for whoever calls `score`."""
     order = np.random.default_rng(seed).permutation(len(signals))
     count = max(1, int(np.ceil(_VALIDATION * len(order))))
-    split = Split(np.sort(order[count:]), np.sort(order[:count]), np.sort(order[:count]), "random")
+    split = Split(np.sort(order[count:]), np.sort(order[:count]), np.empty(0, np.int64), "random")
     choosing, scaling = (Scaler.fit(signals.take(rows)) for rows in (split.train, split.development))
     return prepare_with(signals, split, choosing, scaling)
 
