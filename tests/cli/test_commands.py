@@ -603,7 +603,7 @@ def test_errors_do_not_steer_the_terminal(evil, command, arguments):
 def test_a_warning_does_not_steer_the_terminal(folder):
     """A library's warning may quote a name of the file."""
     script = (
-        "import sys, warnings, keyhole.cli.apply as use, keyhole.plan.plan as plan, keyhole.cli as cli\n"
+        "import sys, warnings, keyhole.cli.apply as use, keyhole.plan as plan, keyhole.cli as cli\n"
         "plan.load = lambda path: warnings.warn(str(path))\n"
         "use.show_plan = lambda *_: None\n"
         "sys.argv = ['keyhole', 'info', '\\x1b[2J']\n"
