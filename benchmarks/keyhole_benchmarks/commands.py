@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keyhole.core.paths import check_apart
-from keyhole.core.terminal import visible
+from keyhole.core.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

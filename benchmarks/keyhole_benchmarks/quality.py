@@ -31,7 +31,7 @@ __all__ = [
 METHODS = ("auto", "greedy", "qr")
 CLASSICAL = METHODS[1:]
 RECONSTRUCTORS = ("auto", "ridge")
-_ROWS = {"stages": "search", "races": "race", "fits": "fit"}  # of a plan's history, that a line has
+_ROWS = {"stages": "search", "races": "compare by network", "fits": "fit"}  # of a plan's history, that a line has
 
 
 @dataclass(frozen=True)

@@ -191,14 +191,13 @@ def test_no_exchange_of_one_site_helps_any_more():
     assert error <= 1.001 * min(posterior(covariance, picks) for picks in itertools.combinations(range(10), 3))
 
 
-def test_hops_leave_no_more_than_exchanges_alone(monkeypatch):
+def test_restarts_leave_no_more_than_exchanges_alone():
     data = smooth(60, cells=40)
-    hopped = SELECTORS["exchange"]().select(data, 6, validation=None, run=Run())
-    monkeypatch.setattr("keyhole.placement.exchange._MAX_RESTARTS", 0)
-    alone = SELECTORS["exchange"]().select(data, 6, validation=None, run=Run())
-    assert (hopped.notes["hops"], alone.notes["hops"]) == (8, 0)
+    restarted = Exchange().select(data, 6, validation=None, run=Run())
+    alone = Exchange(n_restarts=0).select(data, 6, validation=None, run=Run())
+    assert (restarted.notes["restarts"], alone.notes["restarts"]) == (8, 0)
     covariance = Covariance.of(data, alone.notes["length"], alone.notes["noise"], np.random.default_rng(0))
-    assert posterior(covariance, hopped.sites) <= 1.0001 * posterior(covariance, alone.sites)
+    assert posterior(covariance, restarted.sites) <= 1.0001 * posterior(covariance, alone.sites)
 
 
 def test_exchanges_go_on_from_sites_that_are_there():

@@ -14,8 +14,8 @@ from keyhole.data.preparation import prepare
 from keyhole.data.splits import given
 from keyhole.models.predictors import PREDICTORS, Linear
 from keyhole.placement import SELECTORS
-from keyhole.report.facts import result
-from keyhole.report.findings import ReportData
+from keyhole.report.page_text import result
+from keyhole.report.report_data import ReportData
 from keyhole.workflow.comparison import compare
 from keyhole.workflow.selection import choose_sites
 from quick_selectors import selector

@@ -101,11 +101,12 @@ def test_a_predictor_goes_on_bit_for_bit(tmp_path, monkeypatch, name, kind, step
 def test_a_distribution_that_chooses_once_more_keeps_its_states_apart(tmp_path):
     """Auto trains it on train, then on train and validation: a run that is resumed finds both."""
     parts = prepare(kh.datasets.sst(), None, seed=0)
-    auto = SELECTORS.make("auto", {"stages": ("greedy", "learned"), "train": TRAIN, "n_masks": 4})
+    settings = {"train": TRAIN, "n_masks": 4}
+    auto = SELECTORS.make("auto", {"stages": ("greedy", "learned"), **settings})
     trained = [{"stage": "search", "by": "learned", "seconds": 0.0}]
 
     def work(run):
-        first = auto.learned.select(parts.train, 3, validation=None, run=run)
+        first = SELECTORS.make("learned", settings).select(parts.train, 3, validation=None, run=run)
         return auto.refit(replace(first, history=trained, notes={"chosen": "learned"}), parts.development, run).sites
 
     once = work(Run(seed=3, folder=tmp_path))

@@ -66,7 +66,7 @@ def test_settings_of_models_have_a_prefix(samples):
         ({"settings": {"model.width": 2}}, "has no setting 'model.width'"),
         ({"reconstructor": "dense", "settings": {"reconstructor.depth": 2}}, "no setting 'depth'; there are .*width"),
         ({"predictor": "network", "settings": {"predictor.depth": 2}}, "no setting 'depth'; there are .*width"),
-        ({"predictor": "linear", "settings": {"predictor.width": 2}}, "predictor 'linear' has no setting 'width'"),
+        ({"predictor": "linear", "settings": {"predictor.width": 2}}, "has no setting 'width'; it has none"),
         ({"settings": {"reconstructor.width": 2}}, "name the reconstructor that they are of; there are ridge"),
         ({"method": QR(), "settings": {"n_components": 2}}, "method is an object; give its settings to its cons"),
         ({"method": "greedier"}, "method 'greedier' is not known; there are auto"),

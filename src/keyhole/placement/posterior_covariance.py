@@ -15,6 +15,7 @@ from keyhole.core.run import Run
 from keyhole.data.samples import Samples
 from keyhole.models.localisation import localisation, some
 from keyhole.models.reconstructors import OptimalInterpolation
+from keyhole.placement.local_search import Objective
 
 __all__ = ["Covariance", "PosteriorCovariance", "fit_localised_covariance"]
 
@@ -228,7 +229,7 @@ def fit_localised_covariance(
     return covariance, {"length": fitted["length"], "noise": noise}
 
 
-class PosteriorCovariance:
+class PosteriorCovariance(Objective):
     """Covariance of the field given the observed sites, with rank-one updates and downdates.
 
     For the prior covariance `C`, observed sites `S` and noise variance `a`,
@@ -277,10 +278,14 @@ class PosteriorCovariance:
         targets = np.stack(self._target_columns).astype(np.float64)
         return float(np.einsum("stc,scue,ute->", targets, self._inverse(), targets, optimize=True))
 
-    @property
-    def count(self) -> int:
-        """Number of candidates."""
-        return len(self.covariance.candidates)
+    def error(self) -> float:
+        """Return the expected squared error, up to the prior variance, which is constant."""
+        return -self.explained()
+
+    def best_exchange(self, position: int, gains: NDArray[np.float64]) -> tuple[int, float]:
+        """Return the candidate of the largest gain, as gains are exact; the improvement is relative to its gain."""
+        best, gain = int(gains.argmax()), gains[self.selected[position]]
+        return best, (gains[best] - gain) / abs(gains[best]) if gains[best] > gain else 0.0
 
     def gains(self) -> NDArray[np.float64]:
         """Return the reduction of the error by each further candidate, ``(m,)``; minus infinity for observed ones."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.processes import processes
 from keyhole.core.run import Run
+from keyhole.core.trials import Trial, Trials
 from keyhole.data.samples import Samples
 from keyhole.models.reconstructors.base import Reconstructor
 from keyhole.models.reconstructors.dense_conv import DenseConv
@@ -24,9 +23,9 @@ from keyhole.models.reconstructors.residual import Residual
 from keyhole.models.reconstructors.ridge import Ridge
 from keyhole.models.reconstructors.short_trainings import choose_n_frequencies
 
-Kind = TypeVar("Kind", bound=Reconstructor)
-
 __all__ = ["fit_best", "fit_linear", "squared_error"]
+
+Fits = Trials[Reconstructor]
 
 # A network must have less than this share of the validation error of the best closed form, because the latter is
 # refitted on training and validation samples once it is chosen.
@@ -69,15 +68,18 @@ def fit_best(train: Samples, sites: NDArray[np.int64], *, validation: Samples, r
         The chosen one; its ``tried`` has a record for each candidate.
     """
     parts: Any = {"train": train, "sites": sites, "validation": validation}
-    candidates = _Candidates(sites, validation)
-    linear = candidates.fit(lambda: fit_linear(**parts, run=run))
-    kernel = candidates.fit(lambda: Kernel().fit(**parts, run=run))
+    total = max(float(np.nansum(np.square(validation.truth(), dtype=np.float64))), np.finfo(float).tiny)
+    trials = Fits("fit", lambda fitted: squared_error(fitted, sites, validation) / total)
+    linear = trials.run(lambda: fit_linear(**parts, run=run), _description)
+    kernel = trials.run(lambda: Kernel().fit(**parts, run=run), _description)
     if run.seconds_left() > 0:
-        _try_networks(candidates, linear, parts, run)
-    return candidates.best(min(linear, kernel, key=candidates.error.__getitem__))
+        _try_networks(trials, linear, parts, run)
+    chosen = trials.best_unless_close([linear, kernel], _WORTH_A_NETWORK).result
+    chosen.tried = trials.history
+    return chosen
 
 
-def _try_networks(candidates: _Candidates, linear: LinearReconstructor, parts: Any, run: Run) -> None:
+def _try_networks(trials: Fits, linear: Trial[LinearReconstructor], parts: Any, run: Run) -> None:
     """Train networks on the residuals of the linear reconstruction, as many as promise to pay in the time.
 
     The dense network is first. A convolutional one follows on two-dimensional grids if the dense one paid or samples
@@ -88,16 +90,15 @@ def _try_networks(candidates: _Candidates, linear: LinearReconstructor, parts: A
     """
     train, sites = parts["train"], parts["sites"]
     on_grid, short_of_time = len(train.grid.shape) == 2, _is_short_of_time(train, sites, run)
-    n_frequencies = choose_n_frequencies(linear, parts, run)
+    n_frequencies = choose_n_frequencies(linear.result, parts, run)
     share = 0.15 if on_grid and not short_of_time else 1 / _members_in_time(n_frequencies, train, sites, run)
-    dense = candidates.fit(
-        lambda: Residual("dense", n_frequencies=n_frequencies).upon(linear).fit(**parts, run=run.share(share))
-    )
-    dense_pays = candidates.error[dense] < _WORTH_A_NETWORK * candidates.error[linear]
-    if on_grid and (dense_pays or len(train) >= _MANY_SAMPLES) and not (short_of_time and dense.network.unfinished):
-        candidates.fit(lambda: _convolutional_after(dense).fit(**parts, run=run))
-    if candidates.error[candidates.best_so_far()] < _WORTH_A_NETWORK * candidates.error[linear]:
-        _grow_ensemble(candidates, parts, run)
+    residual = Residual("dense", n_frequencies=n_frequencies).upon(linear.result)
+    dense = trials.run(lambda: residual.fit(**parts, run=run.share(share)), _description)
+    promising = dense.error < _WORTH_A_NETWORK * linear.error or len(train) >= _MANY_SAMPLES
+    if on_grid and promising and not (short_of_time and dense.result.network.unfinished):
+        trials.run(lambda: _convolutional_after(dense.result).fit(**parts, run=run), _description)
+    if trials.best.error < _WORTH_A_NETWORK * linear.error:
+        _grow_ensemble(trials, parts, run)
 
 
 def _is_short_of_time(train: Samples, sites: NDArray[np.int64], run: Run) -> bool:
@@ -136,54 +137,18 @@ def _convolutional_after(dense: Residual) -> Residual:
     return residual
 
 
-def _grow_ensemble(candidates: _Candidates, parts: Any, run: Run) -> None:
+def _grow_ensemble(trials: Fits, parts: Any, run: Run) -> None:
     """Train further members of the best network while the deadline allows and the ensemble's error falls."""
-    best = candidates.best_so_far()
-    if run.deadline is None or not isinstance(best, Residual):
+    best = trials.best
+    if run.deadline is None or not isinstance(best.result, Residual):
         return
-    ensemble = Ensemble.of([best])
-    while len(ensemble.members) < _MAX_MEMBERS and run.seconds_left() > _MIN_TIME_SHARE * candidates.seconds[best]:
-        members_left = min(
-            _MAX_MEMBERS - len(ensemble.members), max(1, round(run.seconds_left() / candidates.seconds[best]))
-        )
-        ensemble = candidates.fit(partial(ensemble.grown, parts, run.share(1 / members_left)))
-        if candidates.best_so_far() is not ensemble:
+    ensemble = Ensemble.of([best.result])
+    while len(ensemble.members) < _MAX_MEMBERS and run.seconds_left() > _MIN_TIME_SHARE * best.seconds:
+        members_left = min(_MAX_MEMBERS - len(ensemble.members), max(1, round(run.seconds_left() / best.seconds)))
+        grown = trials.run(partial(ensemble.grown, parts, run.share(1 / members_left)), _description)
+        if trials.best is not grown:
             return
-
-
-class _Candidates:
-    """Validation error (unexplained variance) and fitting time of every candidate."""
-
-    def __init__(self, sites: NDArray[np.int64], validation: Samples) -> None:
-        self.sites, self.validation = sites, validation
-        self.total_variance = max(
-            float(np.nansum(np.square(validation.truth(), dtype=np.float64))), np.finfo(float).tiny
-        )
-        self.error: dict[Reconstructor, float] = {}
-        self.seconds: dict[Reconstructor, float] = {}
-        self.rows: list[dict[str, Any]] = []
-
-    def fit(self, fit_one: Callable[[], Kind]) -> Kind:
-        """Fit a candidate, score it on validation and record both."""
-        started = time.monotonic()
-        fitted = fit_one()
-        self.seconds[fitted] = time.monotonic() - started
-        self.error[fitted] = squared_error(fitted, self.sites, self.validation) / self.total_variance
-        errors = {"left": self.error[fitted], "best": min(self.error.values())}
-        row = {**errors, "seconds": round(self.seconds[fitted], 2)}
-        self.rows.append({"stage": "fit", "by": _description(fitted), **row})
-        return fitted
-
-    def best_so_far(self) -> Reconstructor:
-        """Return the candidate with the smallest error."""
-        return min(self.error, key=self.error.__getitem__)
-
-    def best(self, closed: Reconstructor) -> Reconstructor:
-        """Return the candidate with the smallest error; the best closed form unless another is clearly better."""
-        best_so_far = self.best_so_far()
-        chosen = best_so_far if self.error[best_so_far] < _WORTH_A_NETWORK * self.error[closed] else closed
-        chosen.tried = self.rows
-        return chosen
+        ensemble = grown.result
 
 
 def fit_linear(train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> LinearReconstructor:

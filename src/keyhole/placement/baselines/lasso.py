@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Event, Run
-from keyhole.core.settings import parse
 from keyhole.data.samples import Samples
 from keyhole.placement.base import Selection, Selector, complete
 from keyhole.placement.baselines.group_lasso_solver import (
@@ -66,17 +65,12 @@ class GroupLasso(Selector):
     """
 
     name: ClassVar[str] = "group_lasso"
-
-    def __init__(self, **settings: Any) -> None:
-        self._settings = parse(GroupLassoSettings, settings)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the side of a block."""
-        return self._settings.model_dump()
+    settings_class: ClassVar[type[GroupLassoSettings]] = GroupLassoSettings
+    options: GroupLassoSettings
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
         """Lower the penalty until the active blocks hold ``k`` sites."""
-        return _select(train, k, block=self._settings.block_size, solver=proximal_gradient, run=run, stage=self.name)
+        return _select(train, k, block=self.options.block_size, solver=proximal_gradient, run=run, stage=self.name)
 
 
 class Path:
