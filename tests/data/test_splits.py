@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import keyhole as kh
-from keyhole import DataError, SettingsError
 from keyhole.data import splits
 from keyhole.data.splits import Split
+from keyhole.errors import DataError, SettingsError
 from samples import quick, smooth
 
 SHARE = st.floats(0.05, 0.6)

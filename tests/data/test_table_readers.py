@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 import keyhole as kh
-from keyhole import DataError, SettingsError
+from keyhole.errors import DataError, SettingsError
 from samples import smooth
 
 # Frames -------------------------------------------------------------------------------------------------------------

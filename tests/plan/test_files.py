@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
-from keyhole import DataError, KeyholeError, PlanError, StorageError
+from keyhole.errors import DataError, KeyholeError, PlanError, StorageError
 from keyhole.plan.files import check_writable, make_folder, read_readings, write_reconstruction
 from samples import monthly_field, quick, smooth
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import keyhole as kh
-from keyhole import PlanError, ReadingsWarning
 from keyhole.core.storage import read_container, write_container
+from keyhole.errors import PlanError, ReadingsWarning
 from keyhole.plan.readings import order_readings, same_units
 from samples import monthly_field, quick, smooth
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import keyhole as kh
-from keyhole import DataError, InfeasibleError, KeyholeError, SettingsError
 from keyhole.data.splits import Split
+from keyhole.errors import DataError, InfeasibleError, KeyholeError, SettingsError
 from samples import monthly_field, quick, smooth
 
 
