@@ -14,11 +14,11 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole.core.memory import check_fits, free_memory
 from keyhole.errors import DataError, KeyholeWarning, StorageError
 from keyhole.plan.files import write_reconstruction
 from keyhole.workflow import open_store, select_stored
-from samples import monthly_field, quick, smooth
 
 
 def test_a_field_keeps_coordinates_time_land_and_attributes():

@@ -10,10 +10,10 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole.data.preparation import prepare
 from keyhole.errors import DataError, PlanError
 from keyhole.workflow import open_store, select_stored
-from samples import monthly_field, quick, smooth
 
 
 def numbered(n: int = 60, step: float = 0.1) -> xr.DataArray:

@@ -38,7 +38,7 @@ def parse(kind: type[Kind], given: Mapping[str, Any], of: str = "") -> Kind:
     SettingsError
         A name is unknown (the message lists those that there are), or a value is invalid.
     """
-    unknown = [name for name in given if name not in kind.model_fields]
+    unknown = [name for name in given if name not in kind.model_fields and kind.model_config["extra"] == "forbid"]
     if unknown:
         there_are = f"there are {', '.join(kind.model_fields)}" if kind.model_fields else "it has none"
         raise SettingsError(f"{of or kind.__name__} has no setting {unknown[0]!r}; {there_are}")

@@ -76,7 +76,7 @@ class Selector(ABC):
     options: Settings
 
     def __init__(self, **settings: Any) -> None:
-        self.options = parse(self.settings_class, settings, f"method {self.name!r}")
+        self.options = parse(self.settings_class, settings)
 
     @property
     def requires_validation(self) -> bool:

@@ -80,7 +80,7 @@ class Exchange(Selector):
         """
         subset = subsample(train, self.options.max_samples, run, "samples to exchange by")
         start = Greedy().select(subset, k, validation=None, run=run).sites
-        covariance, notes = fit_localised_covariance(subset, start, run, "exchange")
+        covariance, notes = fit_localised_covariance(subset, start, run, "exchange", self.options.limits)
         state = _state(covariance, train, k)
         # No variance, or fewer than K feasible sites: the greedy sites were completed.
         if not state.add_greedily() or not state.candidates.full:
@@ -108,7 +108,7 @@ class Exchange(Selector):
             As many ranked sites.
         """
         subset = subsample(train, self.options.max_samples, run, "samples to exchange by")
-        covariance, notes = fit_localised_covariance(subset, sites, run, "exchange")
+        covariance, notes = fit_localised_covariance(subset, sites, run, "exchange", self.options.limits)
         search = LocalSearch(self.options, run, "exchange sites")
         best = search.search([_state(covariance, train, len(sites), sites)], n_restarts=0)
         selected = _better_of(best.selected, sites, covariance, subset)

@@ -40,7 +40,7 @@ class SurrogateObjective(ScoredObjective):
 
     def __init__(self, surrogate: KernelSurrogate, sites: NDArray[np.int64], n_scored: int) -> None:
         super().__init__(n_scored)
-        self.surrogate, self.sites = surrogate, sites
+        self.surrogate, self.sites, self.selected = surrogate, sites, []
 
     def score(self, selected: list[int]) -> float:
         """Return the unexplained variance for the selected sites."""

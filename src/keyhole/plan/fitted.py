@@ -16,7 +16,6 @@ from keyhole.data.imputation import impute_by_covariance
 from keyhole.data.origin import SourceInfo
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
-from keyhole.models.affine import affine
 from keyhole.models.intervals import PredictionIntervals
 from keyhole.models.predictors import Predictor
 from keyhole.models.reconstructors import Reconstructor
@@ -113,7 +112,7 @@ class FittedModels:
     @cached_property
     def _affine(self) -> NDArray[np.floating[Any]]:
         """Linear reconstructor and rescaling to the user's units as one matrix."""
-        return affine(self.reconstructor, self.scaling, self.grid)  # type: ignore[arg-type]
+        return self.reconstructor.in_units(self.scaling)  # type: ignore[attr-defined, no-any-return]
 
     def predict_array(self, readings: NDArray[Any], time: NDArray[Any] | None) -> NDArray[np.float64]:
         """Predict the target: probabilities ``(N, classes)``, or numbers ``(N,)``."""

@@ -24,7 +24,7 @@ from keyhole.data.samples import Samples
 from keyhole.data.splits import SplitLike
 from keyhole.data.target import TargetKind
 from keyhole.models.predictors import Predictor
-from keyhole.models.reconstructors import NestedRidge, Reconstructor
+from keyhole.models.reconstructors import NestedRidge, Reconstructor, Ridge
 from keyhole.placement import Selection
 from keyhole.plan.fitted import FittedModels
 from keyhole.workflow.arguments import Methods, Parts, check_k, deadline_after, make_all_parts, make_run
@@ -364,9 +364,9 @@ class _MethodRows:
 
     def _shares_ridge(self) -> bool:
         """Whether all K of a ranking can share one decomposition; imputation of missing values depends on the sites."""
-        samples = self.prepared.signals
+        samples, ridge = self.prepared.signals, self.parts.reconstructor
         plain = samples.target is None and samples.gaps is None
-        return plain and self.ranking is not None and self.empty.reconstructor == "ridge"
+        return plain and self.ranking is not None and isinstance(ridge, Ridge) and ridge.settings == Ridge().settings
 
     def _scores_by_ridge(self, sites: NDArray[np.int64]) -> tuple[dict[str, float], dict[str, float]]:
         """Return validation and test errors of the first sites of the ranking, which share one decomposition."""
@@ -385,7 +385,7 @@ class _MethodRows:
     def _ridges(self) -> tuple[NestedRidge, NestedRidge]:
         """Nested ridge of the ranking, on the training part and on all but the test part."""
         sites = np.empty(0, np.int64) if self.ranking is None else self.ranking[0]
-        return NestedRidge(self.prepared.train, sites), NestedRidge(self.prepared.development, sites)
+        return NestedRidge.of(self.prepared.train, sites), NestedRidge.of(self.prepared.development, sites)
 
     def _sites(self, k: int, run: Run) -> tuple[NDArray[np.int64], float]:
         """Return ``k`` sites and the seconds of their selection; a nested ranking is truncated."""

@@ -311,7 +311,7 @@ def fit_reconstructor(
     train, validation = prepared.train, prepared.validation
     if reconstructor is None and prepared.signals.target is None:
         return fit_best(train, sites, validation=validation, run=run)
-    reconstructor = Ridge() if reconstructor is None else clone(reconstructor)
+    reconstructor = Ridge() if reconstructor is None else reconstructor.clone()
     return reconstructor.fit(train, sites, validation=validation, run=run)
 
 
@@ -324,13 +324,7 @@ def fit_target(
     train, validation = prepared.train, prepared.validation
     if predictor is None:
         return fit_predictor("auto", train, sites, validation=validation, run=run)
-    return clone(predictor).fit(train, sites, validation=validation, run=run)
-
-
-def clone(model):
-    if hasattr(model, "clone"):
-        return model.clone()
-    return model.anew() if hasattr(model, "anew") else type(model)()
+    return predictor.clone().fit(train, sites, validation=validation, run=run)
 
 
 def make_plan(
@@ -405,8 +399,8 @@ def _refitted(models: FittedModels, prepared: PreparedSamples, run: Run) -> Fitt
     return replace(
         models,
         scaling=prepared.scaling,
-        reconstructor=clone(reconstructor).fit(**on),
-        predictor=None if predictor is None else clone(predictor).fit(**on),
+        reconstructor=reconstructor.clone().fit(**on),
+        predictor=None if predictor is None else predictor.clone().fit(**on),
     )
 
 

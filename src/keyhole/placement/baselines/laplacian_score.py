@@ -14,7 +14,6 @@ from keyhole.placement.settings import LaplacianSettings
 
 __all__ = ["Laplacian", "laplacian_scores", "neighbour_graph"]
 
-_MOST_SAMPLES = 2000
 _CONSTANT = 1e-10
 
 
@@ -44,7 +43,7 @@ class Laplacian(Selector):
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
         """Rank the observable sites by their score."""
-        some = subsample(train, _MOST_SAMPLES, run, "samples of the graph")
+        some = subsample(train, self.options.max_samples, run, "samples of the graph")
         graph = neighbour_graph(some.valid_values().reshape(len(some), -1), self.options.n_neighbors)
         sites = np.flatnonzero(train.observable.ravel())
         scores = laplacian_scores(some.readings(sites), graph)
