@@ -80,12 +80,10 @@ class KernelExchange(Selector):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import keyhole as kh
-    >>> from keyhole.core.run import Run
-    >>> causes = np.random.default_rng(0).normal(size=(120, 2))
-    >>> wave = 2 * np.cos(2 * causes.sum(axis=1, keepdims=True))
-    >>> samples = kh.read(np.concatenate([wave, causes, wave], axis=1))
+    >>> causes = np.random.default_rng(0).normal(size=(200, 2))
+    >>> wave = 3 * np.cos(causes.sum(axis=1))  # varies most, but does not determine the causes
+    >>> samples = kh.read(np.column_stack([wave, *causes.T, wave]))
     >>> sorted(KernelExchange().select(samples, 2, validation=None, run=Run()).sites.tolist())
     [1, 2]
     """
