@@ -154,14 +154,11 @@ class KernelExchange(Selector):
         observable = np.flatnonzero(train.observable.ravel())
         objective = SurrogateObjective(surrogate, observable, self.options.n_candidates)
         search = LocalSearch(self.options, run, "exchange sites")
-        states = [
-            SearchState(
-                objective.copy(),
-                FeasibleCandidates(train, observable, len(start), exact=True),
-                np.searchsorted(observable, start),
-            )
-            for start in starts
-        ]
+        states = []
+        for start in starts:
+            candidates = FeasibleCandidates(train, observable, len(start), exact=True)
+            last_first = np.searchsorted(observable, start[::-1])  # the last of a ranking are the easiest to improve
+            states.append(SearchState(objective.copy(), candidates, last_first))
         best = search.search(states, self.options.n_restarts)
         optima = [best.selected, *search.others(self.options.close_optima, self.options.n_others)]
         sites, *others = (rank_sites(train, observable[optimum], run) for optimum in optima)
