@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import re
 import tracemalloc
 import zipfile
@@ -15,10 +14,10 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole import DataError, KeyholeWarning, StorageError
 from keyhole.core.memory import check_fits, free_memory
 from keyhole.plan.files import write_reconstruction
-from samples import monthly_field, quick, smooth
 
 
 def test_a_field_keeps_coordinates_time_land_and_attributes():
@@ -215,7 +214,7 @@ def test_samples_and_places_of_dimensions_are_chosen_by_name(tmp_path):
         signals = kh.read(source, at={"level": 840})
         np.testing.assert_array_equal(signals.values[:, 0], levels.sel(level=850).values)
     assert kh.read(levels, samples="level").values.shape == (3, 1, 60, 4, 5)
-    for wrong, said in (({"depth": 1}, "no dimension 'depth'"), ({"level": "x"}, "not to be had")):
+    for wrong, said in (({"depth": 1}, "no dimension 'depth'"), ({"level": "x"}, "there is no level='x'")):
         with pytest.raises(DataError, match=said):
             kh.read(levels, at=wrong)
     with pytest.raises(DataError, match="no dimension 'member'"):
@@ -400,15 +399,6 @@ def test_a_damaged_zipped_store_gives_signals_or_a_data_error(tmp_path, rng):
             kh.read(path)
 
 
-def test_grib_says_what_is_missing(tmp_path):
-    """Without cfgrib, how to get it."""
-    if importlib.util.find_spec("cfgrib") is not None:
-        pytest.skip("cfgrib is there")
-    (tmp_path / "a.grib").write_bytes(b"GRIB")
-    with pytest.raises(DataError, match="pip install cfgrib"):
-        kh.read(tmp_path / "a.grib")
-
-
 def test_bounds_of_cells_are_no_fields(tmp_path):
     """A file of a climate model: one field, and where its months and rows end."""
     dataset = monthly_field().to_dataset()
@@ -588,6 +578,15 @@ def test_files_that_do_not_go_together_are_refused_by_name(tmp_path, change, say
         kh.read(tmp_path)
     with pytest.raises(DataError, match=says), kh.open_store(tmp_path, "1GiB"):
         pass
+
+
+def test_a_number_as_time_may_not_stand_in_two_files(tmp_path):
+    """The error says which number it is."""
+    whole = xr.DataArray(smooth(8, 3, 4), {"time": np.arange(8) / 2}, ("time", "y", "x"), "u")
+    whole[:5].to_netcdf(tmp_path / "a.nc")
+    whole[4:].to_netcdf(tmp_path / "b.nc")
+    with pytest.raises(DataError, match=r"a\.nc and .*b\.nc both hold the time 2\.0; leave one of them out"):
+        kh.read(tmp_path)
 
 
 def test_a_dimension_that_is_the_same_in_all_files_is_not_guessed_to_be_that_of_the_samples(tmp_path):

@@ -10,9 +10,9 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole import DataError, PlanError
 from keyhole.data.preparation import prepare
-from samples import monthly_field, quick, smooth
 
 
 def numbered(n: int = 60, step: float = 0.1) -> xr.DataArray:
@@ -169,12 +169,12 @@ def test_a_time_that_is_not_a_number_is_refused():
 
 
 def test_a_report_shows_numbers_as_time_and_why_the_split_is_so():
-    from keyhole.report import facts
-    from keyhole.report.findings import ReportData
+    from keyhole.report import page_text
+    from keyhole.report.report_data import ReportData
     from keyhole.workflow.comparison import single
 
     plan, prepared = quick(numbered(), intervals=False), prepare(kh.read(numbered()), None, 0)
-    made = facts.metadata(ReportData.of(single(plan, prepared)))
+    made = page_text.metadata(ReportData.of(single(plan, prepared)))
     assert made["samples"] == "60, 0 to 5.9"
     assert made["split"].startswith("blocks (samples have a time): 38 train")
 

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import keyhole as kh
+from example_data import stops_after
 from keyhole.core.run import Run
 from keyhole.data.grid import Grid
 from keyhole.data.preparation import prepare
 from keyhole.models.localisation import LENGTH_SCALES, localisation
 from keyhole.models.reconstructors import OptimalInterpolation, Ridge
-from keyhole.models.reconstructors.optimal_interpolation import _STRENGTHS, _longest_sufficient
+from keyhole.models.reconstructors.optimal_interpolation import STRENGTHS, longest_sufficient
 from keyhole.placement import SELECTORS
 from keyhole.placement.exchange import Exchange
 from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance
 from keyhole.placement.settings import CovarianceLimits
 from large_fields import large_field, unexplained_variance
-from samples import stops_after
 
 
 def smooth(n, cells=24, length=0.15, channels=1, seed=0):
@@ -52,8 +52,8 @@ def test_length_and_strength_are_the_best_over_blocks_left_out():
     """The quick sums over eigenvectors say the same as leaving the blocks out."""
     data, sites = smooth(25), np.array([2, 9, 15, 21])
     chosen = OptimalInterpolation().fit(data, sites, validation=data, run=Run()).chosen
-    errors = np.array([[left_out(data, sites, length, share) for share in _STRENGTHS[::4]] for length in LENGTH_SCALES])
-    assert chosen["length"] == LENGTH_SCALES[_longest_sufficient(errors.min(axis=1))]
+    errors = np.array([[left_out(data, sites, length, share) for share in STRENGTHS[::4]] for length in LENGTH_SCALES])
+    assert chosen["length"] == LENGTH_SCALES[longest_sufficient(errors.min(axis=1))]
     assert chosen["length"] < np.inf
     here = left_out(data, sites, chosen["length"], chosen["strength"])
     assert here <= 1.0001 * errors[LENGTH_SCALES.index(chosen["length"])].min()
@@ -319,7 +319,8 @@ def test_what_context_does_may_be_taken_over_from_other_sites():
     parts = {"validation": data.validation, "run": Run()}
     first = OptimalInterpolation().fit(data.train, sites, **parts)
     assert first.chosen["share"] > 0
-    assert OptimalInterpolation(like=first).fit(data.train, sites, **parts).chosen == first.chosen
-    other = OptimalInterpolation(like=first).fit(data.train, np.array([1]), **parts)
+    given = {name: first.chosen[name] for name in ("share", "means")}
+    assert OptimalInterpolation(**given).fit(data.train, sites, **parts).chosen == first.chosen
+    other = OptimalInterpolation(**given).fit(data.train, np.array([1]), **parts)
     assert other.chosen["share"] == first.chosen["share"]
     assert other.chosen["strength"] != first.chosen["strength"]

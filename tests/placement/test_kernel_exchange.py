@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import keyhole as kh
+from example_data import crossed, stops_after
 from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
@@ -15,7 +16,6 @@ from keyhole.placement import SELECTORS
 from keyhole.placement.kernel_exchange import KernelExchange, SurrogateObjective
 from keyhole.placement.kernel_surrogate import FitScoreSplit, KernelSurrogate, LeaveOneOutSurrogate
 from keyhole.placement.scorer import Scorer
-from samples import crossed, stops_after
 
 
 def straight(n=300, seed=0):

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from example_data import crossed
 from keyhole.core.run import Run
 from keyhole.models.kernels import Hyperparameters, kernel
 from keyhole.placement.kernel_exchange import KernelExchange
 from keyhole.placement.kernel_surrogate import FitScoreSplit, LeaveOneOutSurrogate
-from samples import crossed
 
 
 def left_out(inputs, targets, parameters):

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import keyhole as kh
+from example_data import smooth
 from keyhole import DataError, Plan, PlanError, SettingsError
 from keyhole.core.run import Run
 from keyhole.core.storage import read_container, write_container
@@ -14,12 +15,11 @@ from keyhole.data.preparation import prepare
 from keyhole.data.splits import given
 from keyhole.models.predictors import PREDICTORS, Linear
 from keyhole.placement import SELECTORS
-from keyhole.report.facts import result
-from keyhole.report.findings import ReportData
+from keyhole.report.page_text import result
+from keyhole.report.report_data import ReportData
 from keyhole.workflow.comparison import compare
 from keyhole.workflow.selection import choose_sites
 from quick_selectors import selector
-from samples import smooth
 
 
 def table(n: int = 120) -> pd.DataFrame:

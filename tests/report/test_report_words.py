@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from keyhole.report.words import number, percent, plain, quantity, shorten
+from keyhole.report.formatting import number, percent, plain, quantity, shorten
 
 
 @pytest.mark.parametrize(

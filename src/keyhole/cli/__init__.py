@@ -21,7 +21,7 @@ from keyhole.cli.output import echo, fail, say
 from keyhole.cli.selection import compare, demo, select
 from keyhole.cli.sweep import sweep
 from keyhole.core.errors import KeyholeError, KeyholeWarning, SettingsError
-from keyhole.core.terminal import visible
+from keyhole.core.text import visible
 
 __all__ = ["app", "main", "run"]
 

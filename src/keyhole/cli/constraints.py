@@ -207,7 +207,7 @@ def _labels(text: str) -> Any:
 def _array(text: str) -> Any:
     """Load an array: .npy in the order of the grid, NetCDF and CSV with labels, by which values are aligned."""
     from keyhole.data.readers.arrays import load_npy
-    from keyhole.data.readers.fields import load_field
+    from keyhole.data.readers.field_files import load_field
     from keyhole.data.readers.tables import load_values
 
     if text.endswith((".nc", ".nc4")):

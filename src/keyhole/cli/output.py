@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from keyhole.core.processes import is_first
-from keyhole.core.terminal import visible
+from keyhole.core.text import visible
 
 if TYPE_CHECKING:
     from keyhole.plan.plan import Plan

@@ -7,6 +7,7 @@ __all__ = [
     "InfeasibleError",
     "KeyholeError",
     "KeyholeWarning",
+    "MissingExtraError",
     "OutOfMemoryError",
     "PlanError",
     "ReadingsWarning",
@@ -50,6 +51,10 @@ class TrainingError(KeyholeError, RuntimeError):
 
 class ReadingsWarning(KeyholeWarning):
     """A reading is far outside the range of its site in training: a broken sensor, a fill value, another unit."""
+
+
+class MissingExtraError(KeyholeError, ImportError):
+    """A package that this part of Keyhole needs is not installed; the message names the extra to install."""
 
 
 class OutOfMemoryError(KeyholeError, MemoryError):

@@ -6,10 +6,11 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from keyhole.core.errors import SettingsError, StorageError
 
-__all__ = ["check_apart", "check_regular", "check_regular_within", "real_path"]
+__all__ = ["check_apart", "check_regular", "check_regular_within", "open_regular", "real_path"]
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -32,6 +33,31 @@ def check_regular(path: Path) -> None:
         return
     if kind is not None:
         raise StorageError(f"{path}: is {kind}, not a regular file; write the data to a file and give that")
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a regular file for reading.
+
+    Parameters
+    ----------
+    path : Path
+        A file.
+
+    Returns
+    -------
+    binary file
+        To be closed by the caller.
+
+    Raises
+    ------
+    StorageError
+        If the file does not exist, may not be read, or is a pipe, a socket or a device.
+    """
+    check_regular(path)
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def check_regular_within(folder: Path) -> None:

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from keyhole.core.processes import is_first
 from keyhole.core.run import Event
-from keyhole.core.terminal import visible
+from keyhole.core.text import visible
 
 __all__ = ["progress"]
 

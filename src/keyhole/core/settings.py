@@ -22,7 +22,7 @@ Kind = TypeVar("Kind", bound=Settings)
 
 def parse(kind: type[Kind], given: dict[str, Any]) -> Kind:
     """Make settings from plain values; raise a SettingsError that names an unknown or invalid one, and those there are."""
-    unknown = [name for name in given if name not in kind.model_fields]
+    unknown = [name for name in given if name not in kind.model_fields and kind.model_config["extra"] == "forbid"]
     if unknown:
         there_are = ", ".join(kind.model_fields)
         raise SettingsError(f"{kind.__name__} has no setting {unknown[0]!r}; there are {there_are}")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from keyhole.report.curves import comparison_figure, curve_figure, training_figure
 from keyhole.report.error_by_k import Line, error_by_k_figure
 from keyhole.report.figures import error_figure, samples_figure, sites_figure
-from keyhole.report.findings import ReportData
 from keyhole.report.page import write_report
+from keyhole.report.report_data import ReportData
 from keyhole.report.style import NARROW, WIDE, save_figure
 
 __all__ = [

@@ -11,21 +11,21 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from keyhole.plan.plan import Plan
+from keyhole.report.formatting import number, with_units
 from keyhole.report.style import (
     ACCENT,
     INK,
     MUTED,
     NARROW,
-    PALETTE,
     SMALL,
     WIDE,
     colours,
     heading,
     literal,
+    method_styles,
     new_figure,
     tidy,
 )
-from keyhole.report.words import number, with_units
 from keyhole.workflow.comparison import Comparison, Entry
 
 __all__ = ["comparison_figure", "curve_figure", "training_figure"]
@@ -42,9 +42,20 @@ _DOTTED = 60
 
 
 def curve_figure(comparison: Comparison, *, width: float = WIDE) -> Figure:
-    """Show the test error of each method with its first 0, 1, ... K sites.
+    """Draw the test error of each method with its first 0, 1, ... K sites.
 
-    Curves are by ridge; a diamond is the error by the plan's own reconstructor, where that is another.
+    Curves are by ridge; a diamond is the error of the plan's own reconstructor if that differs.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Result of `compare`.
+    width : float
+        Inches: ``WIDE`` or ``NARROW``.
+
+    Returns
+    -------
+    Figure
     """
     figure = new_figure(width, 4.2 if width > NARROW else 3.4)
     _draw_curves(figure.subplots(), comparison)
@@ -52,7 +63,26 @@ def curve_figure(comparison: Comparison, *, width: float = WIDE) -> Figure:
 
 
 def comparison_figure(comparison: Comparison, *, width: float = WIDE) -> Figure:
-    """Show the test error of each method as bars, and its error against the number of sites."""
+    """Draw the test error of each method as bars, and against the number of sites.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Result of `compare`.
+    width : float
+        Inches: ``WIDE`` or ``NARROW``.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> from keyhole.workflow.comparison import compare
+    >>> len(comparison_figure(compare(kh.datasets.sst(), 5, ["qr", "variance"])).axes)
+    2
+    """
     beside = width > NARROW
     bars_tall = 0.32 * len(comparison.entries) + 1.1
     tall = max(4.0, bars_tall) if beside else bars_tall + 3.4
@@ -68,7 +98,20 @@ def comparison_figure(comparison: Comparison, *, width: float = WIDE) -> Figure:
 
 
 def training_figure(plan: Plan, *, width: float = WIDE) -> Figure:
-    """Show each figure that training left in a plan's history, a panel for each; the best validation is marked."""
+    """Draw the training history of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        With a ``history``.
+    width : float
+        Inches: ``WIDE`` or ``NARROW``.
+
+    Returns
+    -------
+    Figure
+        One panel for each recorded quantity; the best validation error is marked.
+    """
     panels = _panels(plan.history)
     most, tall = (3, 2.5) if width > NARROW else (1, 2.0)
     columns = max(1, min(len(panels), most))
@@ -86,12 +129,13 @@ def training_figure(plan: Plan, *, width: float = WIDE) -> Figure:
 
 
 def differs(entry: Entry) -> bool:
-    """Whether the plan's own reconstructor ends elsewhere than ridge, which draws the curve."""
+    """Return whether the error of the plan's own reconstructor differs from that of ridge, which draws the curve."""
     by_ridge = float(entry.curve[-1])
     return abs(entry.plan.metrics["test"]["rmse"] - by_ridge) > _SAME * by_ridge
 
 
 def _draw_bars(axes: Axes, comparison: Comparison, *, slots: int) -> None:
+    """Draw the test error of each method as a bar."""
     entries, units = comparison.entries, comparison.prepared.signals.origin.error_units
     errors = [entry.plan.metrics["test"]["rmse"] for entry in entries]
     places = np.arange(len(entries))
@@ -111,18 +155,15 @@ def _draw_bars(axes: Axes, comparison: Comparison, *, slots: int) -> None:
 
 
 def _draw_curves(axes: Axes, comparison: Comparison) -> None:
+    """Draw the test error of each method against the number of sites."""
     entries, units = comparison.entries, comparison.prepared.signals.origin.error_units
-    # The best is drawn last, on top of the others.
-    for rank, (entry, colour) in enumerate(zip(entries, colours(len(entries)), strict=True)):
-        sites, above = np.arange(len(entry.curve)), len(entries) - rank + 2
-        weight, dash = 2.0 if rank == 0 else 1.4, "-" if rank < PALETTE else "--"
-        axes.plot(
-            sites, entry.curve, color=colour, linewidth=weight, linestyle=dash, zorder=above,
-            label=literal(entry.method), marker="o", markersize=2.5 if len(sites) <= _DOTTED else 0,
-        )  # fmt: skip
+    for entry, style in zip(entries, method_styles(len(entries)), strict=True):
+        sites = np.arange(len(entry.curve))
+        dots = 2.5 if len(sites) <= _DOTTED else 0
+        axes.plot(sites, entry.curve, label=literal(entry.method), marker="o", markersize=dots, **style)
         if differs(entry):
             own = entry.plan.metrics["test"]["rmse"]
-            axes.plot(entry.plan.k, own, "D", color=colour, markersize=6, mec="white", zorder=above, clip_on=False)
+            axes.plot(entry.plan.k, own, "D", markersize=6, mec="white", clip_on=False, **style)
     _without_sensors(axes, entries[0].curve[0], upright=False)
     axes.set(xlabel="number of sites", ylabel=_rmse(units))
     axes.set_xlim(-0.02 * entries[0].plan.k, 1.02 * entries[0].plan.k)
@@ -134,7 +175,7 @@ def _draw_curves(axes: Axes, comparison: Comparison) -> None:
 
 
 def _without_sensors(axes: Axes, error: float, *, upright: bool) -> None:
-    """Draw the error of what is known without sensors, as a line to beat."""
+    """Draw the error of the prediction without sensors."""
     style: dict[str, Any] = {"textcoords": "offset points", "fontsize": SMALL, "color": MUTED}
     if upright:
         axes.axvline(error, color=MUTED, linestyle=":", linewidth=1)
@@ -148,7 +189,7 @@ Points = list[tuple[float, float]]
 
 
 def _panels(history: Sequence[Mapping[str, float]]) -> dict[tuple[str, str], Points]:
-    """Points by stage and figure: stages in the order in which they ran, loss and validation first."""
+    """Points by stage and quantity: stages in order, loss and validation first."""
     stages = list(dict.fromkeys(str(row.get("stage", "")) for row in history))
     panels = {}
     for stage in stages:
@@ -161,6 +202,7 @@ def _panels(history: Sequence[Mapping[str, float]]) -> dict[tuple[str, str], Poi
 
 
 def _draw_training(axes: Axes, points: Points, *, lowest: bool) -> None:
+    """Draw one quantity against the step; repeated runs of one stage are lines of their own."""
     steps, values = np.array(points).T
     dots = 2.5 if len(steps) <= _DOTTED else 0
     # Several runs of one stage follow each other, each from its first step on; each is a line of its own.
@@ -177,4 +219,5 @@ def _draw_training(axes: Axes, points: Points, *, lowest: bool) -> None:
 
 
 def _rmse(units: str) -> str:
+    """Label of the test RMSE."""
     return literal(with_units("test RMSE", units))

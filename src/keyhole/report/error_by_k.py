@@ -12,7 +12,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from keyhole.report.style import INK, MUTED, NARROW, PALETTE, SMALL, WIDE, colours, heading, literal, new_figure, tidy
+from keyhole.report.style import INK, MUTED, NARROW, SMALL, WIDE, heading, literal, method_styles, new_figure, tidy
 
 __all__ = ["Line", "error_by_k_figure"]
 
@@ -25,18 +25,18 @@ _DASHES: dict[str, Any] = {"linewidth": 0.9, "linestyle": (0, (4, 2))}
 
 @dataclass(frozen=True)
 class Line:
-    """One method of the figure.
+    """Errors of one method by number of sites.
 
     Parameters
     ----------
-    name
+    name : str
         Name in the legend.
-    sites
+    sites : sequence of int
         Numbers of sites, ascending.
-    test, validation
-        Errors for each number of sites.
-    smallest
-        The smallest of these numbers that reaches the target error on validation, if any.
+    test, validation : sequence of float
+        Error for each number of sites.
+    smallest : int, optional
+        Smallest number of sites that reaches the target error on validation.
     """
 
     name: str
@@ -49,48 +49,54 @@ class Line:
 def error_by_k_figure(
     lines: Sequence[Line], title: str, label: str, *, target_error: float | None = None, width: float = WIDE
 ) -> Figure:
-    """Plot the test error of each method against the number of sites.
+    """Draw the test error of each method against the number of sites.
 
     Parameters
     ----------
-    lines
-        One line for each method.
-    title, label
+    lines : sequence of Line
+        One for each method.
+    title, label : str
         Title of the figure, and name of the error.
-    target_error
-        If given, the validation error is drawn dashed, and the smallest K that reaches the target error is marked on it
-        and listed in the legend.
-    width
-        Inches to lay the figure out for: ``WIDE`` or ``NARROW``.
+    target_error : float, optional
+        If given, the validation error is drawn too, and the smallest K that reaches the target error is marked.
+    width : float
+        Inches: ``WIDE`` or ``NARROW``.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> line = Line("qr", [1, 2, 4], [3.0, 2.0, 1.0], [3.0, 2.0, 1.0])
+    >>> error_by_k_figure([line], "buoys", "RMSE").axes[0].get_ylabel()
+    'RMSE'
     """
     figure = new_figure(width, 4.4 if width > NARROW else 4.0)
     axes = figure.subplots()
     ranked = sorted(lines, key=lambda line: line.test[-1])
-    # The best is drawn last, on top of the others.
-    for rank, (line, colour) in enumerate(zip(ranked, colours(len(ranked)), strict=True)):
-        style: dict[str, Any] = {"color": colour, "zorder": len(ranked) - rank + 2}
-        dash, weight = "-" if rank < PALETTE else "-.", 2.0 if rank == 0 else 1.4
+    for line, style in zip(ranked, method_styles(len(ranked)), strict=True):
         name = _name(line, with_target=target_error is not None)
-        axes.plot(line.sites, line.test, dash, linewidth=weight, marker="o", markersize=4, label=name, **style)
+        axes.plot(line.sites, line.test, marker="o", markersize=4, label=name, **style)
         if target_error is not None:
-            _draw_validation(axes, line, **style)
+            _draw_validation(axes, line, color=style["color"], zorder=style["zorder"])
     axes.set(xlabel="number of sites", ylabel=literal(label))
     _scale(axes, ranked)
     if target_error is not None:
         axes.plot([], [], color=MUTED, label="validation", **_DASHES)
         axes.axhline(target_error, color=INK, linewidth=1, zorder=1.5, label=f"target error: {target_error:g}")
-    style = {"fontsize": SMALL, "labelcolor": INK, "frameon": False}
+    legend: dict[str, Any] = {"fontsize": SMALL, "labelcolor": INK, "frameon": False}
     if width > NARROW:
-        figure.legend(loc="outside right upper", **style)
+        figure.legend(loc="outside right upper", **legend)
     else:
-        figure.legend(loc="outside lower left", ncols=2, **style)
+        figure.legend(loc="outside lower left", ncols=2, **legend)
     heading(axes, title)
     tidy(axes, grid="y")
     return figure
 
 
 def _draw_validation(axes: Axes, line: Line, *, color: str, zorder: float) -> None:
-    """Draw the validation error, and a ring on it where it reaches the target error, with a line down to K."""
+    """Draw the validation error, with a mark where it reaches the target error."""
     axes.plot(line.sites, line.validation, color=color, zorder=zorder - 0.5, **_DASHES)
     if line.smallest is not None:
         error = line.validation[line.sites.index(line.smallest)]
@@ -101,7 +107,7 @@ def _draw_validation(axes: Axes, line: Line, *, color: str, zorder: float) -> No
 
 
 def _scale(axes: Axes, lines: Sequence[Line]) -> None:
-    """Make an axis logarithmic where the points span much; sites are whole numbers."""
+    """Choose logarithmic axes for wide ranges, and whole numbers of sites."""
     errors = np.array([error for line in lines for error in line.test if np.isfinite(error)])
     if errors.size and 0 < _LOG_FROM * errors.min() < errors.max():
         axes.set_yscale("log")
@@ -117,12 +123,13 @@ def _scale(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def _count_by_decades(axis: Axis) -> None:
-    """Label 1, 2 and 5 of each decade, as plain numbers."""
+    """Label 1, 2 and 5 of each decade with plain numbers."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_locator(NullLocator())
 
 
 def _name(line: Line, *, with_target: bool) -> str:
+    """Name in the legend."""
     reached = "not reached" if line.smallest is None else f"{line.smallest} site{'s' * (line.smallest > 1)}"
     return literal(f"{line.name}: {reached}" if with_target else line.name)

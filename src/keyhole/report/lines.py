@@ -1,4 +1,4 @@
-"""Figures of grids with one axis: lines over the cells."""
+"""Figures of grids with one axis, such as the columns of a table: lines over the sites."""
 
 from __future__ import annotations
 
@@ -10,110 +10,128 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from keyhole.data.grid import Grid
-from keyhole.report.findings import Pick, ReportData
+from keyhole.report.formatting import quantity, with_units
 from keyhole.report.geometry import Ruler
-from keyhole.report.style import ACCENT, INK, MUTED, NARROW, RULE, SMALL, heading, literal, new_figure, tidy
-from keyhole.report.words import quantity, with_units
+from keyhole.report.report_data import Pick, Quantity, ReportData
+from keyhole.report.style import (
+    ACCENT,
+    INK,
+    LEAST_ERROR_RANGE,
+    MOST_NUMBERED,
+    MUTED,
+    NARROW,
+    RULE,
+    SMALL,
+    heading,
+    literal,
+    new_figure,
+    tidy,
+)
 
-__all__ = ["errors", "intervals", "samples", "sites"]
+__all__ = ["draw_quantity", "draw_samples"]
 
-# Beyond so many, numbers hide the line.
-_NUMBERED = 60
 _TALL = 3.6
-_ERROR = "#b8475f"
-# Share of the values' range that the axis of errors spans at least.
-_VISIBLE = 0.05
+_ERROR, _FILL = "#b8475f", "#dcebf0"
 
 
-def sites(findings: ReportData, width: float) -> Figure:
-    """Draw the standard deviation of each cell, and the ranked sites on it."""
-    figure, axes, ruler = _one_panel(findings, "standard deviation", width)
-    _line(axes, findings.grid, ruler, findings.spread, color=MUTED, fill=RULE)
-    _mark(axes, findings, ruler, findings.spread, numbered=findings.plan.k <= _NUMBERED)
+def draw_quantity(data: ReportData, shown: Quantity, width: float) -> Figure:
+    """Draw a quantity of each site as a line, with the selected sites on it.
+
+    Parameters
+    ----------
+    data : ReportData
+        On a grid with one axis.
+    shown : Quantity
+        Its baseline becomes a dotted line.
+    width : float
+        Inches.
+
+    Returns
+    -------
+    Figure
+    """
+    figure, ruler = new_figure(width, _TALL), _ruler(data.grid)
+    axes = figure.subplots()
+    ruler.mark(axes.xaxis, 40 if width > NARROW else 16, rotation=90)
+    axes.set_ylabel(literal(with_units(shown.label, data.units)))
+    axes.margins(x=0.02, y=0.12)
+    tidy(axes, grid="y")
+    if shown.baseline is not None:
+        _line(axes, data.grid, ruler, shown.baseline, color=MUTED, linestyle=":", label="without sensors")
+    line, fill = (MUTED, RULE) if shown.shows_ranks else (ACCENT, _FILL)
+    _line(axes, data.grid, ruler, shown.values, color=line, fill=fill, label="reconstruction")
+    _mark(axes, data, ruler, shown.values, numbered=shown.shows_ranks and data.plan.k <= MOST_NUMBERED)
     axes.set_ylim(bottom=0)
+    if shown.baseline is not None:
+        figure.legend(fontsize=SMALL, frameon=False, loc="outside upper right", ncols=2)
     return figure
 
 
-def errors(findings: ReportData, width: float) -> Figure:
-    """Draw the RMSE of each cell on the test part and the standard deviation, which is the error without sensors."""
-    figure, axes, ruler = _one_panel(findings, "RMSE on test", width)
-    _line(axes, findings.grid, ruler, findings.spread, color=MUTED, linestyle=":", label="without sensors")
-    _line(axes, findings.grid, ruler, findings.error_map, color=ACCENT, fill="#dcebf0", label="reconstruction")
-    _mark(axes, findings, ruler, findings.error_map, numbered=False)
-    axes.set_ylim(bottom=0)
-    figure.legend(fontsize=SMALL, frameon=False, loc="outside upper right", ncols=2)
-    return figure
+def draw_samples(data: ReportData, width: float) -> Figure:
+    """Draw truth, reconstruction and error of the samples shown.
 
+    Parameters
+    ----------
+    data : ReportData
+        On a grid with one axis.
+    width : float
+        Inches; the errors lie beside the values on wide figures, else below.
 
-def intervals(findings: ReportData, width: float) -> Figure:
-    """Draw the mean width of the 90 % prediction interval of each cell."""
-    figure, axes, ruler = _one_panel(findings, "mean width of the 90 % prediction interval", width)
-    _line(axes, findings.grid, ruler, findings.interval_map, color=ACCENT, fill="#dcebf0")
-    _mark(axes, findings, ruler, findings.interval_map, numbered=False)
-    axes.set_ylim(bottom=0)
-    return figure
-
-
-def samples(findings: ReportData, width: float) -> Figure:
-    """Draw truth and reconstruction of each sample over each other, and the error beside or below."""
-    picks, beside = findings.picks, width > NARROW
+    Returns
+    -------
+    Figure
+    """
+    picks, beside = data.picks, width > NARROW
     figure = new_figure(width, (2.1 if beside else 3.2) * len(picks) + 0.6)
     rows, columns, ratios = (len(picks), 2, (2, 1)) if beside else (2 * len(picks), 1, (1,))
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, width_ratios=ratios)
     for pick, (left, right) in zip(picks, panels.reshape(-1, 2), strict=True):
-        _sample(findings, pick, left, right)
+        _sample(data, pick, left, right)
     for axes in panels[-1]:
-        _ruler(findings.grid).mark(axes.xaxis, 40 if axes is panels[-1, 0] else 20, rotation=90)
+        _ruler(data.grid).mark(axes.xaxis, 40 if axes is panels[-1, 0] else 20, rotation=90)
     lines, names = panels[0, 0].get_legend_handles_labels()
     figure.legend(lines, names, fontsize=SMALL, frameon=False, loc="outside upper right", ncols=2)
     return figure
 
 
-def _sample(findings: ReportData, pick: Pick, values: Axes, error: Axes) -> None:
-    grid, ruler = findings.grid, _ruler(findings.grid)
+def _sample(data: ReportData, pick: Pick, values: Axes, error: Axes) -> None:
+    """Draw one example."""
+    grid, ruler = data.grid, _ruler(data.grid)
     _line(values, grid, ruler, pick.true, color=INK, label="truth")
     _line(values, grid, ruler, pick.reconstructed, color=ACCENT, label="reconstruction")
-    _mark(values, findings, ruler, pick.true, numbered=False)
+    _mark(values, data, ruler, pick.true, numbered=False)
     _line(error, grid, ruler, pick.error, color=_ERROR, fill="#f4dfe3")
-    # On the values' own scale where that shows the error, so that a small one looks small.
-    reach = max(float(np.nanmax(np.abs(pick.error))), _VISIBLE * float(np.ptp(values.get_ylim())))
+    # On the scale of the values if that shows the error, so that a small one looks small.
+    reach = max(float(np.nanmax(np.abs(pick.error))), LEAST_ERROR_RANGE * float(np.ptp(values.get_ylim())))
     error.set_ylim(-1.1 * reach, 1.1 * reach)
-    heading(values, f"{pick.label}: {pick.when}, RMSE {quantity(pick.rmse, findings.units)}")
+    heading(values, f"{pick.label}: {pick.when}, RMSE {quantity(pick.rmse, data.units)}")
     error.set_title("error", loc="left", fontsize=SMALL, color=INK)
-    kind = "deviation" if findings.as_anomalies else "value"
-    values.set_ylabel(literal(with_units(kind, findings.units)))
+    kind = "deviation" if data.as_anomalies else "value"
+    values.set_ylabel(literal(with_units(kind, data.units)))
     for axes in (values, error):
         tidy(axes, grid="y")
 
 
-def _one_panel(findings: ReportData, label: str, width: float) -> tuple[Figure, Axes, Ruler]:
-    figure, ruler = new_figure(width, _TALL), _ruler(findings.grid)
-    axes = figure.subplots()
-    ruler.mark(axes.xaxis, 40 if width > NARROW else 16, rotation=90)
-    axes.set_ylabel(literal(with_units(label, findings.units)))
-    axes.margins(x=0.02, y=0.12)
-    tidy(axes, grid="y")
-    return figure, axes, ruler
-
-
 def _ruler(grid: Grid) -> Ruler:
+    """The axis, labelled by names of sites if they have some."""
     return Ruler.of(grid.dims[0], grid.coordinates[grid.dims[0]], grid.names)
 
 
 def _line(axes: Axes, grid: Grid, ruler: Ruler, values: NDArray[Any], *, fill: str | None = None, **style: Any) -> None:
+    """Draw a line; for the columns of a table, which have no order, one step for each."""
     if grid.names is None:
         axes.plot(ruler.centres, values, linewidth=1.3, **style)
         if fill is not None:
             axes.fill_between(ruler.centres, values, 0, color=fill, linewidth=0)
         return
-    # Columns of a table have no order, so a step for each claims less than a slope from one to the next.
     if fill is not None:
         axes.stairs(values, ruler.edges, fill=True, color=fill)
     axes.stairs(values, ruler.edges, baseline=None, linewidth=1.3, **style)
 
 
-def _mark(axes: Axes, findings: ReportData, ruler: Ruler, values: NDArray[Any], *, numbered: bool) -> None:
-    indices = findings.plan.indices
+def _mark(axes: Axes, data: ReportData, ruler: Ruler, values: NDArray[Any], *, numbered: bool) -> None:
+    """Mark the selected sites on a line, with or without their ranks."""
+    indices = data.plan.indices
     x, y = ruler.centres[indices], values[indices]
     axes.scatter(x, y, s=22 if numbered else 12, c="white", edgecolors=INK, linewidths=0.8, zorder=3)
     for rank, place in enumerate(zip(x, y, strict=True), start=1) if numbered else ():

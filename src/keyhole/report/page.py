@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML page."""
+"""The report as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
 from keyhole.core.storage import replacing
-from keyhole.report import facts
+from keyhole.report import page_text
 from keyhole.report.curves import curve_figure, differs, training_figure
 from keyhole.report.figures import can_draw, error_figure, interval_figure, samples_figure, sites_figure
-from keyhole.report.findings import ReportData
+from keyhole.report.reliability import coverage_figure, failures_figure
+from keyhole.report.report_data import ReportData
 from keyhole.report.style import NARROW, WIDE, png
-from keyhole.report.trust import coverage_figure, failures_figure
 from keyhole.workflow.comparison import Comparison
 
 __all__ = ["write_report"]
@@ -30,7 +30,15 @@ _PIXELS = 104
 
 @dataclass(frozen=True)
 class _Picture:
-    """A figure for wide screens and one for narrow ones, as data URIs, and the wide one's size on the page."""
+    """A figure in two layouts, as data URIs.
+
+    Parameters
+    ----------
+    wide, narrow : str
+        For wide and for narrow screens.
+    width, height : int
+        Pixels of the wide one on the page.
+    """
 
     wide: str
     narrow: str
@@ -39,28 +47,29 @@ class _Picture:
 
     @classmethod
     def of(cls, draw: Callable[..., Figure]) -> _Picture:
+        """Render a figure in both layouts."""
         wide, narrow = draw(width=WIDE), draw(width=NARROW)
         width, height = (round(_PIXELS * float(inches)) for inches in wide.get_size_inches())
         return cls(_uri(wide), _uri(narrow), width, height)
 
 
 def write_report(comparison: Comparison, path: str | Path) -> None:
-    """Write one self-contained HTML page about the chosen plan of a comparison and the other methods.
+    """Write a self-contained HTML page about the chosen plan of a comparison and the other methods.
 
     Figures are embedded and nothing is loaded from the network. An existing file is replaced only when the new one is
     complete.
 
     Parameters
     ----------
-    comparison
+    comparison : Comparison
         Result of `compare`; the page is about ``comparison.choice``.
-    path
+    path : str or Path
         HTML file to write.
 
     Raises
     ------
     StorageError
-        The file cannot be written.
+        If the file cannot be written.
 
     Examples
     --------
@@ -74,51 +83,55 @@ def write_report(comparison: Comparison, path: str | Path) -> None:
 
 
 def _render(comparison: Comparison) -> str:
+    """Fill in the template."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     source = resources.files("keyhole.report").joinpath("page.html").read_text(encoding="utf-8")
     return environment.from_string(source).render(_content(comparison))
 
 
 def _content(comparison: Comparison) -> dict[str, Any]:
-    findings, trained = ReportData.of(comparison), facts.trained(comparison)
+    """Variables of the template."""
+    data, trained = ReportData.of(comparison), page_text.trained(comparison)
     return {
-        "plan": findings.plan,
-        "grid": findings.grid,
-        "channels": findings.channels,
-        "standardised": findings.plan.origin.units_differ,
-        "as_anomalies": findings.as_anomalies,
-        "cycle": findings.plan.scaling.cycle,
-        "result": facts.result(findings),
-        "methods": facts.methods(comparison),
-        "sites": facts.sites(findings),
-        "samples_in_words": facts.samples(findings),
-        "errors_in_words": facts.spread_of_errors(findings),
-        "intervals_in_words": facts.intervals(findings),
-        "metadata": facts.metadata(findings),
+        "plan": data.plan,
+        "grid": data.grid,
+        "channels": data.channels,
+        "standardised": data.plan.origin.units_differ,
+        "as_anomalies": data.as_anomalies,
+        "cycle": data.plan.scaling.cycle,
+        "result": page_text.result(data),
+        "methods": page_text.methods(comparison),
+        "sites": page_text.sites(data),
+        "samples_in_words": page_text.samples(data),
+        "errors_in_words": page_text.spread_of_errors(data),
+        "intervals_in_words": page_text.intervals(data),
+        "metadata": page_text.metadata(data),
         "trained": trained.method if trained else None,
         "diamonds": any(differs(entry) for entry in comparison.entries),
-        "pictures": _pictures(comparison, findings),
+        "pictures": _pictures(comparison, data),
     }
 
 
-def _pictures(comparison: Comparison, findings: ReportData) -> dict[str, _Picture]:
+def _pictures(comparison: Comparison, data: ReportData) -> dict[str, _Picture]:
+    """Figures of the page by name."""
     draw: dict[str, Callable[..., Figure]] = {"curve": partial(curve_figure, comparison)}
-    if can_draw(findings.grid):
+    if can_draw(data.grid):
         draw |= {
-            "sites": partial(sites_figure, findings),
-            "samples": partial(samples_figure, findings),
-            "errors": partial(error_figure, findings),
+            "sites": partial(sites_figure, data),
+            "samples": partial(samples_figure, data),
+            "errors": partial(error_figure, data),
         }
-    if findings.plan.k > 1 and findings.plan.covariance is not None:
-        draw["failures"] = partial(failures_figure, findings)
-    if findings.plan.intervals is not None:
-        draw["coverage"] = partial(coverage_figure, findings)
-        draw |= {"intervals": partial(interval_figure, findings)} if can_draw(findings.grid) else {}
-    trained = facts.trained(comparison)
+    if data.plan.k > 1 and data.plan.covariance is not None:
+        draw["failures"] = partial(failures_figure, data)
+    if data.plan.intervals is not None:
+        draw["coverage"] = partial(coverage_figure, data)
+        draw |= {"intervals": partial(interval_figure, data)} if can_draw(data.grid) else {}
+    trained = page_text.trained(comparison)
     if trained is not None:
         draw["training"] = partial(training_figure, trained.plan)
     return {name: _Picture.of(one) for name, one in draw.items()}
 
 
 def _uri(figure: Figure) -> str:
+    """Encode a figure as a data URI."""
     return "data:image/png;base64," + base64.b64encode(png(figure)).decode()

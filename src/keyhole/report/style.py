@@ -1,4 +1,4 @@
-"""One look for all figures: sizes, colours, axes, and how a figure becomes a file."""
+"""Style of all figures: sizes, colours, axes, and writing to files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,6 +18,8 @@ __all__ = [
     "ACCENT",
     "INK",
     "LAND",
+    "LEAST_ERROR_RANGE",
+    "MOST_NUMBERED",
     "MUTED",
     "NARROW",
     "PALETTE",
@@ -28,6 +30,7 @@ __all__ = [
     "colours",
     "heading",
     "literal",
+    "method_styles",
     "new_figure",
     "png",
     "save_figure",
@@ -41,6 +44,10 @@ DPI = 180
 
 INK, MUTED, RULE, LAND = "#1d2530", "#667085", "#d5dae1", "#d3d6db"
 ACCENT = "#0b6e8f"
+# Ranks of more sites than this would hide what they are drawn on.
+MOST_NUMBERED = 60
+# Share of the range of the values that the axis or the colours of their errors span at least.
+LEAST_ERROR_RANGE = 0.05
 # Beside the accent: told apart by the colour-blind too, and none louder than the accent.
 _OTHERS = ("#d9822b", "#7a5195", "#3f8f5b", "#b8475f", "#8a6d3b", "#5b7fb8", "#7f7f7f")
 PALETTE = 1 + len(_OTHERS)
@@ -49,22 +56,82 @@ _KINDS = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Give an empty figure that lays its axes out by itself; without pyplot, so no state is kept anywhere."""
+    """Return an empty figure with constrained layout, without the global state of pyplot.
+
+    Parameters
+    ----------
+    width, height : float
+        Inches.
+
+    Returns
+    -------
+    Figure
+    """
     return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
 def colours(count: int) -> list[str]:
-    """Give ``count`` colours, the accent first; after ``PALETTE`` of them they start again."""
+    """Return distinguishable colours.
+
+    Parameters
+    ----------
+    count : int
+        Number of colours; after ``PALETTE`` of them they repeat.
+
+    Returns
+    -------
+    list of str
+        The accent colour first.
+
+    Examples
+    --------
+    >>> colours(2)
+    ['#0b6e8f', '#d9822b']
+    """
     return [(ACCENT, *_OTHERS)[i % PALETTE] for i in range(count)]
 
 
+def method_styles(count: int) -> list[dict[str, Any]]:
+    """Return how the lines of methods are drawn.
+
+    Parameters
+    ----------
+    count : int
+        Number of methods, from the best, which is heavier and on top, to the worst.
+
+    Returns
+    -------
+    list of dict
+        Keyword arguments of ``Axes.plot``.
+    """
+    return [
+        {"color": colour, "linewidth": 2.0 if rank == 0 else 1.4, "linestyle": "-" if rank < PALETTE else "-.",
+         "zorder": count - rank + 2}
+        for rank, colour in enumerate(colours(count))
+    ]  # fmt: skip
+
+
 def literal(text: str) -> str:
-    """Escape a user's text, so that its dollar signs are not taken for formulas."""
+    r"""Escape dollar signs, so that a text is not taken for a formula.
+
+    Examples
+    --------
+    >>> print(literal("cost in $"))
+    cost in \$
+    """
     return text.replace("$", r"\$")
 
 
 def heading(axes: Axes, text: str) -> None:
-    """Set a title at the left, in bold, that may be wider than its axes without pushing others aside."""
+    """Set a bold title at the left that may be wider than its axes.
+
+    Parameters
+    ----------
+    axes : Axes
+        Axes of a figure.
+    text : str
+        The title.
+    """
     axes.set_title(" ", fontsize=TEXT)
     axes.annotate(
         literal(text), (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points",
@@ -73,7 +140,17 @@ def heading(axes: Axes, text: str) -> None:
 
 
 def tidy(axes: Axes, *, frame: Sequence[str] = ("left", "bottom"), grid: str | None = None) -> None:
-    """Give axes the house's look: a thin frame on the sides named, small ticks, light lines if asked for."""
+    """Apply the common style to axes.
+
+    Parameters
+    ----------
+    axes : Axes
+        Axes of a figure.
+    frame : sequence of str
+        Sides with a visible spine.
+    grid : {"x", "y", "both"}, optional
+        Direction of grid lines; None: none.
+    """
     for side, spine in axes.spines.items():
         spine.set_visible(side in frame)
         spine.set_color(MUTED)
@@ -94,7 +171,22 @@ def png(figure: Figure) -> bytes:
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PNG, SVG or PDF, by the path's ending; the old file stays until the new one is whole."""
+    """Write a figure to a file; an existing file is replaced only when the new one is complete.
+
+    Parameters
+    ----------
+    figure : Figure
+        Any figure of matplotlib.
+    path : str or Path
+        With the extension .png, .svg or .pdf.
+
+    Raises
+    ------
+    SettingsError
+        If the extension is another one.
+    StorageError
+        If the file cannot be written.
+    """
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in _KINDS:
         raise SettingsError(f"{path}: figures are written as .png, .svg or .pdf; end the name with one of them")
@@ -103,6 +195,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 
 
 def _render(figure: Figure, file: IO[bytes], kind: str) -> None:
+    """Write a figure in one format, without metadata that would make equal figures differ."""
     with warnings.catch_warnings():
         # A name in a script that the font lacks is boxes in the figure; the page's tables show it as it is.
         warnings.filterwarnings("ignore", message="Glyph")

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from keyhole.plan.plan import Plan
+from keyhole.report.formatting import split_text, variable_units
 from keyhole.workflow.comparison import Comparison
 from keyhole.workflow.curves import Curve
 
@@ -20,7 +21,17 @@ _MOST_COLUMNS = 10
 
 
 def comparison_table(comparison: Comparison) -> RenderableType:
-    """Return a table with one row for each method, the smallest test error first."""
+    """Return a table with one row for each method, the smallest test error first.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Result of `compare`.
+
+    Returns
+    -------
+    rich Table
+    """
     first = comparison.entries[0].plan
     title = f"{_sites(first)}; errors on {len(comparison.prepared.split.test)} test samples"
     table = Table(title=Text(title), title_justify="left")
@@ -38,28 +49,59 @@ def comparison_table(comparison: Comparison) -> RenderableType:
 
 
 def curve_table(curve: Curve) -> RenderableType:
-    """Return a table of errors by K and method, and the smallest K that reaches the target error, if given."""
+    """Return a table of the test error by number of sites and method.
+
+    Parameters
+    ----------
+    curve : Curve
+        Result of `curve`; with a target error, the smallest K of each method that reaches it follows.
+
+    Returns
+    -------
+    rich Group
+    """
     table = Table()
     for heading in ("sites", *curve.methods):
         table.add_column(heading, justify="right")
     errors = {(row.method, row.k): f"{row.test[curve.metric]:.4g}" for row in curve.rows}
     for k in curve.ks:
         table.add_row(str(k), *(errors.get((method, k), "-") for method in curve.methods))
-    told = [] if curve.target_error is None else [Text(_fewest(curve))]
-    return Group(Text(curve.title), table, *told)
+    smallest = [] if curve.target_error is None else [Text(_smallest_k(curve))]
+    return Group(Text(curve.title), table, *smallest)
 
 
 def curve_summary(curve: Curve) -> dict[str, Any]:
-    """Return the rows of a curve, and the smallest K of each method if there is a target error, for JSON."""
-    asked = {"metric": curve.metric, "reconstructor": curve.reconstructor, "rows": curve.records()}
+    """Return a curve as JSON can hold it.
+
+    Parameters
+    ----------
+    curve : Curve
+        Result of `curve`.
+
+    Returns
+    -------
+    dict
+        ``metric``, ``reconstructor``, ``rows``; with a target error also ``target_error`` and ``smallest_k``.
+    """
+    summary = {"metric": curve.metric, "reconstructor": curve.reconstructor, "rows": curve.records()}
     if curve.target_error is None:
-        return asked
+        return summary
     smallest = {method: curve.smallest_k(method) for method in curve.methods}
-    return asked | {"target_error": curve.target_error, "smallest_k": smallest}
+    return summary | {"target_error": curve.target_error, "smallest_k": smallest}
 
 
 def plan_table(plan: Plan) -> RenderableType:
-    """Return a table of the sites by rank, followed by the errors and how the plan was made."""
+    """Return a table of the sites by rank, followed by errors, constraints, split and method.
+
+    Parameters
+    ----------
+    plan : Plan
+        Any plan.
+
+    Returns
+    -------
+    rich Group
+    """
     table = Table(title=Text(_sites(plan)), title_justify="left")
     table.add_column("rank", justify="right")
     table.add_column("site")
@@ -72,16 +114,35 @@ def plan_table(plan: Plan) -> RenderableType:
 
 
 def plan_summary(plan: Plan) -> dict[str, Any]:
-    """Return sites, metrics and metadata of a plan, without model weights, for JSON."""
+    """Return sites, metrics and metadata of a plan, without model weights, as JSON can hold them.
+
+    Parameters
+    ----------
+    plan : Plan
+        Any plan.
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> plan = kh.select(kh.datasets.sst(), k=3, method="qr", reconstructor="ridge")
+    >>> summary = plan_summary(plan)
+    >>> summary["k"], summary["space"]
+    (3, {'lat': 36, 'lon': 72})
+    """
     sites = plan.sites.to_dict(orient="records")
-    told = {} if plan.predictor is None else {"target": {"name": plan.target, "classes": plan.predictor.classes}}
+    target = {} if plan.predictor is None else {"target": {"name": plan.target, "classes": plan.predictor.classes}}
     return {
-        "k": plan.k, "sites": sites, "space": _space(plan), **told, "metrics": plan.metrics, "metadata": plan.metadata,
+        "k": plan.k, "sites": sites, "space": _space(plan), **target, "metrics": plan.metrics,
+        "metadata": plan.metadata,
     }  # fmt: skip
 
 
-def _fewest(curve: Curve) -> str:
-    """List the smallest K of each method that reaches the target error, or its smallest error."""
+def _smallest_k(curve: Curve) -> str:
+    """Lines on the smallest K of each method that reaches the target error, or on its smallest error."""
     lines = [f"smallest K with validation error at most {curve.target_error:g}:"]
     for method in curve.methods:
         row, best = curve.smallest(method), curve.best(method)
@@ -95,7 +156,17 @@ def _fewest(curve: Curve) -> str:
 
 
 class _Score(NamedTuple):
-    """A score in a column of its own: its heading, its name among the metrics, and how it is written."""
+    """A score in a column of a table.
+
+    Parameters
+    ----------
+    heading : str
+        Heading of the column.
+    name : str
+        Name among the plan's metrics.
+    form : str
+        Format specification.
+    """
 
     heading: str
     name: str
@@ -103,11 +174,11 @@ class _Score(NamedTuple):
 
 
 def _shown_scores(plan: Plan) -> list[_Score]:
-    """Return the scores to show, the one that ranks plans first."""
+    """Scores to show; the first one ranks plans."""
     if plan.predictor is None:
         each = [
             _Score(f"test RMSE of {name}{_spaced(units)}", f"rmse[{name}]", ".4g")
-            for name, units in _units_by_variable(plan, plan.metrics["test"]).items()
+            for name, units in variable_units(plan.origin.variables, plan.metrics["test"]).items()
         ]
         pooled = _Score(f"test RMSE{_spaced(_error_units(plan))}", "rmse", ".4g")
         return [pooled, *each, _Score("unexplained variance", "fvu", ".1%")]
@@ -123,11 +194,13 @@ def _shown_scores(plan: Plan) -> list[_Score]:
 
 
 def _sites(plan: Plan) -> str:
-    told = "" if plan.target is None else f" to predict {plan.target}"
-    return f"{plan.k} sites of {plan.origin.name}{told}"
+    """Number of sites, data and target."""
+    purpose = "" if plan.target is None else f" to predict {plan.target}"
+    return f"{plan.k} sites of {plan.origin.name}{purpose}"
 
 
 def _account(plan: Plan) -> str:
+    """Lines on errors, target, constraints, split, screened columns and method."""
     lines = [
         f"{part}: {_target_scores(plan, scores)}{_field_scores(plan, scores)}" for part, scores in plan.metrics.items()
     ]
@@ -137,37 +210,29 @@ def _account(plan: Plan) -> str:
         lines.append(f"target {plan.target}, {kind}, predicted by {plan.predictor.name}")
     if plan.origin.kind == "field":
         lines.append(f"space: {' x '.join(f'{dim} {n}' for dim, n in _space(plan).items())}")
-    lines += _constraints(made.get("constraints", {})) + _split(made.get("split", {}))
-    lines += _odd_columns(made.get("notes", {}).get("columns", []))
+    lines += _constraints(made.get("constraints", {}))
+    lines += [f"split: {split_text(made['split'])}"] if made.get("split") else []
+    lines += _screened_columns(made.get("notes", {}).get("columns", []))
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
 
 
 def _space(plan: Plan) -> dict[str, int]:
-    """Axes of the grid, and how many cells lie along each."""
+    """Length of each axis of the grid."""
     return dict(zip(plan.grid.dims, plan.grid.shape, strict=True))
 
 
-def _split(told: Mapping[str, Any]) -> list[str]:
-    """Return a line on how the samples were split, and why."""
-    if not told:
+def _constraints(record: Mapping[str, Any]) -> list[str]:
+    """Line on the constraints, if there are any."""
+    if not record:
         return []
-    why = f" ({told['reason']})" if told.get("reason") else ""
-    sizes = [f"{size} {part}" for part, size in told.items() if part not in ("kind", "reason")]
-    return [f"split: {told['kind']}{why}: {', '.join(sizes)}"]
+    cost = f", at a cost of {record['cost']:g}" if "cost" in record else ""
+    existing = f"; the first {record['existing']} sites are existing ones" if record["existing"] else ""
+    return [f"constraints: {', '.join(record['asked'])}{cost}{existing}"]
 
 
-def _constraints(told: Mapping[str, Any]) -> list[str]:
-    """Return a line on the constraints."""
-    if not told:
-        return []
-    paid = f", at a cost of {told['cost']:g}" if "cost" in told else ""
-    there = f"; the first {told['existing']} sites are existing ones" if told["existing"] else ""
-    return [f"constraints: {', '.join(told['asked'])}{paid}{there}"]
-
-
-def _odd_columns(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say which columns were no candidates and why, and which are doubtful ones."""
+def _screened_columns(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Lines on the columns that duplicate others or number the rows."""
     lines = [
         f"column {row['column']!r} {row['finding']}" + ("" if row["candidate"] else "; not a candidate")
         for row in found[:_MOST_COLUMNS]
@@ -176,7 +241,7 @@ def _odd_columns(found: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _target_scores(plan: Plan, scores: Mapping[str, float]) -> str:
-    """Return the scores of the target, ahead of those of the field."""
+    """Scores of the target, ahead of those of the field."""
     if plan.predictor is None:
         return ""
     if plan.predictor.is_class:
@@ -188,23 +253,20 @@ def _target_scores(plan: Plan, scores: Mapping[str, float]) -> str:
 
 
 def _field_scores(plan: Plan, scores: Mapping[str, float]) -> str:
-    units = _units_by_variable(plan, scores)
+    """Scores of the field, by variable where units differ."""
+    units = variable_units(plan.origin.variables, scores)
     each = ", ".join(f"{name} {scores[f'rmse[{name}]']:.4g}{_spaced(one)}" for name, one in units.items())
-    held = f", coverage of the 90 % prediction interval {scores['coverage_90']:.1%}" if "coverage_90" in scores else ""
+    interval = "coverage of the 90 % prediction interval"
+    coverage = f", {interval} {scores['coverage_90']:.1%}" if "coverage_90" in scores else ""
     whole = f"RMSE {scores['rmse']:.4g}{_spaced(_error_units(plan))}{f' ({each})' if each else ''}"
-    return f"{whole}, unexplained variance {scores['fvu']:.1%}{held}"
+    return f"{whole}, unexplained variance {scores['fvu']:.1%}{coverage}"
 
 
 def _error_units(plan: Plan) -> str:
-    """Units of the plan's errors; plans that were made before these were told apart have none."""
+    """Units of the plan's errors; plans of early versions do not store them."""
     return str(plan.metadata.get("error_units", plan.origin.units))
 
 
-def _units_by_variable(plan: Plan, scores: Mapping[str, float]) -> dict[str, str]:
-    """Units of each variable whose error is told."""
-    variables = plan.origin.variables.items()
-    return {name: str(said.get("units", "")) for name, said in variables if f"rmse[{name}]" in scores}
-
-
 def _spaced(units: str) -> str:
+    """Units after a space, if there are any."""
     return f" {units}" if units else ""

@@ -13,24 +13,18 @@ from keyhole.core.errors import DataError, SettingsError, StorageError
 from keyhole.core.paths import check_regular
 from keyhole.data.alignment import is_a, on_grid
 from keyhole.data.readers.arrays import read_array, read_npy, read_npz
-from keyhole.data.readers.fields import read_dataarray, read_dataset, read_grib, read_netcdf, read_zarr
+from keyhole.data.readers.field_files import GRIB, NETCDF, ZARR, are_paths, named_paths, netcdf_files, read_fields
+from keyhole.data.readers.fields import read_dataarray, read_dataset
 from keyhole.data.readers.images import IMAGES, Colour, image_files, read_images
 from keyhole.data.readers.matlab import read_mat
-from keyhole.data.readers.multi_file import (
-    NETCDF,
-    are_paths,
-    named_paths,
-    netcdf_files,
-    read_fields,
-    read_netcdf_folder,
-)
 from keyhole.data.readers.tables import read_csv, read_frame, read_parquet
 from keyhole.data.samples import Samples
 from keyhole.data.target import TargetKind
 
-__all__ = ["FILES", "FOLDERS", "IN_FOLDERS", "named_paths", "read"]
+__all__ = ["FILES", "IN_FOLDERS", "named_paths", "read"]
 
 _FIELD = ("variable", "samples", "at")
+_IMAGES = ("size", "colour")
 _TABLE = ("target", "target_kind")
 Reader = tuple[Callable[..., Samples], tuple[str, ...]]
 
@@ -39,23 +33,13 @@ FILES: dict[str, Reader] = {
     ".npy": (read_npy, ("channels",)),
     ".npz": (read_npz, ("variable", "channels")),
     ".mat": (read_mat, ("variable", "channels")),
-    ".nc": (read_netcdf, (*_FIELD, "group")),
-    ".nc4": (read_netcdf, (*_FIELD, "group")),
-    ".grib": (read_grib, _FIELD),
-    ".grib2": (read_grib, _FIELD),
-    ".grb": (read_grib, _FIELD),
-    ".grb2": (read_grib, _FIELD),
+    **dict.fromkeys(NETCDF, (read_fields, (*_FIELD, "group"))),
+    **dict.fromkeys(GRIB, (read_fields, _FIELD)),
     ".csv": (read_csv, _TABLE),
     ".parquet": (read_parquet, _TABLE),
-    ".zarr.zip": (read_zarr, (*_FIELD, "group")),
-    ".zip": (read_images, ("size", "colour")),
+    ".zarr.zip": (read_fields, (*_FIELD, "group")),
+    ".zip": (read_images, _IMAGES),
 }
-# Reader of a folder by its extension; any other folder holds images or NetCDF files.
-FOLDERS: dict[str, Reader] = {
-    ".zarr": (read_zarr, (*_FIELD, "group")),
-    "": (read_images, ("size", "colour")),
-}
-_NETCDF_FOLDER: Reader = (read_netcdf_folder, (*_FIELD, "group"))
 # Extensions of files that are read as part of a folder.
 IN_FOLDERS = (*IMAGES, *NETCDF)
 
@@ -80,7 +64,7 @@ def read(
     ----------
     source : array-like, DataArray, Dataset, DataFrame, path, list of paths or Samples
         An array ``(N, *grid)``, an xarray DataArray or Dataset, a pandas DataFrame, or a path: .npy, .npz, MATLAB
-        (version 5), NetCDF, Zarr, GRIB (requires cfgrib), CSV, Parquet, a folder or a zip of images. A folder of NetCDF
+        (version 5), NetCDF, Zarr, GRIB, CSV, Parquet, a folder or a zip of images. A folder of NetCDF
         files, a pattern (``"data/*.nc"``) or a list of paths is read as one field: files are concatenated along the
         sample dimension and sorted by time. Sites that are NaN, or masked, in every sample are not valid (land).
     variable : str or sequence of str, optional
@@ -167,7 +151,8 @@ def _read_paths(source: str | Path | Sequence[str | Path], options: Mapping[str,
 
 def _read_path(path: Path, options: Mapping[str, Any]) -> Samples:
     """Read one file or folder; errors name it."""
-    reader, takes = _reader(path)
+    check_regular(path)
+    reader, takes = _folder_reader(path) if path.is_dir() else _file_reader(path)
     what = f"{path.suffix} files" if path.is_file() else "a folder"
     try:
         return reader(path, **_applicable(what, options, takes))
@@ -177,11 +162,8 @@ def _read_path(path: Path, options: Mapping[str, Any]) -> Samples:
         raise DataError(f"{path}: {error}") from error
 
 
-def _reader(path: Path) -> Reader:
-    """Reader of a file, by its extension, or of a folder, and the options it takes."""
-    check_regular(path)
-    if path.is_dir():
-        return _folder_reader(path)
+def _file_reader(path: Path) -> Reader:
+    """Reader of a file by its extension, and the options it takes."""
     ending = next((end for end in FILES if path.name.lower().endswith(end)), None)
     if ending is None:
         raise DataError(f"{path}: files of type {path.suffix or 'none'} are not read; {', '.join(FILES)} are")
@@ -191,14 +173,12 @@ def _reader(path: Path) -> Reader:
 
 
 def _folder_reader(path: Path) -> Reader:
-    """Reader of a folder: by its extension, else by what it holds, images or NetCDF files."""
-    if path.suffix and path.suffix in FOLDERS:
-        return FOLDERS[path.suffix]
-    if not netcdf_files(path):
-        return FOLDERS[""]
-    if image_files(path):
+    """Reader of a folder by what it holds, a Zarr store, NetCDF files or images, and the options it takes."""
+    if path.suffix not in ZARR and not netcdf_files(path):
+        return read_images, _IMAGES
+    if path.suffix not in ZARR and image_files(path):
         raise DataError(f"{path}: holds both images and NetCDF files; give the files that are meant ('{path}/*.nc')")
-    return _NETCDF_FOLDER
+    return read_fields, (*_FIELD, "group")
 
 
 def _check_complete(samples: Samples, where: str) -> None:

@@ -1,4 +1,4 @@
-"""Length that the header of a CDF-5 file (NetCDF's classic format with 64-bit sizes) declares."""
+"""Truncation check for CDF-5 files, the classic NetCDF format with 64-bit sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12  # tags of the lists
 
 
 class _Variable(NamedTuple):
-    """Where a variable begins, and bytes of it, or of one record of it."""
+    """Offset of a variable, and bytes of all its values, or of one record of them."""
 
     begin: int
     size: int
@@ -24,7 +24,17 @@ class _Variable(NamedTuple):
 
 
 def check_cdf5(path: Path) -> None:
-    """Raise a DataError where a CDF-5 file is shorter than its header declares: the library would read zeros."""
+    """Raise a DataError if a CDF-5 file is shorter than its header declares; the NetCDF library would read zeros.
+
+    Parameters
+    ----------
+    path : Path
+        A file whose first bytes are ``CDF`` and 5.
+
+    References
+    ----------
+    Unidata, NetCDF file format specifications, "The 64-bit data format" (CDF-5).
+    """
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(4)
@@ -37,20 +47,21 @@ def check_cdf5(path: Path) -> None:
 
 
 def _declared(file: IO[bytes], size: int) -> int:
-    """Bytes that the file must have for all of its values."""
+    """Length of the file by its header: the end of the last value."""
     records = _number(file)
     lengths = [_dimension(file) for _ in range(_count(file, _DIMENSIONS, size))]
     _skip_attributes(file, size)
     variables = [_variable(file, lengths, size) for _ in range(_count(file, _VARIABLES, size))]
     ends = [file.tell(), *(one.begin + one.size for one in variables if not one.has_records)]
     own = [one for one in variables if one.has_records]
-    if records > 0:  # -1: it is being written, and is as long as it is
+    if records > 0:  # -1: still being written
         step = sum(_padded(one.size) for one in own) if len(own) > 1 else sum(one.size for one in own)
         ends += [one.begin + (records - 1) * step + one.size for one in own]
     return max(ends)
 
 
 def _variable(file: IO[bytes], lengths: list[int], size: int) -> _Variable:
+    """Read the header of one variable."""
     _skip(file, _number(file))  # its name
     axes = _number(file)
     if axes > size:
@@ -64,11 +75,13 @@ def _variable(file: IO[bytes], lengths: list[int], size: int) -> _Variable:
 
 
 def _dimension(file: IO[bytes]) -> int:
+    """Read the length of one dimension; 0 for the record dimension."""
     _skip(file, _number(file))
     return _number(file)
 
 
 def _skip_attributes(file: IO[bytes], size: int) -> None:
+    """Skip a list of attributes."""
     for _ in range(_count(file, _ATTRIBUTES, size)):
         _skip(file, _number(file))
         width = _SIZES[_tag(file)]
@@ -76,7 +89,7 @@ def _skip_attributes(file: IO[bytes], size: int) -> None:
 
 
 def _count(file: IO[bytes], tag: int, size: int) -> int:
-    """Length of a list; one that is absent has the tag 0. A list cannot have more entries than the file has bytes."""
+    """Read the length of a list, at most the file's size; an absent list has the tag 0."""
     found, count = _tag(file), _number(file)
     if found not in (0, tag) or (found == 0 and count) or not 0 <= count <= size:
         raise KeyError(found)
@@ -84,18 +97,22 @@ def _count(file: IO[bytes], tag: int, size: int) -> int:
 
 
 def _skip(file: IO[bytes], size: int) -> None:
+    """Skip bytes and their padding."""
     if size < 0:
         raise IndexError(size)
     file.seek(_padded(size), 1)
 
 
 def _padded(size: int) -> int:
+    """Round up to a multiple of 4."""
     return size + -size % 4
 
 
 def _tag(file: IO[bytes]) -> int:
+    """Read a 32-bit integer."""
     return int(struct.unpack(">i", file.read(4))[0])
 
 
 def _number(file: IO[bytes]) -> int:
+    """Read a 64-bit integer."""
     return int(struct.unpack(">q", file.read(8))[0])

@@ -1,4 +1,4 @@
-"""Which dimensions of a field are space, and which are not."""
+"""Rules about dimensions: which one holds the samples, and which are spatial."""
 
 from __future__ import annotations
 
@@ -28,12 +28,29 @@ _NOT_SPACE = (
 _STANDARD_NAMES = ("realization", "forecast_period", "forecast_reference_time", "time")
 
 
-def sample_dimension(array: xr.DataArray, asked: str | None) -> str:
-    """Give the dimension that samples run along: the one asked for, ``time``, or else the first."""
-    if asked is not None:
-        if asked not in array.dims:
-            raise DataError(f"{array.name}: no dimension {asked!r}; it has {', '.join(map(str, array.dims))}")
-        return asked
+def sample_dimension(array: xr.DataArray, name: str | None) -> str:
+    """Return the sample dimension.
+
+    Parameters
+    ----------
+    array : DataArray
+        A field.
+    name : str, optional
+        The dimension given by the user; None: ``time``, else the first.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    DataError
+        If the dimension does not exist, or none is given and it would be latitude or longitude.
+    """
+    if name is not None:
+        if name not in array.dims:
+            raise DataError(f"{array.name}: no dimension {name!r}; it has {', '.join(map(str, array.dims))}")
+        return name
     found = "time" if "time" in array.dims else str(array.dims[0])
     if is_latitude(found) or is_longitude(found):
         raise DataError(
@@ -44,13 +61,30 @@ def sample_dimension(array: xr.DataArray, asked: str | None) -> str:
 
 
 def check_space(array: xr.DataArray, sample: str) -> None:
-    """Refuse dimensions that are no space, such as members of an ensemble; warn of those that nobody knows.
+    """Check that all dimensions but the sample dimension are spatial.
 
-    A vertical axis is space like latitude and longitude. Beside these, any other dimension is one of unknown meaning;
-    in a field without latitude and longitude all dimensions are.
+    A vertical axis is spatial like latitude and longitude; any other dimension beside these is of unknown meaning. In a
+    field without latitude and longitude all dimensions are.
+
+    Parameters
+    ----------
+    array : DataArray
+        A field.
+    sample : str
+        The sample dimension.
+
+    Raises
+    ------
+    DataError
+        If a dimension is known not to be spatial, such as the members of an ensemble.
+
+    Warns
+    -----
+    KeyholeWarning
+        If the meaning of a dimension is unknown.
     """
     others = [str(dim) for dim in array.dims if str(dim) != sample and array.sizes[dim] > 1]
-    for dim in others if len(others) > 1 else ():  # the only one is what sites are chosen of, whatever it is
+    for dim in others if len(others) > 1 else ():  # a single one holds the sites, whatever it is
         if _is_not_space(array, dim):
             raise DataError(
                 f"{array.name}: its dimension {dim!r} ({array.sizes[dim]}) is not space, and samples run along "
@@ -69,13 +103,15 @@ def check_space(array: xr.DataArray, sample: str) -> None:
 
 
 def _choices(dim: str) -> str:
+    """How to treat a dimension that is not spatial."""
     return (
-        f"take one place of it with at={{{dim!r}: ...}} (--at {dim}=...), let samples run along it with "
+        f"select one position of it with at={{{dim!r}: ...}} (--at {dim}=...), let samples run along it with "
         f"samples={dim!r} (--samples {dim})"
     )
 
 
 def _is_not_space(array: xr.DataArray, dim: str) -> bool:
+    """Whether a dimension is known not to be spatial, by name, type or CF standard name."""
     if dim.lower() in _NOT_SPACE:
         return True
     if dim not in array.coords:
@@ -85,5 +121,6 @@ def _is_not_space(array: xr.DataArray, dim: str) -> bool:
 
 
 def _is_vertical(array: xr.DataArray, dim: str) -> bool:
+    """Whether a dimension is vertical, by name or CF attributes."""
     attributes = array[dim].attrs if dim in array.coords else {}
     return dim.lower() in _VERTICAL or attributes.get("axis") == "Z" or "positive" in attributes

@@ -1,427 +1,285 @@
-"""Readers of gridded fields: xarray DataArrays and Datasets, NetCDF, Zarr and GRIB files."""
+"""Gridded fields on labelled dimensions: what of a Dataset is samples, grid, time and metadata."""
 
 from __future__ import annotations
 
-import importlib.util
-import lzma
-import math
-import struct
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.errors import DataError, KeyholeError, StorageError
-from keyhole.core.memory import check_fits
-from keyhole.core.paths import check_regular, check_regular_within
+from keyhole.core.errors import DataError
 from keyhole.data.grid import FULL_TURN, Grid, is_longitude
 from keyhole.data.origin import SourceInfo, clock_of
 from keyhole.data.readers.calendars import from_calendar
-from keyhole.data.readers.cdf5 import check_cdf5
 from keyhole.data.readers.dimensions import check_space, sample_dimension
-from keyhole.data.readers.variables import one_of
+from keyhole.data.readers.files import one_of
 from keyhole.data.samples import Samples
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = [
-    "At",
-    "Field",
-    "Variable",
-    "load_field",
-    "opened",
-    "read_dataarray",
-    "read_dataset",
-    "read_grib",
-    "read_netcdf",
-    "read_zarr",
-]
+__all__ = ["At", "Field", "Variable", "read_dataarray", "read_dataset", "variable_names"]
 
-# What xarray and the libraries under it raise on files that are damaged or made up.
-_ZARR = {"engine": "zarr", "consolidated": False}
 _BOUNDS = ("_bnds", "_bounds")
-_BROKEN = (
-    OSError, ValueError, RuntimeError, MemoryError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError,
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error,
-)  # fmt: skip
-
 
 Variable = str | Sequence[str] | None
 At = Mapping[str, Any] | None
 
 
-def read_netcdf(
-    path: Path, *, variable: Variable = None, group: str | None = None, samples: str | None = None, at: At = None
-) -> Samples:
-    """Read a variable of a NetCDF file, or several on one grid; see `read_dataset`."""
-    with _whole(path, "NetCDF"):
-        _check_whole(path)
-        _check_declared(path, group, variable)
-        return _read_opened(path, path, {"group": group}, variable=variable, samples=samples, at=at)
-
-
-def read_zarr(
-    path: Path, *, variable: Variable = None, group: str | None = None, samples: str | None = None, at: At = None
-) -> Samples:
-    """Read a variable of a Zarr store, a folder or a zip, or several on one grid; see `read_dataset`."""
-    with _whole(path, "Zarr"), _source(path, "Zarr", group) as store:
-        options = {**_ZARR, "group": group}
-        return _read_opened(path, store, options, variable=variable, samples=samples, at=at)
-
-
-def read_grib(path: Path, *, variable: Variable = None, samples: str | None = None, at: At = None) -> Samples:
-    """Read a variable of a GRIB file, or several on one grid, if cfgrib is there; see `read_dataset`."""
-    if importlib.util.find_spec("cfgrib") is None:
-        raise DataError(f"{path}: GRIB is read by cfgrib, which is not installed (pip install cfgrib)")
-    with _whole(path, "GRIB"):
-        return _read_opened(path, path, {"engine": "cfgrib"}, variable=variable, samples=samples, at=at)
-
-
 def read_dataset(
     dataset: xr.Dataset, *, variable: Variable = None, samples: str | None = None, at: At = None
 ) -> Samples:
-    """Take a variable of a Dataset, or several as channels.
+    """Read samples from one variable of a Dataset, or from several as channels.
 
     Parameters
     ----------
-    dataset
-        The Dataset.
-    variable
-        Name of one, or names of several on the same grid, each a channel; by default the only one with numbers on at
-        least two dimensions, or all of these where they share their dimensions.
-    samples
-        Name of the dimension that samples run along, by default ``time`` or else the first.
-    at
-        Which place to take of a dimension, by its coordinate, the nearest: ``{"level": 500}``.
+    dataset : Dataset
+        In memory, or lazily loaded.
+    variable : str or sequence of str, optional
+        Name of one variable, or names of several on the same grid, each a channel. None: all numeric variables with at
+        least two dimensions, if they have the same dimensions.
+    samples : str, optional
+        The sample dimension; None: ``time``, else the first.
+    at : mapping, optional
+        Positions of other dimensions to select, by nearest coordinate: ``{"level": 500}``.
+
+    Returns
+    -------
+    Samples
+
+    Raises
+    ------
+    DataError
+        If the variable is ambiguous or does not exist, or the dimensions are not those of a field.
+
+    Examples
+    --------
+    >>> import xarray as xr
+    >>> array = xr.DataArray(np.random.default_rng(0).normal(size=(9, 2, 3)), dims=("time", "y", "x"))
+    >>> read_dataset(xr.Dataset({"u": array, "v": -array})).channels
+    2
     """
-    return _read(dataset, _several(dataset, variable), samples, at)
+    fields = _numeric_fields(dataset)
+    together = variable is None and len({dataset[name].dims for name in fields}) == 1
+    return Field.from_dataset(dataset, fields if together else variable_names(dataset, variable), samples, at).load()
 
 
 def read_dataarray(array: xr.DataArray, *, samples: str | None = None, at: At = None) -> Samples:
-    """Take a DataArray; samples run along ``samples``, by default ``time`` or else the first dimension."""
+    """Read samples from a DataArray.
+
+    Parameters
+    ----------
+    array : DataArray
+        A field.
+    samples, at
+        As for `read_dataset`.
+
+    Returns
+    -------
+    Samples
+    """
     name = str(array.name or "field")
     if name in array.coords:
         raise DataError(f"{name}: called like one of its own coordinates; rename it")
-    return _read(array.to_dataset(name=name), [name], samples, at)
+    return Field.from_dataset(array.to_dataset(name=name), [name], samples, at).load()
 
 
-def load_field(path: Path) -> xr.DataArray:
-    """Load the only variable of a NetCDF file, with its coordinates."""
-    if not path.is_file():
-        raise StorageError(f"{path}: no such file")
-    with _whole(path, "NetCDF"):
-        _check_whole(path)
-        with _dataset(path, {}) as dataset:
-            names = [str(name) for name in dataset.data_vars]
-            if len(names) != 1:
-                raise DataError(f"{path}: holds {', '.join(names) or 'no variable'}; one variable is needed")
-            check_fits(int(dataset[names[0]].nbytes), f"{path}: {names[0]}")
-            return dataset[names[0]].load()
+def variable_names(dataset: xr.Dataset, variable: Variable) -> list[str]:
+    """Return the names of the variables to read.
 
+    Parameters
+    ----------
+    dataset : Dataset
+        The Dataset.
+    variable : str or sequence of str, optional
+        Names given by the user; None: the only variable that can be a field.
 
-@contextmanager
-def opened(
-    path: Path, *, variable: Variable = None, group: str | None = None, samples: str | None = None, at: At = None,
-    several: bool = False, admit: Callable[[int], None] | None = None,
-) -> Iterator[Field]:  # fmt: skip
-    """Open a variable of a NetCDF file or a Zarr store, or several on one grid, to be read some at a time.
+    Returns
+    -------
+    list of str
 
-    Of ``several`` files, one that has its time as a single number instead of along a dimension is one sample. ``admit``
-    is told the bytes that the variables declare, before anything of their size is made.
+    Raises
+    ------
+    DataError
+        If a name does not exist or is given twice, or no name is given and there are several fields.
     """
-    check_regular(path)
-    kind = "Zarr" if path.name.lower().endswith((".zarr", ".zarr.zip")) else "NetCDF"
-    if not path.exists():
-        raise StorageError(f"{path}: no such file")
-    options = {**(_ZARR if kind == "Zarr" else {}), "group": group}
-    with ExitStack() as stack:
-        with _whole(path, kind):
-            source = stack.enter_context(_source(path, kind, group))
-            dataset = stack.enter_context(_dataset(source, options))
-            names = _named(dataset, variable)
-            if admit is not None:
-                admit(_declared(dataset, names, at))
-            single = several and _is_snapshot(dataset[names[0]], samples or "time")
-            field = (Snapshot if single else Field).of(dataset, names, samples, at)
-        yield field
-
-
-@contextmanager
-def _source(path: Path, kind: str, group: str | None) -> Iterator[Any]:
-    """Give what xarray opens."""
-    if kind == "Zarr":
-        with _store(path) as store:
-            _check_axes(path, store, group)
-            yield store
-        return
-    _check_whole(path)
-    _check_declared(path, group, [])
-    yield path
-
-
-def _dataset(source: Any, options: Mapping[str, Any]) -> xr.Dataset:
-    import xarray as xr
-
-    return xr.open_dataset(source, **{name: value for name, value in options.items() if value is not None})
-
-
-def _read_opened(
-    path: Path, source: Any, options: Mapping[str, Any], *, variable: Variable, samples: str | None, at: At
-) -> Samples:
-    with _dataset(source, options) as dataset:
-        names = _named(dataset, variable)
-        check_fits(_declared(dataset, names, at), f"{path}: {', '.join(names)}")
-        return _read(dataset, names, samples, at)
-
-
-def _declared(dataset: xr.Dataset, names: Sequence[str], at: At) -> int:
-    """Bytes of all values; none where one place of a dimension is taken, as that is a part of them."""
-    return 0 if at else sum(int(dataset[name].size) * max(dataset[name].dtype.itemsize, 4) for name in names)
-
-
-def _read(dataset: xr.Dataset, names: Sequence[str], samples: str | None, at: At) -> Samples:
-    """Take variables that share their dimensions, each a channel."""
-    field = Field.of(dataset, names, samples, at)
-    return Samples.build(field.values(slice(None)), field.grid, time=field.time, origin=field.origin)
+    available = [str(name) for name in dataset.data_vars]
+    if variable is None or isinstance(variable, str):
+        return [one_of(_numeric_fields(dataset), variable, available, "field")]
+    if not variable or len(set(variable)) < len(variable):
+        raise DataError(f"variable={list(variable)!r}: names of fields, each once, are needed")
+    return [one_of([], name, available, "field") for name in variable]
 
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """Variables on one grid, each a channel, as they lie in a file; no value is read before it is asked for.
+    """Variables on one grid, each a channel; values are read when they are needed.
 
     Parameters
     ----------
-    arrays
-        The variables, samples first.
+    arrays : sequence of DataArray
+        The variables, with the sample dimension first.
     grid, time, origin
-        As `Samples` has them.
+        As in `Samples`; all sites count as valid, since no value has been read.
+    is_snapshot : bool
+        Whether the variables are a single sample without a sample dimension.
     """
 
     arrays: Sequence[xr.DataArray]
     grid: Grid
     time: NDArray[Any] | None
     origin: SourceInfo
+    is_snapshot: bool
 
     @classmethod
-    def of(cls, dataset: xr.Dataset, names: Sequence[str], samples: str | None, at: At) -> Field:
-        """Take variables that share their dimensions."""
-        arrays = [_placed(dataset[name], at, samples or "time") for name in names]
-        first = arrays[0]
+    def from_dataset(
+        cls, dataset: xr.Dataset, names: Sequence[str], samples: str | None, at: At, *, is_snapshot: bool = False
+    ) -> Field:
+        """Make a field from variables with the same dimensions.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The Dataset.
+        names : sequence of str
+            Its variables.
+        samples, at
+            As for `read_dataset`.
+        is_snapshot : bool
+            Whether the sample dimension is a scalar coordinate.
+
+        Returns
+        -------
+        Field
+
+        Raises
+        ------
+        DataError
+            If the variables are not on one grid, or a dimension is not spatial.
+        """
+        arrays = [_select(dataset[name], at, samples or "time") for name in names]
+        described = [_expanded(array, samples or "time") for array in arrays] if is_snapshot else arrays
+        first = described[0]
         if first.ndim < 2:
             raise DataError(f"{first.name}: {first.ndim} dimension; samples and at least one of a grid are needed")
         sample = sample_dimension(first, samples)
         if samples is None:
             check_space(first, sample)
-        for other in arrays[1:]:
-            if set(other.dims) != set(first.dims) or any(other.sizes[dim] != first.sizes[dim] for dim in first.dims):
+        for other in described[1:]:
+            if other.sizes != first.sizes:
                 raise DataError(f"{other.name} is on another grid than {first.name}; channels need one grid")
-        _check_plain_axes(first)
-        order = (sample, *(dim for dim in first.dims if dim != sample))
-        dims = tuple(str(dim) for dim in order[1:])
-        shape = tuple(int(first.sizes[dim]) for dim in order[1:])
-        grid = Grid(shape, dims, {dim: _axis(first, dim) for dim in dims}, np.ones(shape, bool))
-        time, calendar = _time(first, str(sample))
-        made = [array.transpose(*order) for array in arrays]
-        origin = _origin(made, str(sample), dims, calendar, _attributes(dataset))
-        return cls(made, grid, time, replace(origin, clock=clock_of(time)))
+        _check_not_stacked(first)
+        dims = tuple(str(dim) for dim in first.dims if dim != sample)
+        shape = tuple(int(first.sizes[dim]) for dim in dims)
+        grid = Grid(shape, dims, {dim: _coordinate(first, dim) for dim in dims}, np.ones(shape, bool))
+        time, calendar = _time(first, sample)
+        several = len(arrays) > 1
+        origin = SourceInfo(
+            "field",
+            sample_dim=sample,
+            name=" ".join(str(array.name) for array in arrays),
+            attributes={} if several else _attributes(first),
+            axis_attributes={dim: _attributes(first[dim]) for dim in (sample, *dims) if dim in first.coords},
+            variables={str(array.name): _attributes(array) for array in arrays} if several else {},
+            calendar=calendar,
+            dataset_attributes=_attributes(dataset),
+            clock=clock_of(time),
+        )
+        order = dims if is_snapshot else (sample, *dims)
+        return cls([array.transpose(*order) for array in arrays], grid, time, origin, is_snapshot)
 
     def __len__(self) -> int:
-        return int(self.arrays[0].shape[0])
+        return 1 if self.is_snapshot else int(self.arrays[0].shape[0])
 
     @property
     def chunk(self) -> int:
-        """How many samples lie together in the file."""
+        """Number of samples that are stored together in the file."""
         first = self.arrays[0]
-        chunks = first.encoding.get("preferred_chunks", {}).get(first.dims[0])
+        chunks = first.encoding.get("preferred_chunks", {}).get(self.origin.sample_dim)
         return int(chunks) if isinstance(chunks, int | np.integer) else 1
 
     def values(self, rows: slice) -> NDArray[Any]:
-        """Read some samples, ``(n, channels, *grid)``."""
+        """Read some of the samples.
+
+        Parameters
+        ----------
+        rows : slice
+            Positions of the samples.
+
+        Returns
+        -------
+        ndarray of shape (n, channels, *grid)
+
+        Raises
+        ------
+        DataError
+            If the file is damaged.
+        """
         try:
-            return self._stacked(rows)
-        except _BROKEN as error:
-            if isinstance(error, MemoryError):
-                raise
+            if self.is_snapshot:
+                return np.stack([array.values for array in self.arrays])[np.newaxis][rows]
+            return np.stack([array[rows].values for array in self.arrays], axis=1)
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever xarray and the libraries under it raise on damaged files
             which = "samples" if rows.start is None else f"samples {rows.start} to {rows.stop}"
             raise DataError(f"{self.origin.name}: {which} cannot be read ({error})") from error
 
-    def _stacked(self, rows: slice) -> NDArray[Any]:
-        return np.stack([array[rows].values for array in self.arrays], axis=1)
+    def load(self) -> Samples:
+        """Read all samples into memory."""
+        return Samples.build(self.values(slice(None)), self.grid, time=self.time, origin=self.origin)
 
 
-class Snapshot(Field):
-    """Variables on one grid that are a single sample: their time is a number, not a dimension."""
-
-    @classmethod
-    def of(cls, dataset: xr.Dataset, names: Sequence[str], samples: str | None, at: At) -> Field:
-        """Take variables that share their dimensions; what is known of them comes from arrays of nothing."""
-        arrays = [_placed(dataset[name], at, samples or "time") for name in names]
-        nothing = [array.copy(data=np.broadcast_to(np.float32(0), array.shape)) for array in arrays]
-        known = nothing[0].to_dataset().assign({str(array.name): array for array in nothing})
-        about = Field.of(known.expand_dims(samples or "time"), names, samples, None)
-        return cls([array.transpose(*about.grid.dims) for array in arrays], about.grid, about.time, about.origin)
-
-    def __len__(self) -> int:
-        return 1
-
-    @property
-    def chunk(self) -> int:
-        """How many samples lie together in the file."""
-        return 1
-
-    def _stacked(self, rows: slice) -> NDArray[Any]:
-        return np.stack([array.values for array in self.arrays])[np.newaxis][rows]
+def _expanded(array: xr.DataArray, dim: str) -> xr.DataArray:
+    """Return a stand-in without values in which a scalar coordinate is a dimension; expanding would read the values."""
+    return array.copy(data=np.broadcast_to(np.float32(0), array.shape)).expand_dims(dim)
 
 
-def _origin(
-    arrays: Sequence[xr.DataArray], sample: str, dims: tuple[str, ...], calendar: str, about: Mapping[str, Any]
-) -> SourceInfo:
-    first, several = arrays[0], len(arrays) > 1
-    return SourceInfo(
-        "field",
-        sample_dim=sample,
-        name=" ".join(str(array.name) for array in arrays),
-        attributes={} if several else _attributes(first),
-        axis_attributes={dim: _attributes(first[dim]) for dim in (sample, *dims) if dim in first.coords},
-        variables={str(array.name): _attributes(array) for array in arrays} if several else {},
-        calendar=calendar,
-        dataset_attributes=about,
-    )
-
-
-def _is_snapshot(array: xr.DataArray, sample: str) -> bool:
-    return sample in array.coords and array[sample].ndim == 0
-
-
-def _placed(array: xr.DataArray, at: At, sample: str) -> xr.DataArray:
-    """Take one place of some dimensions, and leave out all that have one place then, but for that of the samples."""
+def _select(array: xr.DataArray, at: At, sample: str) -> xr.DataArray:
+    """Select positions along some dimensions, and drop all other dimensions of length one but the sample dimension."""
     if not at:
         return array
-    for dim, place in at.items():
+    for dim, position in at.items():
         if dim not in array.dims:
             raise DataError(f"at: {array.name} has no dimension {dim!r}; it has {', '.join(map(str, array.dims))}")
         try:
             exact = dim not in array.coords or array[dim].dtype.kind in "OSUT"
-            place = place if exact or not is_longitude(str(dim)) else _same_longitude(array[dim].values, place)
-            array = array.sel({dim: [place]}, method=None if exact else "nearest")
+            if not exact and is_longitude(str(dim)):
+                position = _nearest_longitude(array[dim].values, position)
+            array = array.sel({dim: [position]}, method=None if exact else "nearest")
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise DataError(f"at: {dim}={place!r} is not to be had ({error})") from error
+            raise DataError(f"at: there is no {dim}={position!r} ({error})") from error
     return array.squeeze([dim for dim in array.dims if array.sizes[dim] == 1 and dim != sample], drop=True)
 
 
-def _same_longitude(line: NDArray[Any], place: Any) -> Any:
-    """Give the longitude of ``line`` that is nearest to a place, around the globe."""
-    off = np.abs((np.asarray(line, np.float64) - float(place) + FULL_TURN / 2) % FULL_TURN - FULL_TURN / 2)
-    return line[int(off.argmin())]
+def _nearest_longitude(longitudes: NDArray[Any], value: Any) -> Any:
+    """Return the longitude nearest to a value, modulo 360 degrees."""
+    away = np.abs((np.asarray(longitudes, np.float64) - float(value) + FULL_TURN / 2) % FULL_TURN - FULL_TURN / 2)
+    return longitudes[int(away.argmin())]
 
 
-def _several(dataset: xr.Dataset, variable: Variable) -> list[str]:
-    """Give the names asked for; else all fields, if they share their dimensions."""
-    fields = _fields(dataset)
-    if variable is None and len({dataset[name].dims for name in fields}) == 1:
-        return fields
-    return _named(dataset, variable)
-
-
-def _named(dataset: xr.Dataset, variable: Variable) -> list[str]:
-    """Give the names asked for, or the only one that is a field."""
-    held = [str(name) for name in dataset.data_vars]
-    if variable is None or isinstance(variable, str):
-        return [one_of(_fields(dataset), variable, held, "field")]
-    if not variable or len(set(variable)) < len(variable):
-        raise DataError(f"variable={list(variable)!r}: names of fields, each once, are needed")
-    return [one_of([], name, held, "field") for name in variable]
-
-
-def _fields(dataset: xr.Dataset) -> list[str]:
-    """Names of variables with numbers on at least two dimensions; not those that tell where others' cells end."""
+def _numeric_fields(dataset: xr.Dataset) -> list[str]:
+    """Names of the numeric variables with at least two dimensions that are not the bounds of cells."""
     bounds = {array.attrs.get("bounds", array.encoding.get("bounds")) for array in dataset.variables.values()}
-    found = {str(name): array for name, array in dataset.data_vars.items() if array.ndim >= 2}
     return [
-        name
-        for name, array in found.items()
-        if array.dtype.kind in "biuf" and name not in bounds and not name.endswith(_BOUNDS)
+        str(name)
+        for name, array in dataset.data_vars.items()
+        if array.ndim >= 2 and array.dtype.kind in "biuf" and name not in bounds and not str(name).endswith(_BOUNDS)
     ]
 
 
-@contextmanager
-def _whole(path: Path, kind: str) -> Iterator[None]:
-    """Turn what is raised on a file that is damaged or made up into a DataError."""
-    try:
-        yield
-    except _BROKEN as error:
-        if isinstance(error, KeyholeError):
-            raise
-        raise DataError(f"{path}: cannot be read as {kind} ({error})") from error
-
-
-@contextmanager
-def _store(path: Path) -> Iterator[Any]:
-    """Give what Zarr opens: a folder, or what is in a zip."""
-    from zarr.storage import ZipStore
-
-    if path.is_dir():
-        check_regular_within(path)
-        yield path
-        return
-    if not zipfile.is_zipfile(path):
-        raise DataError(f"{path}: not a whole zip")
-    store = ZipStore(path, mode="r")
-    try:
-        yield store
-    finally:
-        store.close()
-
-
-def _check_axes(path: Path, store: Any, group: str | None) -> None:
-    """Compare the declared sizes of a store's axes with memory before xarray opens it, as it loads them at once."""
-    import zarr
-
-    for name, array in zarr.open_group(store, path=group or "", mode="r", use_consolidated=False).arrays():
-        if array.ndim == 1:
-            check_fits(int(array.nbytes), f"{path}: {name}")
-
-
-def _check_whole(path: Path) -> None:
-    """Look for the end of a classic NetCDF file: where it was cut off, the NetCDF library may read zeros."""
-    from scipy.io import netcdf_file
-
-    with path.open("rb") as file:
-        magic = file.read(4)
-    if magic in (b"CDF\x01", b"CDF\x02"):
-        netcdf_file(path, mmap=True).close()
-    elif magic == b"CDF\x05":
-        check_cdf5(path)
-
-
-def _check_declared(path: Path, group: str | None, variable: Variable) -> None:
-    """Compare declared sizes with memory before xarray opens the file, as it loads the axes at once."""
-    import netCDF4
-
-    asked = [variable] if isinstance(variable, str) else variable
-    with netCDF4.Dataset(path) as file:
-        part = file if group is None else file[group]
-        for name, found in part.variables.items():
-            if name in part.dimensions or (name in asked if asked is not None else found.ndim > 1):
-                check_fits(math.prod(found.shape) * np.dtype(found.dtype).itemsize, f"{path}: {name}")
-
-
-def _axis(array: xr.DataArray, dim: str) -> NDArray[Any]:
+def _coordinate(array: xr.DataArray, dim: str) -> NDArray[Any]:
+    """Coordinates along a dimension; positions where it has none, text for anything but numbers and dates."""
     axis = np.asarray(array[dim].values) if dim in array.coords else np.arange(array.sizes[dim])
-    if axis.dtype.kind == "O":  # texts, dates of other calendars, tuples where dimensions were stacked
+    if axis.dtype.kind == "O":
         return np.array([str(label) for label in axis.tolist()])
     return axis.astype(str) if axis.dtype.kind in "ST" else axis
 
 
-def _check_plain_axes(array: xr.DataArray) -> None:
-    """Refuse stacked dimensions: their coordinates are pairs, which neither plans nor files can hold."""
+def _check_not_stacked(array: xr.DataArray) -> None:
+    """Raise a DataError for stacked dimensions: neither plans nor files can hold tuples as coordinates."""
     for dim in array.dims:
         levels = getattr(array.indexes.get(dim), "levels", None)
         if levels is not None:
@@ -433,35 +291,35 @@ def _check_plain_axes(array: xr.DataArray) -> None:
 
 
 def _time(array: xr.DataArray, sample: str) -> tuple[NDArray[Any] | None, str]:
-    """Times of the samples, if they have some, and the calendar that they are written in.
-
-    Dates are times wherever they stand, numbers and durations where the dimension is called so.
-    """
+    """Times of the samples, if any, and their calendar: dates in any case, numbers and durations if named time."""
     if sample not in array.coords:
         return None, "standard"
     values = np.asarray(array[sample].values)
     if values.dtype.kind == "M":
         return values.astype("datetime64[ns]"), "standard"
-    if values.dtype.kind in "miuf" and _is_called_time(array[sample]):
+    if values.dtype.kind in "miuf" and _is_time(array[sample]):
         return values, "standard"
     calendar = getattr(values.flat[0], "calendar", None) if values.dtype == object and values.size else None
     return (None, "standard") if calendar is None else (from_calendar(values), str(calendar))
 
 
-def _is_called_time(axis: xr.DataArray) -> bool:
-    """Whether a coordinate is time by its name or, as the CF conventions have it, by its attributes."""
-    said = axis.attrs
-    return str(axis.name).lower() == "time" or said.get("axis") == "T" or said.get("standard_name") == "time"
+def _is_time(axis: xr.DataArray) -> bool:
+    """Whether a coordinate is time by its name or by its CF attributes."""
+    attributes = axis.attrs
+    return (
+        str(axis.name).lower() == "time" or attributes.get("axis") == "T" or attributes.get("standard_name") == "time"
+    )
 
 
 def _attributes(array: xr.DataArray | xr.Dataset) -> dict[str, Any]:
-    return {str(name): _plain(value) for name, value in array.attrs.items()}
+    """Attributes as JSON can hold them."""
+    return {str(name): _json_value(value) for name, value in array.attrs.items()}
 
 
-def _plain(value: Any) -> Any:
-    """Keep an attribute as JSON can hold it."""
+def _json_value(value: Any) -> Any:
+    """Convert an attribute to numbers, text, or lists of them."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_json_value(one) for one in value]
     return value if isinstance(value, str | int | float) else str(value)

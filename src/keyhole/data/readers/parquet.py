@@ -1,4 +1,4 @@
-"""Parquet files: what the footer declares decides what is read, and whether."""
+"""Parquet files: the declared schema and sizes decide what is read, and whether."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keyhole.core.errors import DataError, KeyholeError
+from keyhole.core.errors import DataError
+from keyhole.core.extras import check_extra
 from keyhole.core.memory import check_fits
-from keyhole.core.paths import check_regular
-from keyhole.data.readers.tables import TIME, check_numbers, index_by_time, place_of
+from keyhole.core.paths import open_regular
+from keyhole.data.readers.files import decoding
+from keyhole.data.readers.tables import TIME, check_columns, index_by_time, position_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,77 +22,88 @@ _LONGEST = 1000  # bytes of a text: dates and names of classes are short
 
 
 def load_parquet(path: Path, target: str | None = None) -> pd.DataFrame:
-    """Load the columns of numbers, the target, and the times as index.
+    """Load the numeric columns, the target, and the times as the index.
 
-    Columns of other types are refused by the schema, and what the declared rows will take is compared with memory,
-    before any value is read. An index that is not of times is left in the file.
+    Columns of other types are refused by the schema, and the declared sizes are compared with the free memory, before
+    any value is read: repeated values take next to nothing in the file. An index that is not of times is not read.
+
+    Parameters
+    ----------
+    path : Path
+        A Parquet file.
+    target : str, optional
+        Name of the target's column.
+
+    Returns
+    -------
+    DataFrame
+
+    Raises
+    ------
+    DataError
+        If the file is damaged, has columns of other types, or exceeds the free memory.
+    MissingExtraError
+        If pyarrow is not installed.
     """
+    check_extra("parquet")
     from pyarrow import parquet, types
 
-    check_regular(path)
-    try:
+    open_regular(path).close()
+    with decoding(path, "cannot be read as Parquet"):
         schema = parquet.read_schema(path)
         index = _index_columns(schema)
-        when = index[0] if len(index) == 1 and types.is_timestamp(schema.field(index[0]).type) else None
+        time = index[0] if len(index) == 1 and types.is_timestamp(schema.field(index[0]).type) else None
         names = [name for name in schema.names if name not in index]
         _check_types(schema, names, target)
         texts = [name for name in names if name in (TIME, target) and _is_text(schema.field(name).type)]
         with parquet.ParquetFile(path, read_dictionary=texts) as file:
             _check_size(file.metadata, schema, path)
-            table = file.read(columns=names if when is None else [*names, when])
+            table = file.read(columns=names if time is None else [*names, time])
         for name in (one for one in names if one in (TIME, target)):
             _check_texts(table.column(name), name)
-        times = None if when is None else table.column(when).to_pandas()
+        times = None if time is None else table.column(time).to_pandas()
         frame: pd.DataFrame = table.select(names).to_pandas(split_blocks=True)
-    except (KeyholeError, MemoryError):
-        raise
-    except Exception as error:  # whatever pyarrow raises on files that are damaged or made up
-        raise DataError(f"{path}: cannot be read as Parquet ({error})") from error
-    for name in texts:
-        frame[name] = frame[name].astype(object)
-    if TIME in frame.columns:
-        index_by_time(frame, TIME)
-    elif times is not None:
-        frame = frame.assign(**{TIME: times.to_numpy()})
-        index_by_time(frame, TIME)
+        for name in texts:
+            frame[name] = frame[name].astype(object)
+        if times is not None and TIME not in frame.columns:
+            frame = frame.assign(**{TIME: times.to_numpy()})
+        if TIME in frame.columns:
+            index_by_time(frame, TIME)
     return frame
 
 
 def _index_columns(schema: Any) -> list[str]:
-    """Names of the columns that pandas wrote its index to."""
-    said = (schema.pandas_metadata or {}).get("index_columns", [])
-    return [name for name in said if isinstance(name, str) and name in schema.names]
+    """Names of the columns to which pandas wrote its index."""
+    stored = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in stored if isinstance(name, str) and name in schema.names]
 
 
 def _check_types(schema: Any, names: Sequence[str], target: str | None) -> None:
-    """Refuse columns that are neither numbers, nor the target, nor times, by the schema alone."""
+    """Raise a DataError for columns that are neither numbers, nor the target, nor times."""
     if target is not None:
-        place_of(names, target)
+        position_of(names, target)
         kind = schema.field(target).type
         if not (_is_number(kind) or _is_text(kind) or _is_category(kind)):
             raise DataError(f"target {target!r}: of type {kind}; classes or real numbers are needed")
-    if len(set(names)) < len(names):
-        raise DataError("two columns have the same name; a site's name must be its own")
-    when = schema.field(TIME).type if TIME in names else None
-    if when is not None and not (_is_date(when) or _is_text(when)):
-        raise DataError(f"{TIME}: not dates ({when}); write them as 2023-02-01, or rename the column")
+    check_columns(names, [])
+    time = schema.field(TIME).type if TIME in names else None
+    if time is not None and not (_is_date(time) or _is_text(time)):
+        raise DataError(f"{TIME}: not dates ({time}); write them as 2023-02-01, or rename the column")
     kinds = {name: schema.field(name).type for name in names if name not in (TIME, target)}
-    check_numbers([f"{name} ({kind})" for name, kind in kinds.items() if not _is_number(kind)])
+    check_columns(names, [f"{name} ({kind})" for name, kind in kinds.items() if not _is_number(kind)])
 
 
 def _check_size(footer: Any, schema: Any, path: Path) -> None:
-    """Compare what the declared rows take, once as columns and once as one array, with memory."""
+    """Compare the size of the declared rows, once as columns and once as one array, with the free memory."""
     widths = [max(1, kind.bit_width // 8) if _is_number(kind) else 8 for kind in schema.types]
     check_fits(int(footer.num_rows) * (sum(widths) + len(widths) * max(widths, default=0)), str(path))
     groups = (footer.row_group(number) for number in range(footer.num_row_groups))
-    packed = sum(
-        int(group.column(place).total_uncompressed_size) for group in groups for place in range(group.num_columns)
-    )
+    packed = sum(int(group.column(i).total_uncompressed_size) for group in groups for i in range(group.num_columns))
     check_fits(packed, str(path))
 
 
 def _check_texts(column: Any, name: str) -> None:
-    """Refuse texts that are none of a date or a class; each is held once, however often it stands in the column."""
+    """Raise a DataError for texts too long for dates and classes; read as a dictionary, each is held once."""
     from pyarrow import compute
 
     for part in column.chunks:
@@ -101,24 +114,28 @@ def _check_texts(column: Any, name: str) -> None:
 
 
 def _is_number(kind: Any) -> bool:
+    """Whether a type is numeric or boolean."""
     from pyarrow import types
 
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
 def _is_text(kind: Any) -> bool:
+    """Whether a type is text."""
     from pyarrow import types
 
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _is_category(kind: Any) -> bool:
+    """Whether a type is a dictionary of texts or numbers."""
     from pyarrow import types
 
     return bool(types.is_dictionary(kind)) and (_is_text(kind.value_type) or _is_number(kind.value_type))
 
 
 def _is_date(kind: Any) -> bool:
+    """Whether a type is a timestamp or a date."""
     from pyarrow import types
 
     return bool(types.is_timestamp(kind) or types.is_date(kind))

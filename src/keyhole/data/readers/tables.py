@@ -1,4 +1,4 @@
-"""Readers of pandas DataFrames, CSV and Parquet: a sample is a row, a site a column; one column may be the target."""
+"""Readers of tables (DataFrames, CSV, Parquet): a sample is a row, a site a column; one column may be the target."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.errors import DataError, SettingsError, StorageError
-from keyhole.core.paths import check_regular
+from keyhole.core.errors import DataError, SettingsError
+from keyhole.core.paths import open_regular
+from keyhole.core.text import listed
 from keyhole.data.grid import Grid
 from keyhole.data.origin import SourceInfo, clock_of
+from keyhole.data.readers.files import decoding
 from keyhole.data.samples import Samples
 from keyhole.data.target import Target, TargetKind, looks_like_classes
 
@@ -23,12 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TIME",
-    "check_numbers",
+    "check_columns",
     "index_by_time",
     "load_csv",
     "load_values",
     "parse_dates",
-    "place_of",
+    "position_of",
     "read_csv",
     "read_frame",
     "read_parquet",
@@ -42,9 +44,34 @@ _SHOWN = 5
 def read_frame(
     frame: pd.DataFrame, *, target: str | None = None, target_kind: TargetKind | None = None, name: str = "table"
 ) -> Samples:
-    """Take a frame of numbers; its index gives the samples' times, and a column of any kind the target.
+    """Read samples from a DataFrame.
 
-    An index of dates is time, and so is one of numbers or durations that is called ``time``.
+    Parameters
+    ----------
+    frame : DataFrame
+        Numeric columns. An index of dates, or one of numbers or durations that is named ``time``, gives the times.
+    target : str, optional
+        The column to predict from the others, of any type.
+    target_kind : {"class", "number"}, optional
+        Classification or regression; None: inferred by `Target.of`.
+    name : str
+        Name of the data.
+
+    Returns
+    -------
+    Samples
+
+    Raises
+    ------
+    DataError
+        If a column other than the target is not numeric, or names are not unique.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> samples = read_frame(pd.DataFrame({"a": [1, 2, 4], "b": [0.5, 1, 2], "kind": list("xyx")}), target="kind")
+    >>> samples.grid.names, samples.target.classes
+    (('a', 'b'), ('x', 'y'))
     """
     if target is None:
         if target_kind is not None:
@@ -52,64 +79,103 @@ def read_frame(
                 f"target_kind={target_kind!r} has no meaning without a target; give one, or leave it out"
             )
         return _samples(frame, name)
-    place = _place(frame, target)
-    column = Target.of(frame.iloc[:, place], name=target, kind=target_kind)
-    return _samples(frame.drop(columns=frame.columns[place]), name).with_target(column)
+    position = position_of([str(column) for column in frame.columns], target)
+    column = Target.of(frame.iloc[:, position], name=target, kind=target_kind)
+    return _samples(frame.drop(columns=frame.columns[position]), name).with_target(column)
 
 
 def read_csv(path: Path, *, target: str | None = None, target_kind: TargetKind | None = None) -> Samples:
-    """Read a CSV file whose first row names the columns; a column called ``time`` gives the samples' times."""
+    """Read samples from a CSV file.
+
+    Parameters
+    ----------
+    path : Path
+        The first row names the columns; a column named ``time`` gives the times.
+    target, target_kind
+        As for `read_frame`.
+
+    Returns
+    -------
+    Samples
+    """
     frame = load_csv(path, whole=True)
     if any(column.startswith("Unnamed: ") for column in frame.columns):  # row numbers would be a site like any other
         raise DataError("a column has no name; name it or leave it out (pandas: to_csv(index=False))")
     if target is not None and target in frame.columns:
-        frame[target] = _typed(_fields(path, target), target, target_kind)
+        frame[target] = _typed(_text_column(path, target), target, target_kind)
     if TIME in frame.columns:
         index_by_time(frame, TIME)
     return read_frame(frame, target=target, target_kind=target_kind, name=path.stem)
 
 
 def read_parquet(path: Path, *, target: str | None = None, target_kind: TargetKind | None = None) -> Samples:
-    """Read a Parquet file; a column called ``time``, or an index of times, gives the samples' times.
+    """Read samples from a Parquet file.
 
-    What its footer declares is looked at before anything is read: values that repeat take next to nothing in the file.
+    Parameters
+    ----------
+    path : Path
+        A column named ``time``, or an index of timestamps, gives the times.
+    target, target_kind
+        As for `read_frame`.
+
+    Returns
+    -------
+    Samples
     """
     from keyhole.data.readers.parquet import load_parquet
 
     return read_frame(load_parquet(path, target), target=target, target_kind=target_kind, name=path.stem)
 
 
-def index_by_time(frame: pd.DataFrame, column: str) -> None:
-    """Make a column of dates the index of a frame."""
-    import pandas as pd
-
-    try:
-        frame.index = pd.DatetimeIndex(parse_dates(frame.pop(column)))
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{column}: not dates ({error}); write them as 2023-02-01, or rename the column") from error
-
-
 def load_csv(path: Path, *, whole: bool = False) -> pd.DataFrame:
-    """Load a CSV file whose first row names the columns; no row may be longer, nor shorter if they are to be whole."""
+    """Load a CSV file whose first row names the columns.
+
+    Parameters
+    ----------
+    path : Path
+        A CSV file.
+    whole : bool
+        Whether rows that are shorter than the header are an error; longer ones always are.
+
+    Returns
+    -------
+    DataFrame
+
+    Raises
+    ------
+    DataError
+        If a row has another length than the header, or two columns have the same name, which pandas would rename.
+    StorageError
+        If the file cannot be opened.
+    """
     import pandas as pd
 
-    check_regular(path)
-    try:
-        _check_header(_check_rows(path, whole=whole), path)
-        frame = pd.read_csv(path, encoding=_ENCODING, index_col=False)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except DataError:
-        raise
-    except (ValueError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({error})") from error
-    return frame
+    open_regular(path).close()
+    with decoding(path, "cannot be read as CSV"):
+        names = Counter(_check_rows(path, whole=whole))
+        repeated = sorted(name for name, count in names.items() if count > 1)
+        if repeated:
+            raise DataError(f"{path}: column {repeated[0]!r} stands more than once")
+        return pd.read_csv(path, encoding=_ENCODING, index_col=False)
 
 
 def load_values(path: Path) -> Any:
-    """Load one value for each site from a CSV file whose last column holds it, and the others say where it is.
+    """Load one value for each site, such as its cost, from a CSV file.
 
-    A column ``name`` gives a mapping by site name; any others a Series by coordinate.
+    Parameters
+    ----------
+    path : Path
+        The last column holds the values, the others the sites: a column ``name``, or one for each coordinate.
+
+    Returns
+    -------
+    dict or Series
+        By site name, or by coordinate.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than two columns, or a site occurs twice.
     """
     frame = load_csv(path, whole=True)
     if frame.shape[1] < 2 or frame.empty:
@@ -123,25 +189,66 @@ def load_values(path: Path) -> Any:
     return frame.set_index(where[0] if len(where) == 1 else where)[last]
 
 
-def _check_header(header: list[str], path: Path) -> None:
-    """Refuse a name that stands more than once: pandas would rename it."""
-    repeated = sorted(name for name, times in Counter(header).items() if times > 1)
-    if repeated:
-        raise DataError(f"{path}: column {repeated[0]!r} stands more than once")
+def index_by_time(frame: pd.DataFrame, column: str) -> None:
+    """Make a column of dates the index of a frame, in place; raise a DataError if they are not dates."""
+    import pandas as pd
+
+    try:
+        frame.index = pd.DatetimeIndex(parse_dates(frame.pop(column)))
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{column}: not dates ({error}); write them as 2023-02-01, or rename the column") from error
 
 
 def parse_dates(values: Any) -> NDArray[np.datetime64]:
-    """Turn ISO 8601 dates into UTC without a zone; a ValueError or TypeError where they are none."""
+    """Parse ISO 8601 dates.
+
+    Parameters
+    ----------
+    values : array-like of shape (n,)
+        Text or dates; numbers are refused, which pandas would take as nanoseconds since 1970.
+
+    Returns
+    -------
+    ndarray of datetime64[ns]
+        In UTC.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If values are not dates.
+
+    Examples
+    --------
+    >>> parse_dates(["2020-01-01T01:00+01:00"]).astype("datetime64[m]")
+    array(['2020-01-01T00:00'], dtype='datetime64[m]')
+    """
     import pandas as pd
 
     column = np.atleast_1d(np.asarray(values))
-    if column.ndim > 1 or column.dtype.kind in "biufc":  # pandas would take numbers as nanoseconds since 1970
+    if column.ndim > 1 or column.dtype.kind in "biufc":
         raise TypeError(f"{column.dtype} of shape {column.shape}")
     return pd.to_datetime(column, format="ISO8601", utc=True).tz_localize(None).to_numpy("datetime64[ns]")
 
 
+def check_columns(names: Sequence[str], others: Sequence[str]) -> None:
+    """Raise a DataError if names of columns repeat, or if there are ``others`` that are not numeric."""
+    if others:
+        raise DataError(f"columns that are not numbers: {', '.join(others[:_SHOWN])}; leave them out or encode them")
+    if len(set(names)) < len(names):
+        raise DataError("two columns have the same name; a site's name must be its own")
+
+
+def position_of(names: Sequence[str], target: str) -> int:
+    """Return the position of the target among the names of columns; raise a DataError unless it occurs once."""
+    if names.count(target) == 1:
+        return names.index(target)
+    if target in names:
+        raise DataError(f"target: {names.count(target)} columns are called {target!r}")
+    raise DataError(f"target: no column {target!r}; there are {listed(names, _SHOWN) or 'none'}")
+
+
 def _check_rows(path: Path, *, whole: bool) -> list[str]:
-    """Give the names in the header; a ValueError names the line of a row whose values would go to other columns."""
+    """Return the header; raise a ValueError with the line of a row whose values would be read into other columns."""
     header: list[str] = []
     for line, row in _rows(path):
         header = header or row
@@ -152,7 +259,7 @@ def _check_rows(path: Path, *, whole: bool) -> list[str]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Rows of a CSV file, each with the line that it begins on; blank lines are left out, as pandas does."""
+    """Yield each row with the number of its first line; blank lines are skipped, as in pandas."""
     with path.open(newline="", encoding=_ENCODING) as file:
         reader, line = csv.reader(file), 1
         for row in reader:
@@ -161,74 +268,51 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             line = reader.line_num + 1
 
 
-def _fields(path: Path, column: str) -> pd.Series[Any]:
-    """Texts of one column as they stand: pandas takes words like None for missing."""
+def _text_column(path: Path, column: str) -> pd.Series[Any]:
+    """Read one column as text; pandas would take words like None for missing values."""
     import pandas as pd
 
     return pd.read_csv(path, encoding=_ENCODING, usecols=[column], dtype=str, keep_default_na=False)[column]
 
 
 def _typed(texts: pd.Series[Any], name: str, kind: TargetKind | None) -> pd.Series[Any]:
-    """Give the target's fields as numbers if all of them are, else as the texts they are; an empty one is missing."""
+    """Convert a target's column to numbers if all are numbers; an empty field is missing."""
     import pandas as pd
 
     known = texts.mask(texts.str.strip() == "")
     numbers = pd.to_numeric(known, errors="coerce")
-    words = known[numbers.isna() & known.notna()]
-    if words.empty:
+    others = known[numbers.isna() & known.notna()]
+    if others.empty:
         return numbers
     parsed = numbers.dropna()
-    if kind is None and len(parsed) > len(words) and not looks_like_classes(parsed):
+    if kind is None and len(parsed) > len(others) and not looks_like_classes(parsed):
         raise DataError(
-            f"target {name!r}: {words.iloc[0]!r} stands among numbers; leave such samples out, "
+            f"target {name!r}: {others.iloc[0]!r} stands among numbers; leave such samples out, "
             "or give the kind 'class' if the numbers are names too"
         )
     return known
 
 
 def _samples(frame: pd.DataFrame, name: str) -> Samples:
+    """Samples of a frame of numeric columns."""
     import pandas as pd
 
-    check_numbers([str(column) for column, kind in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)])
     names = tuple(str(column) for column in frame.columns)
-    if len(set(names)) < len(names):
-        raise DataError("two columns have the same name; a site's name must be its own")
+    check_columns(names, [str(one) for one, kind in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)])
     grid = Grid((len(names),), ("column",), {"column": np.arange(len(names))}, np.ones(len(names), bool), names)
     time = _index_time(frame)
     values = frame.to_numpy()
-    if values.dtype == object:  # kinds of numbers that numpy does not join
+    if values.dtype == object:  # numeric types that numpy does not combine
         values = frame.to_numpy(float, na_value=np.nan)
-    return Samples.build(
-        values[:, np.newaxis], grid, time=time, origin=SourceInfo("table", name=name, clock=clock_of(time))
-    )
+    origin = SourceInfo("table", name=name, clock=clock_of(time))
+    return Samples.build(values[:, np.newaxis], grid, time=time, origin=origin)
 
 
 def _index_time(frame: pd.DataFrame) -> NDArray[Any] | None:
-    """Times that the index gives, if it does."""
+    """Times in the index, if it holds dates or is named ``time``."""
     import pandas as pd
 
     if isinstance(frame.index, pd.DatetimeIndex):
         return frame.index.to_numpy("datetime64[ns]")
-    found = frame.index.to_numpy()
-    return found if frame.index.name == TIME and found.dtype.kind in "miuf" else None
-
-
-def check_numbers(others: Sequence[str]) -> None:
-    """Raise a DataError that names columns that are not numbers, if there are such."""
-    if others:
-        raise DataError(f"columns that are not numbers: {', '.join(others[:_SHOWN])}; leave them out or encode them")
-
-
-def _place(frame: pd.DataFrame, target: str) -> int:
-    """Position of the target's column."""
-    return place_of([str(column) for column in frame.columns], target)
-
-
-def place_of(names: Sequence[str], target: str) -> int:
-    """Position of the target among the names of columns."""
-    if names.count(target) == 1:
-        return names.index(target)
-    if target in names:
-        raise DataError(f"target: {names.count(target)} columns are called {target!r}")
-    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    raise DataError(f"target: no column {target!r}; there are {shown or 'none'}")
+    index = frame.index.to_numpy()
+    return index if frame.index.name == TIME and index.dtype.kind in "miuf" else None

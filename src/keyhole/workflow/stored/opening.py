@@ -12,8 +12,8 @@ import numpy as np
 
 from keyhole.core.errors import DataError
 from keyhole.core.memory import parse_size
+from keyhole.data.readers.field_files import open_fields
 from keyhole.data.readers.fields import Field
-from keyhole.data.readers.multi_file import opened_fields
 from keyhole.data.samples import Samples
 from keyhole.data.validation import check_time, floating
 from keyhole.workflow.stored.store import Store
@@ -32,7 +32,7 @@ def open_store(
 
     ``memory`` is what work on it may take beside the program's own, ``"2GiB"`` or bytes; the options are `read`'s.
     """
-    with opened_fields(path, variable=variable, group=group, samples=samples, at=at) as field:
+    with open_fields(path, variable=variable, group=group, samples=samples, at=at) as field:
         yield _surveyed(field, parse_size(memory))
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from keyhole.core.errors import SettingsError, StorageError
+from keyhole.core.extras import check_extra
 from keyhole.core.paths import check_regular
 from keyhole.core.settings import Settings, parse
 
@@ -83,6 +84,7 @@ class StudyFile(Settings):
 
 def read_study(path: Path) -> StudyFile:
     """Read a study's file; what is wrong with it is an error that names it."""
+    check_extra("sweeps")
     check_regular(path)
     try:
         words = tomllib.loads(path.read_text(encoding="utf-8"))

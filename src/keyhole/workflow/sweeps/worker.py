@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from keyhole.core.errors import KeyholeError, SettingsError, StorageError
+from keyhole.core.extras import check_extra
 from keyhole.core.run import Run
 from keyhole.data.preparation import PreparedSamples
 from keyhole.placement import SELECTORS
@@ -207,6 +208,7 @@ class _Worker:
 
 def _study(asked: StudyFile, url: str, wait: Callable[[float], None]) -> Any:
     """Open the study and its store, or make them; two workers that do so are in each other's way for a moment."""
+    check_extra("sweeps")
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 

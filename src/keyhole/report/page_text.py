@@ -1,4 +1,4 @@
-"""Text and tables of the report page."""
+"""Text and tables of the HTML page."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from keyhole.data.samples import Samples
 from keyhole.plan.plan import Plan
-from keyhole.report.findings import ReportData
-from keyhole.report.words import number, percent, plain, quantity, shorten
+from keyhole.report.formatting import number, percent, plain, quantity, shorten, split_text, variable_units
+from keyhole.report.report_data import ReportData
 from keyhole.workflow.comparison import Comparison, Entry
 
 __all__ = ["intervals", "metadata", "methods", "result", "samples", "sites", "spread_of_errors", "trained"]
@@ -20,15 +20,23 @@ _ATTRIBUTES = ("long_name", "source", "units")
 _MOST, _MOST_ATTRIBUTE = 2000, 200
 
 
-def result(findings: ReportData) -> str:
-    """Return the result in one sentence."""
-    plan, scores = findings.plan, findings.plan.metrics["test"]
+def result(data: ReportData) -> str:
+    """Return the result in one sentence.
+
+    Parameters
+    ----------
+    data : ReportData
+        Data of the report.
+
+    Returns
+    -------
+    str
+    """
+    plan, scores = data.plan, data.plan.metrics["test"]
     count = f"{plan.k} site{'s' * (plan.k != 1)} reconstruct{'s' * (plan.k == 1)}"
-    error = quantity(scores["rmse"], findings.units)
-    each = [
-        quantity(scores[f"rmse[{name}]"], str(said.get("units", ""))) for name, said in plan.origin.variables.items()
-    ]
-    parts = ", ".join(f"{name} {one}" for name, one in zip(plan.origin.variables, each, strict=True))
+    error = quantity(scores["rmse"], data.units)
+    units = variable_units(plan.origin.variables, scores)
+    parts = ", ".join(f"{name} {quantity(scores[f'rmse[{name}]'], unit)}" for name, unit in units.items())
     error += f" ({parts})" if parts else ""
     return (
         f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(scores['fvu'])}.{_target_sentence(plan)}"
@@ -36,7 +44,18 @@ def result(findings: ReportData) -> str:
 
 
 def methods(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return a row for each entry, the smallest test error first; the plan of the page is ``chosen``."""
+    """Return the rows of the table of methods.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Its entries have the smallest test error first.
+
+    Returns
+    -------
+    list of dict
+        ``chosen`` marks the plan that the page is about.
+    """
     choice = comparison.choice
     units = comparison.prepared.signals.origin.error_units
     return [
@@ -52,9 +71,20 @@ def methods(comparison: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def sites(findings: ReportData) -> list[dict[str, Any]]:
-    """Return a row for each site, by rank; ``share`` is the gain in percent of the largest gain, for a bar."""
-    plan, grid = findings.plan, findings.grid
+def sites(data: ReportData) -> list[dict[str, Any]]:
+    """Return the rows of the table of sites.
+
+    Parameters
+    ----------
+    data : ReportData
+        Data of the report.
+
+    Returns
+    -------
+    list of dict
+        By rank; ``share`` is the gain in percent of the largest gain.
+    """
+    plan, grid = data.plan, data.grid
     most = max(float(np.max(plan.gain)), 1e-12)
     return [
         {
@@ -69,25 +99,25 @@ def sites(findings: ReportData) -> list[dict[str, Any]]:
     ]
 
 
-def samples(findings: ReportData) -> str:
+def samples(data: ReportData) -> str:
     """Return the RMSE of the best, median and worst test sample, for grids that cannot be drawn."""
-    picks = [f"{one.label} {one.when}, {quantity(one.rmse, findings.units)}" for one in findings.picks]
+    picks = [f"{one.label} {one.when}, {quantity(one.rmse, data.units)}" for one in data.picks]
     return f"RMSE of test samples: {'; '.join(picks)}."
 
 
-def spread_of_errors(findings: ReportData) -> str:
-    """Return the range of the RMSE over cells, for grids that cannot be drawn."""
-    errors = findings.error_map[findings.grid.inside]
-    low, middle, high = (quantity(float(one), findings.units) for one in np.percentile(errors, (0, 50, 100)))
+def spread_of_errors(data: ReportData) -> str:
+    """Return the range of the RMSE over sites, for grids that cannot be drawn."""
+    errors = data.error_map[data.grid.inside]
+    low, middle, high = (quantity(float(one), data.units) for one in np.percentile(errors, (0, 50, 100)))
     return f"The RMSE of a cell over all test samples ranges from {low} to {high}, with a median of {middle}."
 
 
-def intervals(findings: ReportData) -> str:
-    """Return coverage and mean width of the 90 % prediction interval."""
-    scores = findings.plan.metrics["test"]
+def intervals(data: ReportData) -> str:
+    """Return coverage and mean width of the 90 % prediction interval as a sentence."""
+    scores = data.plan.metrics["test"]
     if "coverage_90" not in scores:
         return "No samples were held out for calibration, so there are no prediction intervals."
-    wide = quantity(scores["width_90"], findings.units)
+    wide = quantity(scores["width_90"], data.units)
     return (
         f"The 90 % prediction interval covers {percent(scores['coverage_90'])} of the true test values; its mean width "
         f"is {wide}."
@@ -99,34 +129,47 @@ def trained(comparison: Comparison) -> Entry | None:
     return next((entry for entry in (comparison.choice, *comparison.entries) if entry.plan.history), None)
 
 
-def metadata(findings: ReportData) -> dict[str, str]:
-    """Return how the plan was made, by heading; unknown entries are omitted."""
-    record, signals = dict(findings.plan.metadata), findings.prepared.signals
-    data = dict(record.pop("data", {}))
-    facts = {
-        "data": data.get("name", signals.origin.name),
-        **{_heading(name): _attribute(signals, name) for name in _ATTRIBUTES},
-        "samples": _samples(signals),
-        "grid": _grid(findings),
-        "baseline": "climatology, one field for each month" if signals.cycle else "mean of each cell",
-        "split": _split(findings),
+def metadata(data: ReportData) -> dict[str, str]:
+    """Return how the plan was made.
+
+    Parameters
+    ----------
+    data : ReportData
+        Data of the report.
+
+    Returns
+    -------
+    dict of str to str
+        Text by heading; unknown entries are omitted.
+    """
+    record, samples_ = dict(data.plan.metadata), data.prepared.signals
+    source = dict(record.pop("data", {}))
+    attributes = samples_.origin.attributes
+    entries = {
+        "data": source.get("name", samples_.origin.name),
+        **{_heading(name): shorten(plain(attributes.get(name, "")), _MOST_ATTRIBUTE) for name in _ATTRIBUTES},
+        "samples": _samples(samples_),
+        "grid": _grid(data),
+        "baseline": "climatology, one field for each month" if samples_.cycle else "mean of each cell",
+        "split": split_text(data.prepared.split.sizes()),
         "method": record.pop("method", None),
         "settings": record.pop("settings", None) or "none",
         "reconstructor": record.pop("reconstructor", None),
         "seed": record.pop("seed", None),
         "total seconds": record.pop("seconds", None),
-        "test errors": _scores(findings.plan.metrics.get("test", {})),
-        "validation errors": _scores(findings.plan.metrics.get("validation", {})),
+        "test errors": _scores(data.plan.metrics.get("test", {})),
+        "validation errors": _scores(data.plan.metrics.get("validation", {})),
         "versions": record.pop("versions", None),
         "date": record.pop("date", None),
-        "SHA-256 of the data": data.get("fingerprint"),
+        "SHA-256 of the data": source.get("fingerprint"),
     }
     record.pop("split", None)
-    facts |= {_heading(name): value for name, value in record.items()}
-    return {name: shorten(plain(value), _MOST) for name, value in facts.items() if value not in (None, "", {}, [])}
+    entries |= {_heading(name): value for name, value in record.items()}
+    return {name: shorten(plain(value), _MOST) for name, value in entries.items() if value not in (None, "", {}, [])}
 
 
 def _explained(fvu: float) -> str:
+    """Share of the variance that is explained, as a clause."""
     if not np.isfinite(fvu):
         return "the test part does not vary, so there is no variance to explain"
     if fvu > 1:
@@ -135,7 +178,7 @@ def _explained(fvu: float) -> str:
 
 
 def _target_sentence(plan: Plan) -> str:
-    """Return a sentence on the prediction of the target, if there is one."""
+    """Sentence on the prediction of the target, if there is one."""
     if plan.predictor is None:
         return ""
     scores = plan.metrics["test"]
@@ -146,40 +189,33 @@ def _target_sentence(plan: Plan) -> str:
 
 
 def _seconds(seconds: float) -> str:
+    """Format a duration."""
     if seconds < 0.01:
         return "< 0.01"
     return f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"
 
 
-def _attribute(signals: Samples, name: str) -> str:
-    return shorten(plain(signals.origin.attributes.get(name, "")), _MOST_ATTRIBUTE)
-
-
 def _heading(name: str) -> str:
+    """Heading of a metadata entry."""
     return name.replace("_", " ")
 
 
 def _samples(signals: Samples) -> str:
+    """Number of samples, and their first and last time."""
     if signals.time is None:
         return str(len(signals))
     return f"{len(signals)}, {plain(signals.time.min())} to {plain(signals.time.max())}"
 
 
-def _grid(findings: ReportData) -> str:
-    grid = findings.grid
+def _grid(data: ReportData) -> str:
+    """Shape of the grid, and numbers of valid and observable sites."""
+    grid = data.grid
     axes = " × ".join(f"{dim} {n}" for n, dim in zip(grid.shape, grid.dims, strict=True))
-    channels = f", {findings.channels} channels" if findings.channels > 1 else ""
-    observable = int(findings.prepared.signals.observable.sum())
+    channels = f", {data.channels} channels" if data.channels > 1 else ""
+    observable = int(data.prepared.signals.observable.sum())
     return f"{axes}{channels}; {len(grid.cells)} valid cells, {observable} observable"
 
 
-def _split(findings: ReportData) -> str:
-    split = findings.prepared.split
-    parts = {"train": split.train, "validation": split.validation, "test": split.test}
-    parts |= {"calibration": split.calibration} if len(split.calibration) else {}
-    why = f" ({split.reason})" if split.reason else ""
-    return f"{split.kind}{why}: {', '.join(f'{len(part)} {name}' for name, part in parts.items())}"
-
-
 def _scores(scores: Mapping[str, float]) -> str:
+    """Metrics of one part."""
     return ", ".join(f"{name} {number(value)}" for name, value in scores.items())

@@ -13,11 +13,11 @@ from keyhole import metrics
 from keyhole.data.grid import Grid
 from keyhole.data.preparation import PreparedSamples
 from keyhole.plan.plan import Plan
-from keyhole.report.words import plain
+from keyhole.report.formatting import plain
 from keyhole.workflow.calibration import errors_by_failures, reliability, width_map
 from keyhole.workflow.comparison import Comparison
 
-__all__ = ["Pick", "ReportData"]
+__all__ = ["Pick", "Quantity", "ReportData"]
 
 # Raw samples look alike where the baseline varies over the grid by so much more than they vary around it.
 _ALIKE = 4.0
@@ -29,7 +29,19 @@ Field = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Pick:
-    """One test sample to show: truth and reconstruction, averaged over channels, NaN at invalid cells."""
+    """A test sample that is shown.
+
+    Parameters
+    ----------
+    label : {"best", "median", "worst"}
+        Its place among the test samples.
+    when : str
+        Its time or number.
+    rmse : float
+        Its error.
+    true, reconstructed : ndarray of the grid's shape
+        Averaged over channels; NaN at sites that are not valid.
+    """
 
     label: str
     when: str
@@ -44,15 +56,47 @@ class Pick:
 
 
 @dataclass(frozen=True, eq=False)
+class Quantity:
+    """A non-negative quantity of each site, to be drawn with the selected sites on it.
+
+    Parameters
+    ----------
+    values : ndarray of the grid's shape
+        NaN at sites that are not valid.
+    label : str
+        What it is, without units.
+    colours : str
+        Colour map of a map.
+    baseline : ndarray of the grid's shape, optional
+        The same quantity without sensors, drawn as a second line.
+    shows_ranks : bool
+        Whether sites are drawn with their ranks.
+    """
+
+    values: NDArray[np.float64]
+    label: str
+    colours: str
+    baseline: NDArray[np.float64] | None = None
+    shows_ranks: bool = False
+
+
+@dataclass(frozen=True, eq=False)
 class ReportData:
-    """The split and scaled samples, and the plan that the report is about.
+    """Data of the report on one plan.
+
+    Parameters
+    ----------
+    prepared : PreparedSamples
+        The split and scaled samples.
+    plan : Plan
+        The plan that the report is about.
 
     Examples
     --------
     >>> import keyhole as kh
     >>> from keyhole.workflow.comparison import compare
-    >>> findings = ReportData.of(compare(kh.datasets.sst(), 5, ["qr"]))
-    >>> [pick.label for pick in findings.picks]
+    >>> data = ReportData.of(compare(kh.datasets.sst(), 5, ["qr"]))
+    >>> [pick.label for pick in data.picks]
     ['best', 'median', 'worst']
     """
 
@@ -61,7 +105,7 @@ class ReportData:
 
     @classmethod
     def of(cls, comparison: Comparison) -> ReportData:
-        """Create from the entry of a comparison that is best on validation."""
+        """Return the data of the entry of a comparison that is best on validation."""
         return cls(comparison.prepared, comparison.choice.plan)
 
     @property
@@ -71,17 +115,17 @@ class ReportData:
 
     @property
     def units(self) -> str:
-        """Units of values and errors as they are shown, or an empty string; of different ones standard deviations."""
+        """Units of the values and errors shown: empty if unknown, standard deviations if variables differ."""
         return self.plan.origin.error_units
 
     @property
     def channels(self) -> int:
-        """Number of channels: values per site and sample."""
+        """Number of values at each site."""
         return len(self.plan.scaling.scale)
 
     @cached_property
     def spread(self) -> NDArray[np.float64]:
-        """Standard deviation of each cell about the baseline outside the test part, in the units shown."""
+        """Standard deviation of each site about the baseline outside the test part."""
         development = self.prepared.development
         values = development.values if development.root is None else development.values / development.root
         nothing = np.broadcast_to(np.float32(0), values[:, :1].shape)
@@ -100,13 +144,13 @@ class ReportData:
 
     @cached_property
     def error_map(self) -> NDArray[np.float64]:
-        """RMSE of each cell on the test part, NaN at invalid cells."""
+        """RMSE of each site on the test part, NaN at sites that are not valid."""
         true, reconstructed = (self._pooled(values) for values in (self.prepared.test.values, self.reconstructed))
         return np.sqrt(metrics.squared_error_map(true, reconstructed, self.grid))
 
     @cached_property
     def interval_map(self) -> NDArray[np.float64]:
-        """Mean width of the 90 % prediction interval in each cell on the test part."""
+        """Mean width of the 90 % prediction interval of each site on the test part."""
         return width_map(self.plan, self.prepared.test)
 
     @cached_property
@@ -131,7 +175,7 @@ class ReportData:
 
     @cached_property
     def as_anomalies(self) -> bool:
-        """Whether to show samples as deviations from the baseline, because raw ones would look alike."""
+        """Whether samples are shown as deviations from the baseline, since raw ones would look alike."""
         scaling = self.plan.scaling
         if self.plan.origin.units_differ:
             return True
@@ -140,13 +184,14 @@ class ReportData:
 
     @cached_property
     def picks(self) -> list[Pick]:
-        """The best, the median and the worst test sample; fewer where the test part is smaller."""
+        """Best, median and worst test sample; fewer if the test part is smaller."""
         order = np.argsort(self.sample_errors, kind="stable")
         ranks = {"best": 0, "median": (len(order) - 1) // 2, "worst": len(order) - 1}
         labels = {int(order[rank]): label for label, rank in reversed(ranks.items())}
         return [self._pick(labels[i], i) for i in sorted(labels, key=self.sample_errors.__getitem__)]
 
     def _pick(self, label: str, i: int) -> Pick:
+        """Make one sample to show."""
         test = self.prepared.test
         when = f"sample {self.prepared.split.test[i]}" if test.time is None else plain(test.time[i])
         expected = self.plan.scaling.expected(test.take(np.array([i])))[0] if self.as_anomalies else 0.0
@@ -154,10 +199,11 @@ class ReportData:
         return Pick(label, when, float(self.sample_errors[i]), true, reconstructed)
 
     def _shown(self, values: Field, expected: Field | float) -> Field:
+        """Values of one sample as they are shown: averaged over channels."""
         return np.where(self.grid.inside, self._pooled((values - expected)[np.newaxis])[0].mean(axis=0), np.nan)
 
     def _pooled(self, values: Field) -> Field:
-        """Return ``(N, channels, *grid)`` in units in which channels can be pooled."""
+        """Convert ``(N, channels, *grid)`` to units in which channels can be averaged."""
         if not self.plan.origin.units_differ:
             return values
         return values / self.plan.error_scale.reshape(-1, *[1] * len(self.grid.shape))

@@ -1,0 +1,178 @@
+"""Numbers, times and settings as short text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["number", "percent", "plain", "quantity", "shorten", "split_text", "variable_units", "with_units"]
+
+_THIN = "\N{NARROW NO-BREAK SPACE}"
+_SMALLEST = 1e-4
+
+
+def number(value: float) -> str:
+    """Format a number with three significant digits, without an exponent where that is short.
+
+    Parameters
+    ----------
+    value : float
+        Any number.
+
+    Returns
+    -------
+    str
+        ``"unknown"`` unless it is finite.
+
+    Examples
+    --------
+    >>> number(0.12345), number(12345.6), number(1e-7)
+    ('0.123', '12346', '1.00e-07')
+    """
+    if not np.isfinite(value):
+        return "unknown"
+    size = abs(value)
+    if size == 0 or 1e-3 <= size < 1e5:
+        decimals = 0 if size >= 100 or size == 0 else 2 - int(np.floor(np.log10(size)))
+        return f"{value:.{decimals}f}"
+    return f"{value:.2e}"
+
+
+def quantity(value: float, units: str) -> str:
+    """Format a number with its units, if there are any.
+
+    Examples
+    --------
+    >>> quantity(1.5, "K"), quantity(1.5, "")
+    ('1.50 K', '1.50')
+    """
+    return f"{number(value)} {units}".strip()
+
+
+def with_units(label: str, units: str) -> str:
+    """Append units in brackets to a label, if there are any.
+
+    Examples
+    --------
+    >>> with_units("error", "K")
+    'error (K)'
+    """
+    return f"{label} ({units})" if units else label
+
+
+def percent(share: float) -> str:
+    """Format a share in percent, with more digits close to 0 and to 1.
+
+    Parameters
+    ----------
+    share : float
+        1 for 100 %.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> percent(0.5707).replace(_THIN, " "), percent(0.0042).replace(_THIN, " ")
+    ('57 %', '0.4 %')
+    """
+    if not np.isfinite(share):
+        return "unknown"
+    if 0 < share < _SMALLEST:
+        return f"<{_THIN}{_SMALLEST * 100:g}{_THIN}%"
+    if 0 < 1 - share < _SMALLEST:
+        return f">{_THIN}{(1 - _SMALLEST) * 100:g}{_THIN}%"
+    edge = min(abs(share), abs(1 - share)) * 100
+    decimals = 0 if edge >= 1 or edge == 0 else 1 if edge >= 0.1 else 2
+    return f"{share * 100:.{decimals}f}{_THIN}%"
+
+
+def plain(value: Any) -> str:
+    """Format a value of any kind as short text.
+
+    Parameters
+    ----------
+    value : object
+        Dates become dates, mappings ``name value, ...``, nested values are put in brackets.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> plain({"k": 3, "weights": [0.5, 1.0]})
+    'k 3, weights (0.5, 1)'
+    """
+    if isinstance(value, np.datetime64):
+        return _moment(value)
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, float | np.floating):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_within(one)}" for name, one in value.items())
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return ", ".join(_within(one) for one in value)
+    return "none" if value is None else str(value)
+
+
+def split_text(sizes: Mapping[str, Any]) -> str:
+    """Format the sizes of a split.
+
+    Parameters
+    ----------
+    sizes : mapping
+        As `Split.sizes` returns them.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> split_text({"train": 6, "test": 2, "kind": "given"})
+    'given: 6 train, 2 test'
+    """
+    reason = f" ({sizes['reason']})" if sizes.get("reason") else ""
+    parts = ", ".join(f"{size} {part}" for part, size in sizes.items() if part not in ("kind", "reason"))
+    return f"{sizes['kind']}{reason}: {parts}"
+
+
+def variable_units(variables: Mapping[str, Mapping[str, Any]], scores: Mapping[str, float]) -> dict[str, str]:
+    """Return the units of each variable that has an error of its own.
+
+    Parameters
+    ----------
+    variables : mapping
+        Attributes by variable, as in `SourceInfo.variables`.
+    scores : mapping
+        Metrics of one part.
+
+    Returns
+    -------
+    dict of str to str
+    """
+    return {name: str(said.get("units", "")) for name, said in variables.items() if f"rmse[{name}]" in scores}
+
+
+def _within(value: Any) -> str:
+    """Format one of several values, in brackets if it is several itself."""
+    several = isinstance(value, Iterable) and not isinstance(value, str | bytes)
+    return f"({plain(value)})" if several else plain(value)
+
+
+def shorten(text: str, most: int) -> str:
+    """Truncate a text to a number of characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _moment(time: np.datetime64) -> str:
+    """Format a time; the day alone at midnight."""
+    if np.isnat(time):
+        return "unknown"
+    day = time.astype("datetime64[D]")
+    return str(day if day == time else time.astype("datetime64[m]")).replace("T", " ")
