@@ -81,34 +81,66 @@ def on_grid(given: Any, grid: Grid, what: str) -> Any:
 
 
 def same_sites(sites: NDArray[np.int64], grid: Grid, other: Grid) -> NDArray[np.int64]:
-    """Flat index on ``other``, a grid of the same axes, of some sites of ``grid``; -1 where it has no such place."""
-    found = []
-    for axis, places in enumerate(np.unravel_index(sites, grid.shape)):
-        own, held = grid.labels(axis), other.labels(axis)
-        if np.array_equal(own, held):
-            found.append(places.astype(np.int64))
-            continue
-        positions, counts = match(own, held, turn=_turn(grid, axis))
-        found.append(np.where(counts == 1, positions, -1)[places])
-    known = np.all([places >= 0 for places in found], axis=0)
-    return np.where(known, np.ravel_multi_index([np.maximum(places, 0) for places in found], other.shape), -1)
+    """Find sites of a grid on another grid with the same axes, by coordinate.
+
+    Parameters
+    ----------
+    sites : ndarray of int
+        Flat indices on ``grid``.
+    grid, other : Grid
+        The grids.
+
+    Returns
+    -------
+    ndarray of int
+        Flat indices on ``other``; -1 where it has no such site.
+    """
+    positions = [
+        _positions(grid.labels(axis), other, axis, steps=grid.labels(axis))[along]
+        for axis, along in enumerate(np.unravel_index(sites, grid.shape))
+    ]
+    return _flat_indices(positions, other)
 
 
 def same_places(array: Any, dim: Any, grid: Grid) -> NDArray[np.int64] | None:
-    """Flat index on a grid of the places along one dimension of a DataArray, -1 where the grid has no such place.
+    """Find the positions along one dimension of a DataArray on a grid, by coordinate.
 
-    None unless it has a coordinate along that dimension for each axis of the grid, as fields have that were taken at
-    sites (``field.sel(lat=..., lon=..., method="nearest")``).
+    Parameters
+    ----------
+    array : DataArray
+        With a coordinate along ``dim`` for each axis of the grid, as fields have that were selected at sites
+        (``field.sel(lat=..., lon=..., method="nearest")``).
+    dim : str
+        The dimension.
+    grid : Grid
+        The grid.
+
+    Returns
+    -------
+    ndarray of int or None
+        Flat indices on ``grid``, -1 where it has no such site; None without such coordinates.
     """
     coordinates = {grid.axis_named(str(name)): one for name, one in array.coords.items() if one.dims == (dim,)}
-    if grid.names is not None or not set(coordinates) >= set(range(len(grid.dims))):
+    axes = range(len(grid.dims))
+    if grid.names is not None or not set(coordinates) >= set(axes):
         return None
-    found = []
-    for axis in range(len(grid.dims)):
-        own = grid.labels(axis)
-        found.append(match(np.asarray(coordinates[axis].values), own, turn=_turn(grid, axis), steps=own))
-    flat = np.ravel_multi_index([places for places, _ in found], grid.shape)
-    return np.where(np.all([counts == 1 for _, counts in found], axis=0), flat, -1)
+    values = [np.asarray(coordinates[axis].values) for axis in axes]
+    return _flat_indices([_positions(values[axis], grid, axis, steps=grid.labels(axis)) for axis in axes], grid)
+
+
+def _positions(labels: Labels, grid: Grid, axis: int, *, steps: Labels) -> NDArray[np.int64]:
+    """Position of each label along an axis; -1 where there is none, or more than one."""
+    own = grid.labels(axis)
+    if np.array_equal(labels, own):
+        return np.arange(len(own), dtype=np.int64)
+    positions, counts = match(labels, own, turn=_turn(grid, axis), steps=steps)
+    return np.where(counts == 1, positions, -1)
+
+
+def _flat_indices(positions: Sequence[NDArray[np.int64]], grid: Grid) -> NDArray[np.int64]:
+    """Flat indices from positions along each axis; -1 where one of them is -1."""
+    known = np.all([along >= 0 for along in positions], axis=0)
+    return np.where(known, np.ravel_multi_index([np.maximum(along, 0) for along in positions], grid.shape), -1)
 
 
 def times_of(given: Any) -> NDArray[np.datetime64] | None:
@@ -121,10 +153,28 @@ def times_of(given: Any) -> NDArray[np.datetime64] | None:
     return labels.astype("datetime64[ns]") if labels.dtype.kind == "M" else None
 
 
-def same_times(
-    held: NDArray[np.datetime64], wanted: NDArray[np.datetime64] | None, what: str
-) -> NDArray[np.int64]:  # fmt: skip
-    """Positions in ``held`` of the samples' times; all of them in their order where the samples have no times."""
+def same_times(held: NDArray[np.datetime64], wanted: NDArray[np.datetime64] | None, what: str) -> NDArray[np.int64]:
+    """Find the times of the samples among the times that label values.
+
+    Parameters
+    ----------
+    held : ndarray of datetime64
+        Times of the values.
+    wanted : ndarray of datetime64, optional
+        Times of the samples; None: values are taken in order.
+    what : str
+        Name of the argument in error messages.
+
+    Returns
+    -------
+    ndarray of int
+        Position in ``held`` of each sample.
+
+    Raises
+    ------
+    DataError
+        If a sample has no value, or more than one.
+    """
     if wanted is None or np.array_equal(held, wanted):
         return np.arange(len(held), dtype=np.int64)
     places, counts = match(wanted, held)

@@ -21,7 +21,7 @@ from keyhole.data.origin import SourceInfo
 from keyhole.data.preparation import PreparedSamples, prepare_with
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
-from keyhole.data.screening import Finding, leave_out, notes_of, screen, warn_of
+from keyhole.data.screening import Finding, exclude, notes, screen, warn_about
 from keyhole.data.splits import Split
 from keyhole.data.target import Target, TargetKind
 from keyhole.placement import SELECTORS, Selection
@@ -80,7 +80,7 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self._columns, values = Columns.of(self, X, self.missing)
         target, seed = self._target(y, len(values)), _seed(self.random_state)
         self._findings = self._screened(values, target)
-        warn_of(self._findings)
+        warn_about(self._findings)
         before = getattr(self, "plan_", None) if self.warm_start else None
         self.plan_ = self._plan(values, target, seed, before)
         self._describe(self.plan_)
@@ -100,8 +100,8 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _plan(self, values: NDArray[np.float64], target: Target | None, seed: int, before: Plan | None) -> Plan:
         """Choose features of a table, and fit what rebuilds, or tells, from them."""
-        prepared = _prepared(leave_out(self._signals(values, target), self._findings), seed)
-        prepared = replace(prepared, notes=notes_of(self._findings))
+        prepared = _prepared(exclude(self._signals(values, target), self._findings), seed)
+        prepared = replace(prepared, notes=notes(self._findings))
         selector = SELECTORS.make(self.method, self.settings or {})
         with progress(None if self.verbose else lambda event: None) as tell:
             run = Run(seed=seed, deadline=deadline_after(self.time_limit), callback=tell)

@@ -447,7 +447,7 @@ def constraint_metadata(signals: Samples, sites: NDArray[np.int64]) -> dict[str,
     if constraints is None:
         return {}
     held = len(constraints.rules.held)
-    found: dict[str, Any] = {"asked": constraints.asked.words(), "existing": held}
+    found: dict[str, Any] = {"asked": constraints.specification.described(), "existing": held}
     if constraints.rules.costs is not None:
         found |= {"cost": float(constraints.rules.costs[sites[held:]].sum()), "cost_limit": constraints.rules.limit}
     if constraints.grouping is not None:
