@@ -86,19 +86,20 @@ class Split:
         >>> Split.blocks(100).sizes()
         {'train': 64, 'validation': 16, 'test': 20, 'kind': 'blocks'}
         """
-        order = np.arange(n) if time is None else np.argsort(time, kind="stable")
-        if order.shape != (n,):
-            raise DataError(f"split: time of shape {np.shape(time)} for {n} samples")
-        split = cls._from_shares(order, test, validation, "blocks")
         if time is None:
-            return split
+            return cls._from_shares(np.arange(n), test, validation, "blocks")
+        if np.shape(time) != (n,):
+            raise DataError(f"split: time of shape {np.shape(time)} for {n} samples")
+        order = np.argsort(time, kind="stable")
+        split = cls._from_shares(order, test, validation, "blocks")
         cuts = _cuts_between_times(np.asarray(time)[order], len(split.train), len(split.test))
         if cuts is None:
             raise DataError(
                 "split: blocks of time need samples of at least three different times; leave the time out, or choose "
                 "another split (split='random', --split random)"
             )
-        return cls(*np.split(order, cuts), kind="blocks")
+        parts = np.split(order, cuts)
+        return cls(parts[0], parts[1], parts[2], "blocks")
 
     @classmethod
     def random(cls, n: int, *, seed: int = 0, test: float = _FIFTH, validation: float | None = None) -> Split:
@@ -160,7 +161,8 @@ class Split:
         if n < 4:
             raise DataError(f"{n} sample{'s' * (n != 1)}: at least 4 are needed, 2 to train, 1 to validate, 1 to test")
         first = n - _size(n, "test", test)
-        return cls(*np.split(order, [first - _validation_size(first, validation), first]), kind=kind)
+        parts = np.split(order, [first - _validation_size(first, validation), first])
+        return cls(parts[0], parts[1], parts[2], kind)
 
     @property
     def development(self) -> Indices:
