@@ -12,7 +12,15 @@ __all__ = ["Settings", "parse"]
 
 
 class Settings(BaseModel):
-    """Base class of all settings: immutable, and unknown names are refused."""
+    """Base class of all settings: immutable, and unknown names are refused.
+
+    Examples
+    --------
+    >>> class Smoothing(Settings):
+    ...     width: float = 1.0
+    >>> Smoothing(width=2).width
+    2.0
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -21,7 +29,24 @@ Kind = TypeVar("Kind", bound=Settings)
 
 
 def parse(kind: type[Kind], given: dict[str, Any]) -> Kind:
-    """Make settings from plain values; raise a SettingsError that names an unknown or invalid one."""
+    """Make settings from plain values.
+
+    Parameters
+    ----------
+    kind : type
+        A subclass of `Settings`.
+    given : dict
+        Values by name.
+
+    Returns
+    -------
+    Settings
+
+    Raises
+    ------
+    SettingsError
+        If a name is unknown or a value invalid; the message names it.
+    """
     try:
         return kind(**given)
     except ValidationError as error:

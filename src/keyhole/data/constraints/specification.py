@@ -1,4 +1,4 @@
-"""Constraints as a user specifies them, and as they apply to a grid."""
+"""Constraints as a user specifies them, and applied to a grid."""
 
 from __future__ import annotations
 
@@ -69,7 +69,22 @@ class Constraints:
 
     @classmethod
     def of(cls, given: Constraints | Mapping[str, Any] | None) -> Constraints:
-        """Return constraints given as such, as a mapping of their parameters, or as None."""
+        """Return constraints given in any accepted form.
+
+        Parameters
+        ----------
+        given : Constraints, mapping or None
+            Constraints, or a mapping of their parameters.
+
+        Returns
+        -------
+        Constraints
+
+        Raises
+        ------
+        SettingsError
+            If a name is unknown.
+        """
         if isinstance(given, Constraints):
             return given
         names = [one.name for one in fields(cls)]
@@ -84,7 +99,7 @@ class Constraints:
         return replace(self, **dict.fromkeys(names))
 
     def described(self) -> list[str]:
-        """Return the names of the constraints that are given, with their values where these are numbers."""
+        """Return the names of the given constraints, with their values if these are numbers."""
         values = {name: getattr(self, name) for name in self.given()}
         return [
             f"{name}={value:g}" if isinstance(value, int | float) else name
@@ -93,7 +108,7 @@ class Constraints:
         ]
 
     def given(self) -> list[str]:
-        """Return the names of the constraints that are given."""
+        """Return the names of the given constraints."""
         return [name for name in _RULES if not _is_nothing(name, getattr(self, name))]
 
     def resolve(self, grid: Grid, observable: NDArray[np.bool_]) -> ResolvedConstraints:
@@ -178,13 +193,34 @@ class ResolvedConstraints:
     specification: Constraints = Constraints()
 
     def units(self) -> tuple[PlacementRules, NDArray[np.bool_]]:
-        """Return the rules and the observable flags of the candidates: sites, or groups of sites."""
+        """Return what is selected: sites, or groups of sites.
+
+        Returns
+        -------
+        rules : PlacementRules
+            For these candidates.
+        observable : ndarray of bool
+            Candidates that may be selected.
+        """
         if self.grouping is None:
             return self.rules, self.observable.ravel()
         return self.grouping.rules(self.rules), self.grouping.observable
 
     def fit(self, want: int) -> tuple[int, bool]:
-        """Return the largest feasible number of candidates up to ``want``, and whether it is proven."""
+        """Return how many candidates are jointly feasible.
+
+        Parameters
+        ----------
+        want : int
+            Number wanted.
+
+        Returns
+        -------
+        count : int
+            At most ``want``.
+        proven : bool
+            Whether a smaller number is proven to be the maximum.
+        """
         found, sure = largest_feasible(*self.units(), want)
         return len(found), sure
 
@@ -216,7 +252,7 @@ class ResolvedConstraints:
 
 
 def _clash(given: Constraints, fit: Callable[[Constraints], tuple[int, bool]], k: int | None) -> str:
-    """Error message: how many fit, under which minimal set of constraints, and how many would fit without each."""
+    """Error message: a minimal set of conflicting constraints, and what would be feasible without each of them."""
     want, kept = 1 if k is None else k, given
     for name in given.given():
         without = kept.without(name)
@@ -233,7 +269,7 @@ def _clash(given: Constraints, fit: Callable[[Constraints], tuple[int, bool]], k
 
 
 def _count(count: int, sure: bool, want: int) -> str:
-    """A count in words."""
+    """Number that would be feasible."""
     return f"{count}{' or more' if count >= want else ''} would"
 
 
