@@ -12,9 +12,9 @@ import pytest
 from hypothesis import settings
 
 import keyhole as kh
+from command_line import Outcome, in_process
+from example_data import monthly_field, quick, smooth
 from keyhole import Plan
-from running import Outcome, in_process
-from samples import monthly_field, quick, smooth
 
 # The same examples in every run; `pytest --hypothesis-profile=explore` looks for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None, max_examples=40, database=None)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 import keyhole
 
@@ -62,25 +66,29 @@ def imports(tree: ast.AST, top_only: bool):
             yield from imports(node, top_only)
 
 
-def modules():
-    return [
-        (path, ast.parse(path.read_text()))
-        for path in sorted(ROOT.rglob("*.py"))
-        if path.parent != ROOT or path.name not in ("__init__.py", "__main__.py")
-    ]
+@cache
+def used_modules(path: Path, top_only: bool = False) -> tuple[str, ...]:
+    """Modules that a file imports, parsed once for all tests."""
+    return tuple(imports(ast.parse(path.read_text()), top_only))
+
+
+def modules() -> list[Path]:
+    """Files of all packages."""
+    above = (ROOT / "__init__.py", ROOT / "__main__.py")
+    return [path for path in sorted(ROOT.rglob("*.py")) if path not in above]
 
 
 def test_every_package_is_listed():
     """A new package gets its place in the order."""
-    assert {package_of(path) for path, _ in modules()} == set(PACKAGES)
+    assert {package_of(path) for path in modules()} == set(PACKAGES)
 
 
 def test_packages_use_only_packages_above_them():
     """Masks do not know selectors, nothing knows the command line; what points up is listed by name."""
     breaches = []
-    for path, tree in modules():
+    for path in modules():
         own, name = PACKAGES.index(package_of(path)), path.relative_to(ROOT).as_posix()
-        for used in (used.split(".")[1] for used in imports(tree, top_only=False) if used.startswith("keyhole.")):
+        for used in (used.split(".")[1] for used in used_modules(path) if used.startswith("keyhole.")):
             if used in PACKAGES and PACKAGES.index(used) > own and UPWARD.get(name) != used:
                 breaches.append(f"{name} uses {used}")
     assert not breaches
@@ -89,14 +97,12 @@ def test_packages_use_only_packages_above_them():
 def test_nothing_uses_the_benchmarks():
     """They are a package of their own: neither Keyhole nor its tests import them."""
     paths = [*ROOT.rglob("*.py"), *(PROJECT / "tests").rglob("*.py")]
-    users = [path for path in paths for name in imports(ast.parse(path.read_text()), top_only=False)
-             if name.split(".")[0] == "keyhole_benchmarks"]  # fmt: skip
-    assert not users
+    assert not [path for path in paths for name in used_modules(path) if name.split(".")[0] == "keyhole_benchmarks"]
 
 
 def test_masks_are_made_of_torch_and_the_core_alone():
     """People with their own PyTorch loop need nothing else of Keyhole."""
-    used = {name for path, tree in modules() if package_of(path) == "masks" for name in imports(tree, top_only=False)}
+    used = {name for path in modules() if package_of(path) == "masks" for name in used_modules(path)}
     known = {name for name in used if name.split(".")[0] not in sys.stdlib_module_names}
     assert not {name for name in known if not any(re.match(rf"{one}(\.|$)", name) for one in OF_MASKS)}
 
@@ -104,8 +110,8 @@ def test_masks_are_made_of_torch_and_the_core_alone():
 def test_heavy_dependencies_stay_in_their_packages():
     """Elsewhere they are imported inside functions, when used."""
     breaches = []
-    for path, tree in modules():
-        for name in imports(tree, top_only=True):
+    for path in modules():
+        for name in used_modules(path, top_only=True):
             top = name.split(".")[0]
             if top in HEAVY and package_of(path) not in HEAVY[top]:
                 breaches.append(f"{path.relative_to(ROOT)} imports {name}")
@@ -114,15 +120,15 @@ def test_heavy_dependencies_stay_in_their_packages():
 
 def test_fabric_stays_behind_one_package():
     """Only the training loop knows lightning-fabric."""
-    users = {package_of(path) for path, tree in modules() if any("lightning" in n for n in imports(tree, False))}
+    users = {package_of(path) for path in modules() if any("lightning" in name for name in used_modules(path))}
     assert users == {"training"}
 
 
 def test_private_modules_are_used_by_their_package_alone():
     """A module whose name begins with an underscore is the inside of its package."""
     breaches = []
-    for path, tree in modules():
-        for name in imports(tree, top_only=False):
+    for path in modules():
+        for name in used_modules(path):
             parts = name.split(".")
             private = next((i for i, part in enumerate(parts) if part.startswith("_")), None)
             if parts[0] == "keyhole" and private is not None:
@@ -132,14 +138,46 @@ def test_private_modules_are_used_by_their_package_alone():
     assert not breaches
 
 
-def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+def run(code: str, *arguments: str) -> str:
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_import_and_help_load_nothing_heavy():
+# What one fresh interpreter runs, one after the other; a test looks at what each of them has loaded.
+STEPS = {
+    "keyhole": "import keyhole; dir(keyhole); keyhole.KeyholeError",
+    "help": "keyhole.cli.app(['--help'], standalone_mode=False)",
+    "comparison": "import keyhole.workflow.comparison",
+    "report": "import keyhole.report",
+}
+LOADING = """
+import contextlib, io, json, sys
+import keyhole.cli
+loaded = {}
+for name, code in json.loads(sys.argv[1]).items():
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        exec(code)
+    loaded[name] = sorted(sys.modules)
+sys.stdout.write(json.dumps(loaded))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, list[str]]:
+    """Modules that an interpreter holds after each step."""
+    return json.loads(run(LOADING, json.dumps(STEPS)))
+
+
+@pytest.mark.parametrize("step", ["keyhole", "help"])
+def test_import_and_help_load_nothing_heavy(loaded, step):
     """`import keyhole` and the command line's help load neither torch nor pandas nor matplotlib."""
-    heavy = ("torch", "pandas", "xarray", "matplotlib", "scipy")
-    assert run(f"import sys, keyhole, keyhole.cli; print([m for m in {heavy} if m in sys.modules])") == "[]"
+    assert not ({*HEAVY, "scipy", "netCDF4"} - {"rich"}) & set(loaded[step])
+
+
+def test_matplotlib_waits_for_the_report(loaded):
+    """And pyplot is never loaded."""
+    assert "matplotlib" not in loaded["comparison"]
+    assert "matplotlib.pyplot" not in loaded["report"]
 
 
 def test_a_closed_form_plan_needs_no_torch(tmp_path):
@@ -157,11 +195,7 @@ def test_every_import_is_declared():
     extras = [lines for name, lines in project["optional-dependencies"].items() if name != "dev"]
     lines = [*project["dependencies"], *(line for extra in extras for line in extra)]
     declared = {canonical(re.split(r"[<>=!~\[; ]", line)[0]) for line in lines}
-    used = {
-        name.split(".")[0]
-        for path in ROOT.rglob("*.py")
-        for name in imports(ast.parse(path.read_text()), top_only=False)
-    }
+    used = {name.split(".")[0] for path in ROOT.rglob("*.py") for name in used_modules(path)}
     others = used - {"keyhole"} - set(sys.stdlib_module_names)
     assert {name for name in others if canonical(DISTRIBUTIONS.get(name, name)) not in declared} == set()
 

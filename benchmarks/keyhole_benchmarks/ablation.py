@@ -16,9 +16,9 @@ from keyhole_benchmarks.quality import finish, load_prepared, until
 from keyhole_benchmarks.records import Case
 from keyhole_benchmarks.runner import Job, Outcome
 
-__all__ = ["PLACES", "VARIANTS", "jobs"]
+__all__ = ["N_SITES", "VARIANTS", "jobs"]
 
-PLACES = {"mnist": 20, "ipsl": 50}
+N_SITES = {"mnist": 20, "ipsl": 50}
 _DISTRIBUTIONS = ("vln", "iln", "hnet", "sct")
 
 
@@ -51,12 +51,29 @@ VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def jobs(names: Sequence[str], variants: Sequence[str], seeds: Sequence[int], limit: float) -> Iterator[Job]:
-    """Give one job for each data set, seed and variant."""
+    """Return one job for each data set, seed and variant.
+
+    Parameters
+    ----------
+    names
+        Names of data sets, keys of `N_SITES`.
+    variants
+        Names of variants, keys of `VARIANTS`.
+    seeds
+        Seeds of the runs.
+    limit
+        Time limit of a case in seconds.
+
+    Yields
+    ------
+    Job
+        A job with one case.
+    """
     for name, seed, variant in product(names, seeds, variants):
         settings, reconstructor = VARIANTS[variant]
         prepared = load_prepared(name)
         words = {"variant": variant, "selector": SELECTORS.make("auto", settings).settings()}
-        case = Case("ablation", name, f"{limit:g} s", variant, reconstructor, PLACES[name], seed, words)
+        case = Case("ablation", name, f"{limit:g} s", variant, reconstructor, N_SITES[name], seed, words)
         yield Job([case], prepared.split.sizes(), "auto", partial(_work, case, settings, prepared, limit))
 
 

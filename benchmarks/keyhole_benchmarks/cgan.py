@@ -12,7 +12,7 @@ from keyhole.core.run import Run
 from keyhole.metrics import sharpness
 from keyhole.placement.learned import Learned
 from keyhole_benchmarks.data import Data, load
-from keyhole_benchmarks.pictures import mask_arrays
+from keyhole_benchmarks.mask_arrays import mask_arrays
 from keyhole_benchmarks.protocols import Protocol, paper_ks, protocol_of
 from keyhole_benchmarks.records import Case
 from keyhole_benchmarks.runner import Job, Outcome
@@ -28,7 +28,26 @@ _RATE = 5e-4
 def jobs(
     protocol: str, data: Sequence[str], methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]
 ) -> Iterator[Job]:
-    """Give one job for each data set, objective and seed."""
+    """Return one job for each data set, objective and seed.
+
+    Parameters
+    ----------
+    protocol
+        Name of the protocol.
+    data
+        Names of data sets.
+    methods
+        Objectives: ``cgan`` or ``vln``, the same distribution with squared error.
+    ks
+        Numbers of sites; empty for those of the paper.
+    seeds
+        Seeds of the runs.
+
+    Yields
+    ------
+    Job
+        A job with one case.
+    """
     for name in data:
         scale = protocol_of(protocol, name)
         loaded = load(name, scale.samples)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from keyhole_benchmarks.peers import Peer
     from keyhole_benchmarks.runner import Job
-    from keyhole_benchmarks.speed import Race
+    from keyhole_benchmarks.speed import SpeedTest
 
 __all__ = ["app", "main"]
 
@@ -163,7 +163,7 @@ def ablation(
     from keyhole_benchmarks import ablation as bench
 
     chosen = _chosen(variants, tuple(bench.VARIANTS))
-    _check("data", _names(data), tuple(bench.PLACES))
+    _check("data", _names(data), tuple(bench.N_SITES))
     _run("ablation", bench.jobs(_names(data), chosen, _numbers(seeds), limit), results, device)
 
 
@@ -179,7 +179,7 @@ def networks(
     from keyhole_benchmarks import networks as bench
 
     chosen = _chosen(variants, tuple(bench.VARIANTS), "variants")
-    _check("data", _names(data), tuple(bench.PLACES))
+    _check("data", _names(data), tuple(bench.N_SITES))
     _run("networks", bench.jobs(_names(data), chosen, _numbers(seeds)), results, device)
 
 
@@ -197,23 +197,24 @@ def tables(
     from keyhole_benchmarks.peers import PEERS
 
     chosen = _chosen(methods, tuple(PEERS))
-    _check("data", _names(data), tuple(bench.PLACES))
+    _check("data", _names(data), tuple(bench.N_SITES))
     there = [name for name in chosen if _is_there(name, PEERS[name])]
     _run("tables", bench.jobs(_names(data), there, _numbers(seeds), limit), results, device)
 
 
 @app.command()
 def speed(
-    races: Annotated[str, typer.Option(help="Comma-separated; all by default.")] = "",
+    tasks: Annotated[str, typer.Option(help="Comma-separated; all by default.")] = "",
     seeds: Seeds = "0",
     results: Results = _RESULTS,
     device: Device = "cpu",
 ) -> None:
     """Time and memory, as ratios in one run."""
-    from keyhole_benchmarks.speed import RACES, jobs
+    from keyhole_benchmarks.speed import SPEED_TESTS, jobs
 
-    chosen = _chosen(races, tuple(RACES), "races")
-    _run("speed", jobs([name for name in chosen if _is_there(name, RACES[name])], _numbers(seeds)), results, device)
+    chosen = _chosen(tasks, tuple(SPEED_TESTS), "tasks")
+    installed = [name for name in chosen if _is_there(name, SPEED_TESTS[name])]
+    _run("speed", jobs(installed, _numbers(seeds)), results, device)
 
 
 @app.command()
@@ -276,7 +277,7 @@ def _run(bench: str, jobs: Iterable[Job], results: Path, device: str, *, to_draw
     _echo(f"{added} lines added to {store.path}" if added else f"{store.path} holds every case already")
 
 
-def _is_there(name: str, one: Peer | Race) -> bool:
+def _is_there(name: str, one: Peer | SpeedTest) -> bool:
     """Whether a package is installed; says so where it is not."""
     if not one.is_there():
         _warn(f"{name} is left out: it needs pip install 'keyhole-benchmarks[peers]'")

@@ -24,6 +24,15 @@ class Data:
     """One data set, prepared twice: ``plain`` as the paper feeds its networks, ``scaled`` as Keyhole does.
 
     Plain images keep their values in [0, 1]; plain fields are anomalies from the climatology, as they are scaled.
+
+    Parameters
+    ----------
+    name
+        Name of the data set.
+    plain
+        Samples as the paper feeds them to its networks.
+    scaled
+        Samples scaled as Keyhole does it.
     """
 
     name: str
@@ -46,23 +55,66 @@ class Data:
         return "dense" if self.name == "mnist" else "dcgan"
 
     def split(self) -> dict[str, Any]:
-        """Sizes of the parts, for the record."""
+        """Return the sizes of the parts, for the record.
+
+        Returns
+        -------
+        dict
+            Number of samples by part.
+        """
         return self.plain.split.sizes()
 
     def score(self, prepared: PreparedSamples, reconstructed: NDArray[np.float32]) -> dict[str, float]:
-        """Errors on test of a reconstruction of it, still scaled as ``prepared`` is."""
+        """Return the errors of reconstructed test samples.
+
+        Parameters
+        ----------
+        prepared
+            The samples that were used, ``plain`` or ``scaled``.
+        reconstructed
+            Reconstruction of the test part, scaled as ``prepared`` is.
+
+        Returns
+        -------
+        dict
+            Errors by name, see `keyhole.metrics.evaluate`.
+        """
         test = prepared.test
         whole = prepared.scaling.undo(reconstructed, test.time)
         return metrics.evaluate(test.values, whole, self.scaled.scaling.expected(test), test.grid)
 
     def test(self, prepared: PreparedSamples) -> Samples:
-        """Give the test part, scaled as ``prepared`` is."""
+        """Return the test part.
+
+        Parameters
+        ----------
+        prepared
+            The samples whose scaling is applied, ``plain`` or ``scaled``.
+
+        Returns
+        -------
+        Samples
+            Scaled test samples.
+        """
         return prepared.scaling.apply(prepared.test)
 
 
 @lru_cache(maxsize=2)
 def load(name: str, samples: int | None) -> Data:
-    """Load a data set with at most ``samples`` to train and validate on, drawn once and for all."""
+    """Load a data set, with a fixed random subset of its training samples.
+
+    Parameters
+    ----------
+    name
+        Name of the data set.
+    samples
+        Largest number of samples for training and validation together; None for all.
+
+    Returns
+    -------
+    Data
+        Both preparations of the data, with the same split.
+    """
     signals = datasets.load(name).with_covariates().with_weights(None)  # nothing but the readings, all cells alike
     split = prepare(signals, _fewer(signals, samples), seed=0).split
     scaled = _prepare(signals, split, Scaler.fit(signals.take(split.development)))

@@ -1,4 +1,4 @@
-"""Which runs the figures show."""
+"""The runs that the figures show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,26 @@ KS = {"mnist": (20, 30), "ipsl": (50,), "ncep": (200,), "celeba": (200,)}
 def prerequisites(
     protocol: str, data: Sequence[str], methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]
 ) -> Iterator[tuple[str, Iterator[Job]]]:
-    """Give the jobs whose arrays are drawn, by the bench that they belong to."""
+    """Return the jobs whose arrays the figures show.
+
+    Parameters
+    ----------
+    protocol
+        Name of the protocol.
+    data
+        Names of data sets.
+    methods
+        Names of methods of Table 1.
+    ks
+        Numbers of sites; empty for those of the figures.
+    seeds
+        Seeds of the runs.
+
+    Yields
+    ------
+    tuple
+        Name of a benchmark, and its jobs.
+    """
     for name in data:
         yield "table1", table1.jobs(protocol, (name,), methods, ks or KS.get(name, ()), seeds)
     faces_and_digits = [name for name in data if name in cgan.KS]

@@ -15,10 +15,21 @@ __all__ = ["Halving", "halve"]
 
 @dataclass(frozen=True)
 class Halving:
-    """Masks that were halved ``times`` times, seen by a network that doubles its input as often.
+    """Masks halved ``times`` times, seen by a network that doubles its input as often.
 
     ``error`` of the reconstruction, ``l1`` of the masks a site, ``shown`` the share of sites that show at all, whose
     mean over masks is the expected L0.
+
+    Parameters
+    ----------
+    times
+        How often the masks were halved.
+    error
+        Squared error of the reconstruction.
+    l1
+        Mean absolute value of the masks.
+    shown
+        Share of open sites, whose mean over masks is the expected L0.
     """
 
     times: int
@@ -28,11 +39,23 @@ class Halving:
 
 
 def halve(times: int = 5, *, seed: int = 0) -> list[Halving]:
-    r"""Halve the masks of a distribution and double what its network takes, again and again.
+    r"""Halve the masks of a distribution and double the input of the network, repeatedly.
 
     With `S_2 = S / 2` and `G_2(v) = G(2 v)` the reconstruction `G_2(S_2 x) = G(S x)` stays, `l1(S_2) = l1(S) / 2`, and
     the number of sites that show, `#{S > 0}`, stays: so the l1 penalty has no minimum, and the expected L0 cannot be
     cheated that way.
+
+    Parameters
+    ----------
+    times
+        Number of halvings.
+    seed
+        Seed of masks, network and images.
+
+    Returns
+    -------
+    list of Halving
+        One row for each halving, beginning with none.
     """
     generator = torch.Generator().manual_seed(seed)
     distribution = CorrelatedLogitNormal(torch.ones(28, 28, dtype=torch.bool), generator=generator)

@@ -11,7 +11,12 @@ _SAME = ("data", "protocol", "method", "reconstructor", "k", "seed")
 
 
 class Lines:
-    """Some records of one benchmark.
+    """Records of one benchmark, to be filtered and grouped.
+
+    Parameters
+    ----------
+    records
+        The records.
 
     Examples
     --------
@@ -30,31 +35,93 @@ class Lines:
         return iter(self.records)
 
     def where(self, **words: Any) -> Lines:
-        """Keep the records that have these words."""
+        """Select the records that have given values.
+
+        Parameters
+        ----------
+        words
+            Fields of the record, with their values.
+
+        Returns
+        -------
+        Lines
+            The matching records.
+        """
         return Lines([one for one in self.records if all(one[name] == word for name, word in words.items())])
 
     def each(self, word: str) -> list[Any]:
-        """Give the distinct values of a word, in the order in which they first come."""
+        """Return the distinct values of a field, in the order of their first occurrence.
+
+        Parameters
+        ----------
+        word
+            Name of the field.
+
+        Returns
+        -------
+        list
+            Distinct values.
+        """
         return list(dict.fromkeys(one[word] for one in self.records))
 
     def latest(self, *swept: str) -> Lines:
-        """Keep what ended well, and of lines of one kind the last: one that ran with other settings is out of date.
+        """Select the last successful record of each case, whatever its other settings: older ones are out of date.
 
         ``swept`` are settings of the selector that a benchmark varies: they make lines of different kinds.
+
+        Parameters
+        ----------
+        swept
+            Settings of the selector that the benchmark varies; records that differ in them are different cases.
+
+        Returns
+        -------
+        Lines
+            The latest records.
         """
         good = [one for one in self.records if one["status"] == "ok"]
         return Lines(list({_kind(one, swept): one for one in good}.values()))
 
     def metric(self, name: str, times: float = 1.0) -> list[float]:
-        """Give one metric of each record."""
+        """Return one metric of each record that has it.
+
+        Parameters
+        ----------
+        name
+            Name of the metric.
+        times
+            Factor.
+
+        Returns
+        -------
+        list of float
+            One value for each record.
+        """
         return [times * one["metrics"][name] for one in self.records if one["metrics"].get(name) is not None]
 
     def note(self, name: str) -> list[float]:
-        """Give one note of each record that has it."""
+        """Return one note of each record that has it.
+
+        Parameters
+        ----------
+        name
+            Name of the note.
+
+        Returns
+        -------
+        list of float
+            One value for each record.
+        """
         return [one["notes"][name] for one in self.records if name in one["notes"]]
 
     def provenance(self) -> str:
-        """Say when, with how many threads of what processor, where that was noted, and from which commits they come."""
+        """Describe when the records were made, with how many threads of which processor, and from which commits.
+
+        Returns
+        -------
+        str
+            One sentence.
+        """
         commits = ", ".join(sorted({str(one["commit"])[:7] + (" + changes" if one["dirty"] else "") for one in self}))
         dates, threads = sorted(self.each("date")), ", ".join(map(str, sorted(self.each("threads"))))
         when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"

@@ -8,7 +8,19 @@ __all__ = ["spread", "table"]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Give a Markdown table as lines.
+    """Return a Markdown table.
+
+    Parameters
+    ----------
+    header
+        Titles of the columns.
+    rows
+        Cells of each row.
+
+    Returns
+    -------
+    list of str
+        Lines of the table, the last of them empty.
 
     Examples
     --------
@@ -20,7 +32,19 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def spread(values: Sequence[float], form: str = ".3f") -> str:
-    """Give the mean, and the range where there are several values; nothing where there are none.
+    """Return the mean of some values, and their range where there are several.
+
+    Parameters
+    ----------
+    values
+        The values.
+    form
+        Format of a number.
+
+    Returns
+    -------
+    str
+        Empty where there are no values.
 
     Examples
     --------

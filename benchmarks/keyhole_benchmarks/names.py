@@ -19,7 +19,17 @@ _IMAGES = ("mnist", "celeba")  # the paper has squared errors for these; the sca
 
 
 class Measure(NamedTuple):
-    """A metric, what it is multiplied with, and words for it."""
+    """The metric by which a data set is reported.
+
+    Parameters
+    ----------
+    metric
+        Name of the metric in a record.
+    factor
+        What it is multiplied with.
+    words
+        Its name on the page.
+    """
 
     metric: str
     factor: float
@@ -27,5 +37,16 @@ class Measure(NamedTuple):
 
 
 def measure(data: str) -> Measure:
-    """Give the metric of a data set."""
+    """Return the metric of a data set.
+
+    Parameters
+    ----------
+    data
+        Name of the data set.
+
+    Returns
+    -------
+    Measure
+        Squared error for images, unexplained variance for all else.
+    """
     return Measure("mse", 100.0, "MSE × 10⁻²") if data in _IMAGES else Measure("fvu", 1.0, "unexplained variance")

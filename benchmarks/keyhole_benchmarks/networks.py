@@ -22,9 +22,9 @@ from keyhole_benchmarks.quality import until
 from keyhole_benchmarks.records import Case
 from keyhole_benchmarks.runner import Job, Outcome
 
-__all__ = ["PLACES", "VARIANTS", "jobs"]
+__all__ = ["N_SITES", "VARIANTS", "jobs"]
 
-PLACES = {"sst": 25, "oisst": 50, "ncep": 100, "ipsl": 50, "mnist": 50}
+N_SITES = {"sst": 25, "oisst": 50, "ncep": 100, "ipsl": 50, "mnist": 50}
 _REGIONS = {"tropics": (0, 23.5), "mid-latitudes": (23.5, 60), "polar": (60, 90)}
 _SWATH = 5
 _MOST_FAILURES = 10
@@ -78,10 +78,25 @@ def _torn(signals: Samples, k: int) -> Samples:
 
 @dataclass(frozen=True)
 class Variant:
-    """What is done to the signals, and how a network is made from them.
+    """A change to the samples, and how sites and reconstructor are found for them.
 
     ``share`` is K as a part of the data set's (0: a limit of cost stands in its place); ``on`` says where the variant
     has a meaning: on the globe, on pictures, or everywhere.
+
+    Parameters
+    ----------
+    change
+        Function of the samples and K that returns the changed samples.
+    share
+        K as a share of the data set's; 0 where a cost limit takes its place.
+    failures
+        Number of failing sites that the selection allows for.
+    method
+        Selector.
+    reconstructor
+        Reconstructor.
+    on
+        Data that the variant applies to: on the globe, pictures, or all.
     """
 
     change: Callable[[Samples, int], Samples] = _plain
@@ -92,7 +107,18 @@ class Variant:
     on: Literal["globe", "pictures", "all"] = "all"
 
     def suits(self, signals: Samples) -> bool:
-        """Whether the variant has a meaning for these signals."""
+        """Whether the variant applies to some samples.
+
+        Parameters
+        ----------
+        signals
+            Samples.
+
+        Returns
+        -------
+        bool
+            True where it does.
+        """
         place = "pictures" if signals.grid.axis_of_latitude() is None else "globe"
         return self.on in ("all", place)
 
@@ -116,12 +142,27 @@ VARIANTS: dict[str, Variant] = {
 
 
 def jobs(names: Sequence[str], variants: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
-    """Give one job for each data set, seed and variant that suits it."""
+    """Return one job for each data set, seed and variant that applies to it.
+
+    Parameters
+    ----------
+    names
+        Names of data sets, keys of `N_SITES`.
+    variants
+        Names of variants, keys of `VARIANTS`.
+    seeds
+        Seeds of the runs.
+
+    Yields
+    ------
+    Job
+        A job with one case.
+    """
     for name, seed, variant in product(names, seeds, variants):
         if not VARIANTS[variant].suits(_loaded(name)):
             continue
         words, prepared = {"variant": variant}, partial(_prepared, name, variant)
-        case = Case("networks", name, "intervals", variant, VARIANTS[variant].reconstructor, PLACES[name], seed, words)
+        case = Case("networks", name, "intervals", variant, VARIANTS[variant].reconstructor, N_SITES[name], seed, words)
         yield Job([case], prepared().split.sizes(), "auto", partial(_work, case, prepared))
 
 
@@ -132,7 +173,7 @@ def _loaded(name: str) -> Samples:
 
 @lru_cache(maxsize=1)
 def _prepared(name: str, variant: str) -> PreparedSamples:
-    return prepare(VARIANTS[variant].change(_loaded(name), PLACES[name]), None, seed=0, calibrate_intervals=True)
+    return prepare(VARIANTS[variant].change(_loaded(name), N_SITES[name]), None, seed=0, calibrate_intervals=True)
 
 
 def _work(case: Case, prepare_case: Callable[[], PreparedSamples], run: Run) -> Iterator[Outcome]:

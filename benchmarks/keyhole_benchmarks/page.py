@@ -7,7 +7,7 @@ from pathlib import Path
 
 from keyhole.core.errors import DataError
 from keyhole.core.storage import replacing
-from keyhole_benchmarks import words
+from keyhole_benchmarks import texts
 from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.records import Store
 from keyhole_benchmarks.sections import (
@@ -38,7 +38,22 @@ SWEPT = {
 
 
 def write_page(results: Path, out: Path, readme: Path | None) -> list[Path]:
-    """Write the page, its chart and the README's table from the lines in ``results``; gives what was written."""
+    """Write the results page, its figures and the README's table from the records alone.
+
+    Parameters
+    ----------
+    results
+        Folder of the records.
+    out
+        The page.
+    readme
+        README whose table is renewed; None to leave it.
+
+    Returns
+    -------
+    list of Path
+        Files written.
+    """
     from keyhole_benchmarks.drawing import draw_chart, draw_features
 
     found = {bench: Lines(Store(results, bench).lines()).latest(*swept) for bench, swept in SWEPT.items()}
@@ -55,31 +70,31 @@ def write_page(results: Path, out: Path, readme: Path | None) -> list[Path]:
 
 
 def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
-    yield words.HEAD
+    yield texts.HEAD
     yield reading
-    yield from _part("What auto reaches", words.QUALITY, quality, found["quality"])
+    yield from _part("What auto reaches", texts.QUALITY, quality, found["quality"])
     if len(found["quality"].each("protocol")) > 1:
-        yield from _part("Error against time", words.BY_TIME, by_time, found["quality"])
-    yield from _section("Ablation of the stages", words.ABLATION, ablation, found["ablation"])
-    yield from _section("Constraints, prediction intervals and failures", words.NETWORKS, networks, found["networks"])
-    yield from _section("Features of tables", words.TABLES, tables, found["tables"])
-    yield from _section("Speed", words.SPEED, speed, found["speed"])
-    yield from _section("Answers", words.ANSWERS, answers, found["table1"])
-    yield from _section("Table 1: reconstruction error", words.TABLE1, table1, found["table1"])
-    yield from _section("Learning rates of the mask distributions", words.STEPS, steps, found["steps"])
-    yield from _section("Table 2: classification from the selected pixels", words.TABLE2, table2, found["table2"])
-    yield from _section("The weight of the L0 penalty", words.WEIGHTS, weights, found["weights"])
-    yield from _section("Conditional GAN", words.CGAN, cgan, found["cgan"])
-    yield from ("## Why not l1", "", words.L1, "", *l1())
+        yield from _part("Error against time", texts.BY_TIME, by_time, found["quality"])
+    yield from _section("Ablation of the stages", texts.ABLATION, ablation, found["ablation"])
+    yield from _section("Constraints, prediction intervals and failures", texts.NETWORKS, networks, found["networks"])
+    yield from _section("Features of tables", texts.TABLES, tables, found["tables"])
+    yield from _section("Speed", texts.SPEED, speed, found["speed"])
+    yield from _section("Answers", texts.ANSWERS, answers, found["table1"])
+    yield from _section("Table 1: reconstruction error", texts.TABLE1, table1, found["table1"])
+    yield from _section("Learning rates of the mask distributions", texts.STEPS, steps, found["steps"])
+    yield from _section("Table 2: classification from the selected pixels", texts.TABLE2, table2, found["table2"])
+    yield from _section("The weight of the L0 penalty", texts.WEIGHTS, weights, found["weights"])
+    yield from _section("Conditional GAN", texts.CGAN, cgan, found["cgan"])
+    yield from ("## Why not l1", "", texts.L1, "", *l1())
 
 
 def _figures(docs: Path) -> Iterator[str]:
     """Show the figures that `keyhole-bench figures` drew, if it has."""
-    found = [path for name in words.FIGURES for path in sorted((docs / "images" / "paper").glob(f"{name}.png"))]
+    found = [path for name in texts.FIGURES for path in sorted((docs / "images" / "paper").glob(f"{name}.png"))]
     if found:
-        yield from ("## Figures", "", words.DRAWN, "")
+        yield from ("## Figures", "", texts.DRAWN, "")
     for path in found:
-        caption = next(text for name, text in words.FIGURES.items() if path.match(f"{name}.png"))
+        caption = next(text for name, text in texts.FIGURES.items() if path.match(f"{name}.png"))
         yield from (f"![{caption}]({path.relative_to(docs)})", "", f"*{caption}*", "")
 
 

@@ -1,4 +1,4 @@
-"""Selectors of features that users know: those of scikit-learn, and of packages that are installed apart."""
+"""Feature selectors: those of scikit-learn, and of packages that are installed apart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,21 @@ __all__ = ["PEERS", "Peer", "Table", "is_installed"]
 
 @dataclass(frozen=True)
 class Table:
-    """What a selector may see: standardised samples to learn from, their classes, and what chance and time it has."""
+    """The input of a feature selector.
+
+    Parameters
+    ----------
+    samples
+        Standardised training samples.
+    classes
+        Class of each sample.
+    k
+        Number of features to select.
+    seed
+        Seed of the selector.
+    seconds
+        Time limit, for selectors that have one.
+    """
 
     samples: NDArray[np.float64]
     classes: NDArray[np.int64]
@@ -29,19 +43,46 @@ class Table:
 
 @dataclass(frozen=True)
 class Peer:
-    """A selector by the name that its users know, and the package that it comes from."""
+    """A feature selector of this or another package.
+
+    Parameters
+    ----------
+    words
+        Its name on the page.
+    choose
+        Function from a `Table` to the indices of the selected features.
+    package
+        Package that it needs.
+    """
 
     words: str
     choose: Callable[[Table], NDArray[np.int64]]
     package: str = "sklearn"
 
     def is_there(self) -> bool:
-        """Whether its package is installed."""
+        """Whether the package is installed.
+
+        Returns
+        -------
+        bool
+            True if it can be imported.
+        """
         return is_installed(self.package)
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package can be imported."""
+    """Whether a package can be imported.
+
+    Parameters
+    ----------
+    package
+        Name of the package.
+
+    Returns
+    -------
+    bool
+        True if it is found.
+    """
     return importlib.util.find_spec(package) is not None
 
 

@@ -54,7 +54,20 @@ class Protocol:
     precision: str = "bf16-mixed"
 
     def distribution(self, distribution: str, samples: int) -> dict[str, Any]:
-        """Settings of the learned selector as the paper trains it: soft masks, no warm start, no mask channel."""
+        """Return the settings of the learned selector as the paper trains it: soft masks, no warm start.
+
+        Parameters
+        ----------
+        distribution
+            Name of the mask distribution.
+        samples
+            Number of training samples.
+
+        Returns
+        -------
+        dict
+            Settings by name.
+        """
         lam = _TEMPERATURE.get(distribution, 0.3)
         return {
             "budget": "dual",
@@ -71,20 +84,61 @@ class Protocol:
         }
 
     def cae(self, decoder: str, samples: int) -> dict[str, Any]:
-        """Settings of the concrete autoencoder."""
+        """Return the settings of the concrete autoencoder.
+
+        Parameters
+        ----------
+        decoder
+            Name of its decoder.
+        samples
+            Number of training samples.
+
+        Returns
+        -------
+        dict
+            Settings by name.
+        """
         steps = self._count(self.cae_steps, self.cae_epochs, samples)
         return {"decoder": decoder, "selector_learning_rate": self.row_rate, "train": self._train(self.cae_rate, steps)}
 
     def resnet(self, samples: int) -> dict[str, Any]:
-        """Settings of the paper's network on fixed sites: as many steps as with masks."""
+        """Return the settings of the paper's network on fixed sites, with as many steps as with masks.
+
+        Parameters
+        ----------
+        samples
+            Number of training samples.
+
+        Returns
+        -------
+        dict
+            Settings by name.
+        """
         return {"mask_channel": False, "train": self._train(self.rate, self._count(self.steps, self.epochs, samples))}
 
     def classifier(self, samples: int) -> dict[str, Any]:
-        """Settings of the classifier's training: Table 2."""
+        """Return the settings of the classifier's training, for Table 2.
+
+        Parameters
+        ----------
+        samples
+            Number of training samples.
+
+        Returns
+        -------
+        dict
+            Settings by name.
+        """
         return self._train(self.rate, self._count(self.steps, self.epochs, samples))
 
     def circumstances(self) -> dict[str, Any]:
-        """What every case of the protocol has in common, beside the settings that it gives to methods."""
+        """Return what all cases of the protocol have in common, beside the settings of methods.
+
+        Returns
+        -------
+        dict
+            Number of samples and precision.
+        """
         return {"samples": self.samples, "precision": self.precision}
 
     def _count(self, steps: int | None, epochs: int, samples: int) -> int:
@@ -123,14 +177,40 @@ PROTOCOLS: dict[str, dict[str, Protocol]] = {
 
 
 def protocol_of(name: str, data: str) -> Protocol:
-    """Give the protocol for a data set."""
+    """Return the protocol for a data set.
+
+    Parameters
+    ----------
+    name
+        Name of the protocol.
+    data
+        Name of the data set.
+
+    Returns
+    -------
+    Protocol
+        The protocol, which may depend on the data set.
+    """
     if name not in PROTOCOLS:
         raise SettingsError(f"protocol {name!r} is not known; there are {', '.join(PROTOCOLS)}")
     return PROTOCOLS[name].get(data, PROTOCOLS[name][""])
 
 
 def paper_ks(data: str, known: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """Give the paper's K for a data set; one that the paper does not have needs its own."""
+    """Return the paper's K for a data set, or raise if the paper does not have it.
+
+    Parameters
+    ----------
+    data
+        Name of the data set.
+    known
+        K of the paper by data set.
+
+    Returns
+    -------
+    tuple of int
+        Numbers of sites.
+    """
     if data not in known:
         raise SettingsError(f"--k is needed for {data}: the paper does not have it, it has {', '.join(known)}")
     return known[data]

@@ -37,6 +37,21 @@ _ROWS = {"mnist": "mnist", "celeba": "celeba", "ncep": "climate", "ipsl": "clima
 
 
 def published_mse(data: str, k: int, method: str) -> float | None:
-    """Give the paper's mean squared error of a method, or None where the paper has no such row."""
+    """Return the paper's mean squared error of a method.
+
+    Parameters
+    ----------
+    data
+        Name of the data set.
+    k
+        Number of sites.
+    method
+        Name of the method.
+
+    Returns
+    -------
+    float or None
+        None where the paper has no such row.
+    """
     row = RECONSTRUCTION.get(_ROWS.get(data, ""), {}).get(k)
     return None if row is None or method not in METHODS else row[METHODS.index(method)] / 100

@@ -31,12 +31,22 @@ __all__ = [
 METHODS = ("auto", "greedy", "qr")
 CLASSICAL = METHODS[1:]
 RECONSTRUCTORS = ("auto", "ridge")
-_ROWS = {"stages": "search", "races": "race", "fits": "fit"}  # of a plan's history, that a line has
+_ROWS = {"stages": "search", "races": "compare by network", "fits": "fit"}  # of a plan's history, that a line has
 
 
 @dataclass(frozen=True)
 class MaskObjective:
-    """What is to be reached on a data set: an error for each K, or a share of what the best classical + ridge leave."""
+    """The error to reach on a data set.
+
+    Parameters
+    ----------
+    ks
+        Numbers of sites.
+    share
+        Error as a share of the best classical sites' with ridge; None where ``errors`` are given.
+    errors
+        Error for each K.
+    """
 
     ks: tuple[int, ...]
     share: float | None = None
@@ -59,7 +69,28 @@ def jobs(
     names: Sequence[str], methods: Sequence[str], reconstructors: Sequence[str], ks: Sequence[int],
     seeds: Sequence[int], limit: float,
 ) -> Iterator[Job]:  # fmt: skip
-    """Give one job for each data set, K, seed and method; a method without randomness runs once."""
+    """Return one job for each data set, K, seed and method; a method without randomness runs once.
+
+    Parameters
+    ----------
+    names
+        Names of data sets, keys of `GOALS`.
+    methods
+        Names of selectors.
+    reconstructors
+        Reconstructors that are fitted to the same sites.
+    ks
+        Numbers of sites; empty for those of `GOALS`.
+    seeds
+        Seeds of the runs.
+    limit
+        Time limit of a case in seconds.
+
+    Yields
+    ------
+    Job
+        A job with one case for each reconstructor.
+    """
     for name in names:
         for k, seed, method in product(ks or GOALS[name].ks, seeds, methods):
             if method in CLASSICAL and seed != seeds[0]:
@@ -79,7 +110,26 @@ def _work(cases: Sequence[Case], prepared: PreparedSamples, limit: float, run: R
 
 
 def finish(case: Case, prepared: PreparedSamples, selector: Selector, selection: Selection, run: Run) -> Outcome:
-    """Fit the case's reconstructor on the sites, and score the plan."""
+    """Fit the reconstructor of a case on the selected sites, and score the plan.
+
+    Parameters
+    ----------
+    case
+        The case.
+    prepared
+        Samples.
+    selector
+        The selector that was used.
+    selection
+        Its result.
+    run
+        Run with the deadline of the fit.
+
+    Returns
+    -------
+    Outcome
+        Errors, notes and sites.
+    """
     fitted = fit_reconstructor(case.reconstructor, prepared, selection.sites, run)
     plan = make_plan(prepared, selection, fitted, selector, run, method=case.method)
     test = dict(plan.metrics["test"])
@@ -90,11 +140,35 @@ def finish(case: Case, prepared: PreparedSamples, selector: Selector, selection:
 
 
 def until(run: Run, seconds: float) -> Run:
-    """Give the run with a deadline after so many seconds."""
+    """Return a run with a deadline.
+
+    Parameters
+    ----------
+    run
+        The run.
+    seconds
+        Seconds from now.
+
+    Returns
+    -------
+    Run
+        The run that ends then.
+    """
     return replace(run, deadline=time.monotonic() + seconds)
 
 
 @lru_cache(maxsize=1)
 def load_prepared(name: str) -> PreparedSamples:
-    """Give a data set split and scaled as `select` does."""
+    """Load a data set, split and scaled as `keyhole.select` does it.
+
+    Parameters
+    ----------
+    name
+        Name of the data set.
+
+    Returns
+    -------
+    PreparedSamples
+        The samples.
+    """
     return prepare(datasets.load(name).with_weights(None), None, seed=0)

@@ -97,7 +97,13 @@ class Case:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def words(self) -> dict[str, Any]:
-        """Give the fields by name, in the record's order."""
+        """Return the fields by name, in the order of the record.
+
+        Returns
+        -------
+        dict
+            Values by field.
+        """
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @property
@@ -125,7 +131,13 @@ class Store:
         self.path = folder / f"{bench}.jsonl"
 
     def lines(self) -> list[dict[str, Any]]:
-        """Give the records so far, by today's names; of several of one case the last."""
+        """Return the records by today's names, the last of each case.
+
+        Returns
+        -------
+        list of dict
+            Records.
+        """
         found: dict[str, dict[str, Any]] = {}
         for _, record in self._read():
             found.pop(record["case_id"], None)  # the last one also comes last
@@ -133,7 +145,13 @@ class Store:
         return list(found.values())
 
     def done(self) -> set[str]:
-        """Give the identities of the cases that need not be run again."""
+        """Return the identities of the cases that need not be run again.
+
+        Returns
+        -------
+        set of str
+            Identities.
+        """
         return {record["case_id"] for record in self.lines() if record["status"] == "ok"}
 
     def _read(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -144,7 +162,13 @@ class Store:
                 yield written["case_id"], _by_todays_names(written)
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Add records."""
+        """Append records to the file.
+
+        Parameters
+        ----------
+        records
+            The records.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = "".join(json.dumps(_plain(record), allow_nan=False) + "\n" for record in records)
         with self.path.open("ab+") as file:
@@ -154,7 +178,15 @@ class Store:
             os.fsync(file.fileno())
 
     def keep_arrays(self, case: Case, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write the arrays that figures show of a case beside the lines, in one step."""
+        """Write the arrays of a case, for figures, in one step.
+
+        Parameters
+        ----------
+        case
+            The case.
+        arrays
+            Arrays by name; nothing is written where there are none.
+        """
         if arrays:
             folder = self.path.parent / "arrays"
             folder.mkdir(parents=True, exist_ok=True)
@@ -163,7 +195,18 @@ class Store:
             part.replace(folder / f"{case.case_id}.npz")
 
     def arrays(self, case_id: str) -> dict[str, NDArray[Any]] | None:
-        """Give the arrays of a case; None where there are none here (it may have been run elsewhere)."""
+        """Return the stored arrays of a case.
+
+        Parameters
+        ----------
+        case_id
+            Identity of the case.
+
+        Returns
+        -------
+        dict or None
+            None where there are none here (the case may have been run elsewhere).
+        """
         written = (name for name, record in self._read() if record["case_id"] == case_id)
         for name in (case_id, *written):
             path = self.path.parent / "arrays" / f"{name}.npz"
@@ -174,7 +217,13 @@ class Store:
 
 
 class Meter:
-    """What a case costs: wall time, processor time and peak memory, ``before`` and from when the meter is made."""
+    """Measures wall time, processor time and peak memory of a case, from its construction on.
+
+    Parameters
+    ----------
+    before
+        Costs of earlier parts of the case, which are added.
+    """
 
     def __init__(self, before: Costs | None = None) -> None:
         with suppress(OSError):  # Linux forgets the peak so far
@@ -183,7 +232,13 @@ class Meter:
         self._wall, self._cpu = time.monotonic(), time.process_time()
 
     def costs(self) -> Costs:
-        """Give the costs so far."""
+        """Return the costs so far.
+
+        Returns
+        -------
+        dict
+            ``seconds``, ``cpu_seconds`` and ``peak_mib``.
+        """
         return {
             "seconds": round(self._before["seconds"] + time.monotonic() - self._wall, 2),
             "cpu_seconds": round(self._before["cpu_seconds"] + time.process_time() - self._cpu, 2),
@@ -195,7 +250,32 @@ def record(
     case: Case, *, metrics: Mapping[str, float], costs: Mapping[str, float], k_distinct: int,
     split: Mapping[str, Any], notes: Mapping[str, Any], published: float | None = None, comparable: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Make the line of a case that ended well."""
+    """Return the record of a case that succeeded.
+
+    Parameters
+    ----------
+    case
+        The case.
+    metrics
+        Errors by name.
+    costs
+        Costs by name, see `Meter`.
+    k_distinct
+        Number of distinct sites.
+    split
+        Sizes of the parts.
+    notes
+        Further results.
+    published
+        The paper's value.
+    comparable
+        Whether the paper's value is of the same data and scale.
+
+    Returns
+    -------
+    dict
+        Fields of the JSON line.
+    """
     import torch
 
     return {
@@ -268,9 +348,14 @@ def _peak_mib() -> int:
 
 @cache
 def code_in_use() -> dict[str, Any]:
-    """Commit of the checkout that runs, and whether it was changed; None where it is installed from a package.
+    """Return the commit of the checkout that runs, and whether it was changed.
 
     Read once: a commit that is made while cases run is not what runs.
+
+    Returns
+    -------
+    dict
+        ``commit`` and ``dirty``, both None where the code is installed from a package.
     """
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():

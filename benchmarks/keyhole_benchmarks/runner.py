@@ -25,7 +25,23 @@ _SAVE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one case gave: errors on test, what is worth knowing beside them, and arrays to draw."""
+    """The result of one case.
+
+    Parameters
+    ----------
+    metrics
+        Errors on the test part.
+    k_distinct
+        Number of distinct sites.
+    notes
+        Further results.
+    published
+        The paper's value.
+    comparable
+        Whether the paper's value is of the same data and scale.
+    arrays
+        Arrays for figures.
+    """
 
     metrics: Mapping[str, float]
     k_distinct: int
@@ -37,22 +53,49 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job:
-    """Cases that share their work, such as one choice of sites scored by several reconstructors."""
+    """Cases that share their work, such as one choice of sites scored by several reconstructors.
+
+    Parameters
+    ----------
+    cases
+        The cases, in the order of their outcomes.
+    split
+        Sizes of the parts.
+    precision
+        Precision of networks, as lightning-fabric takes it.
+    work
+        Function of a run that yields one outcome for each case.
+    """
 
     cases: Sequence[Case]
     split: Mapping[str, Any]
     precision: str
     work: Callable[[Run], Iterable[Outcome]]
 
-    def go(self, run: Run, store: Store, bill: _Bill) -> Iterator[dict[str, Any]]:
-        """Run the cases; each is charged with what it took beyond the ones before it."""
+    def go(self, run: Run, store: Store, costs: _CostLog) -> Iterator[dict[str, Any]]:
+        """Run the cases; each is charged with the costs since the one before it.
+
+        Parameters
+        ----------
+        run
+            Seed, deadline, folder and callback.
+        store
+            Where arrays are written.
+        costs
+            Log of the costs.
+
+        Yields
+        ------
+        dict
+            The record of each case.
+        """
         for case, outcome in zip(self.cases, self.work(run), strict=True):
             words = {name: value for name, value in vars(outcome).items() if name != "arrays"}
             store.keep_arrays(case, outcome.arrays)
-            yield record(case, costs=bill.close(), split=self.split, **words)
+            yield record(case, costs=costs.close(), split=self.split, **words)
 
 
-class _Bill:
+class _CostLog:
     """What each case of a job has cost, kept beside its unfinished training, so that a resumed job tells all parts."""
 
     def __init__(self, folder: Path) -> None:
@@ -87,12 +130,29 @@ class _Bill:
 def run_jobs(
     jobs: Iterable[Job], store: Store, *, device: str, say: Callable[[str], None], to_draw: bool = False
 ) -> int:
-    """Run every job that has a case without a line; gives the number of lines added.
+    """Run every job that has a case without a record.
 
-    With ``to_draw`` a job is run again where what is to be drawn of it was not kept here. Unfinished training is kept
-    beside the lines, so that a bench that is stopped goes on where it was, or starts the case anew where it cannot; a
-    line says whether it was resumed, and its costs are those of all parts (but for what a kill cut off since they were
-    last kept).
+    Unfinished training is kept beside the records, so that a benchmark that is stopped continues where it was, or
+    starts the case anew where it cannot; a record says whether it was resumed, and its costs are those of all parts
+    (but for what a kill cut off since they were last written).
+
+    Parameters
+    ----------
+    jobs
+        The jobs.
+    store
+        Records of the benchmark.
+    device
+        ``auto``, ``cpu`` or ``cuda``.
+    say
+        Function that shows a message.
+    to_draw
+        Whether to run a case again whose arrays are not stored here.
+
+    Returns
+    -------
+    int
+        Number of records added.
     """
     code_in_use()
     added = 0
@@ -120,21 +180,21 @@ def _records(job: Job, store: Store, device: str, say: Callable[[str], None], ke
 
 
 def _attempt(job: Job, store: Store, device: str, kept: Path) -> list[dict[str, Any]]:
-    resumed, bill = kept.exists(), _Bill(kept)
+    resumed, costs = kept.exists(), _CostLog(kept)
     with progress() as tell:
 
         def callback(event: Event) -> None:
             tell(event)
-            bill.keep_if_due()
+            costs.keep_if_due()
 
         run = Run(
             seed=job.cases[0].seed, device=device, precision=job.precision, folder=kept, resume=True,
             save_seconds=_SAVE_SECONDS, callback=callback,
         )  # fmt: skip
         try:
-            return [one | {"resumed": resumed} for one in job.go(run, store, bill)]
+            return [one | {"resumed": resumed} for one in job.go(run, store, costs)]
         finally:
-            bill.keep()
+            costs.keep()
 
 
 def _is_done(job: Job, store: Store, to_draw: bool) -> bool:

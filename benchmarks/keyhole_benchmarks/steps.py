@@ -28,7 +28,28 @@ def jobs(
     protocol: str, data: str, methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int],
     steps: Sequence[float] = (),
 ) -> Iterator[Job]:  # fmt: skip
-    """Give one job for each K, seed, method and step, by default those of its grid; test is not looked at."""
+    """Return one job for each K, seed, method and learning rate; the test part is not used.
+
+    Parameters
+    ----------
+    protocol
+        Name of the protocol.
+    data
+        Name of the data set.
+    methods
+        Names of methods.
+    ks
+        Numbers of sites.
+    seeds
+        Seeds of the runs.
+    steps
+        Learning rates; empty for the grid of each method, `STEPS`.
+
+    Yields
+    ------
+    Job
+        A job with one case.
+    """
     scale = protocol_of(protocol, data)
     loaded = load(data, scale.samples)
     tries = [(method, step) for method in methods for step in steps or STEPS[method]]

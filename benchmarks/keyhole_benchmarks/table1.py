@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from keyhole.core.run import Run
 from keyhole.masks import MASK_DISTRIBUTIONS
 from keyhole.models.reconstructors import Reconstructor, Residual
-from keyhole.models.reconstructors.networks import width_for
-from keyhole.models.reconstructors.neural import ResNetReconstructor, train_settings_for
+from keyhole.models.reconstructors.neural import ResNetReconstructor
 from keyhole.models.settings import DenseSettings
+from keyhole.models.supervised_training import train_settings_for
 from keyhole.placement import SELECTORS, Selection
 from keyhole.workflow.checks import check_k
 from keyhole_benchmarks.data import Data, load
-from keyhole_benchmarks.pictures import mask_arrays
+from keyhole_benchmarks.mask_arrays import mask_arrays
 from keyhole_benchmarks.protocols import Protocol, paper_ks, protocol_of
 from keyhole_benchmarks.published import METHODS as PAPER
 from keyhole_benchmarks.published import published_mse
@@ -81,9 +81,28 @@ class _Row:
 def jobs(
     protocol: str, data: Sequence[str], methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]
 ) -> Iterator[Job]:
-    """Give the work, one K after the other, so that a bench that is stopped has all seeds of some K; no K: the paper's.
+    """Return one job for each data set, K, seed and method.
 
-    Classical sites are found once: no chance is in them.
+    One K follows the other, so that a benchmark that is stopped has all seeds of some K. Classical sites, which are not
+    random, are selected once.
+
+    Parameters
+    ----------
+    protocol
+        Name of the protocol.
+    data
+        Names of data sets.
+    methods
+        Names of methods.
+    ks
+        Numbers of sites; empty for those of the paper.
+    seeds
+        Seeds of the runs.
+
+    Yields
+    ------
+    Job
+        A job with one case for each network.
     """
     for name in data:
         scale = protocol_of(protocol, name)
@@ -95,9 +114,20 @@ def jobs(
 
 
 def refit_settings(samples: int) -> dict[str, Any]:
-    """Settings of ridge + dense network for a number of training samples, as they are by default."""
+    """Return the default settings of ridge + dense network.
+
+    Parameters
+    ----------
+    samples
+        Number of training samples.
+
+    Returns
+    -------
+    dict
+        Settings by name.
+    """
     train = train_settings_for(samples)
-    return {"inner": "dense", **DenseSettings(width=width_for(samples), train=train).model_dump()}
+    return {"inner": "dense", **DenseSettings(train=train).for_samples(samples).model_dump()}
 
 
 def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:

@@ -41,7 +41,28 @@ _CHUNK = 2048
 def jobs(
     protocol: str, name: str, methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int], sites: Store
 ) -> Iterator[Job]:
-    """Give one job for each mask of Table 1 on a data set, whose lines ``sites`` holds."""
+    """Return one job for each mask of Table 1 on a data set.
+
+    Parameters
+    ----------
+    protocol
+        Name of the protocol.
+    name
+        Name of a data set with labels.
+    methods
+        Names of methods of Table 1.
+    ks
+        Numbers of sites; empty for those of the paper.
+    seeds
+        Seeds of the runs.
+    sites
+        Records of Table 1.
+
+    Yields
+    ------
+    Job
+        A job with one case.
+    """
     scale = protocol_of(protocol, name)
     data, masks = load(name, scale.samples), _masks(sites, protocol, name)
     for k, seed, method in product(ks or KS, seeds, methods):
@@ -117,5 +138,24 @@ class _Classify(Task):
 def prerequisites(
     protocol: str, name: str, methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]
 ) -> Iterator[Job]:
-    """Give the jobs of Table 1 that choose the masks."""
+    """Return the jobs of Table 1 that select the sites.
+
+    Parameters
+    ----------
+    protocol
+        Name of the protocol.
+    name
+        Name of a data set with labels.
+    methods
+        Names of methods of Table 1.
+    ks
+        Numbers of sites; empty for those of the paper.
+    seeds
+        Seeds of the runs.
+
+    Returns
+    -------
+    iterator of Job
+        Jobs of Table 1.
+    """
     return table1.jobs(protocol, (name,), methods, ks or KS, seeds)

@@ -1,4 +1,4 @@
-"""Features of tables: what each selector's tell of the class and of all other features, at equal K."""
+"""Features of tables: accuracy and unexplained variance from each selector's features, at equal K."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from keyhole_benchmarks.peers import PEERS, Table
 from keyhole_benchmarks.records import Case
 from keyhole_benchmarks.runner import Job, Outcome
 
-__all__ = ["PLACES", "jobs"]
+__all__ = ["N_SITES", "jobs"]
 
-PLACES = {"breast_cancer": 5, "digits": 16, "isolet": 50, "coil20": 50, "madelon": 50}
+N_SITES = {"breast_cancer": 5, "digits": 16, "isolet": 50, "coil20": 50, "madelon": 50}
 _TEST_SHARE = 0.2
 _TREES, _FORESTS = 50, 3
 _RIDGES = np.logspace(-3, 3, 7)
@@ -27,10 +27,27 @@ Split = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def jobs(names: Sequence[str], methods: Sequence[str], splits: Sequence[int], seconds: float) -> Iterator[Job]:
-    """Give one job for each data set, split and selector; the number of a split is the seed of all."""
+    """Return one job for each data set, split and selector.
+
+    Parameters
+    ----------
+    names
+        Names of data sets, keys of `N_SITES`.
+    methods
+        Names of selectors, keys of `peers.PEERS`.
+    splits
+        Numbers of splits, each of them the seed of split and selector.
+    seconds
+        Time limit of a selector.
+
+    Yields
+    ------
+    Job
+        A job with one case.
+    """
     for name, split, method in product(names, splits, methods):
         train, test = _rows(name, split)
-        case = Case("tables", name, f"{seconds:g} s", method, "extra trees", PLACES[name], split, {"of": "selector"})
+        case = Case("tables", name, f"{seconds:g} s", method, "extra trees", N_SITES[name], split, {"of": "selector"})
         sizes = {"train": len(train), "test": len(test)}
         yield Job([case], sizes, "auto", partial(_work, case, seconds))
 

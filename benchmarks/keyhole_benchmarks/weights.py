@@ -25,7 +25,26 @@ _ROUNDINGS = ("down", "up")
 def jobs(
     protocol: str, data: str, methods: Sequence[str], weights: Sequence[float], seeds: Sequence[int]
 ) -> Iterator[Job]:
-    """Give one job for each mask distribution, weight and seed; K is not asked for, it comes out."""
+    """Return one job for each mask distribution, weight and seed; K results from the weight.
+
+    Parameters
+    ----------
+    protocol
+        Name of the protocol.
+    data
+        Name of the data set.
+    methods
+        Names of mask distributions.
+    weights
+        Weights of the expected L0; empty for those of the protocol, `WEIGHTS`.
+    seeds
+        Seeds of the runs.
+
+    Yields
+    ------
+    Job
+        A job with a case for each rounding of K.
+    """
     scale = protocol_of(protocol, data)
     loaded = load(data, scale.samples)
     for seed in seeds:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from command_line import Outcome, in_process
 from keyhole_benchmarks.commands import main
-from running import Outcome, in_process
 
 
 @pytest.fixture(autouse=True, scope="session")

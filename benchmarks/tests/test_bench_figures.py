@@ -14,21 +14,21 @@ from keyhole.core.errors import DataError
 from keyhole.masks import IndependentLogitNormal
 from keyhole_benchmarks import table1
 from keyhole_benchmarks.drawing import (
-    Kept,
     LogitNormal,
+    StoredCase,
     averages,
     covariance,
     densities,
     draw_all,
     draw_chart,
     gan_against_squared,
-    kept,
     latest,
     samples,
+    stored_cases,
     table1_chart,
 )
 from keyhole_benchmarks.drawing.distributions import by_distance, correlation
-from keyhole_benchmarks.drawing.look import COLOURS, MARKS, save
+from keyhole_benchmarks.drawing.style import COLOURS, MARKS, save
 from keyhole_benchmarks.names import METHODS
 from keyhole_benchmarks.records import Case, Store
 
@@ -75,10 +75,10 @@ def local(grid: tuple[int, int]) -> np.ndarray:
     return np.outer(spread, spread) * np.exp(-apart / 2)
 
 
-def row(**words: Any) -> Kept:
+def row(**words: Any) -> StoredCase:
     """A record with its arrays."""
     one = line(**words)
-    return Kept(one, arrays(one["data"], one["method"], one["k"]))
+    return StoredCase(one, arrays(one["data"], one["method"], one["k"]))
 
 
 def keep(folder: Path, bench: str, one: dict, found: dict[str, np.ndarray]) -> None:
@@ -350,10 +350,10 @@ def test_an_empty_store_gives_what_needs_no_data(tmp_path):
 def test_lines_without_their_arrays_are_skipped(folder):
     """Arrays that are elsewhere, lack something, or are of another kind of grid do not stop the others."""
     store = Store(folder, "table1")
-    methods = [one.method for one in kept(store, "truth", "reconstructed", "sites") if one.data == "mnist"]
+    methods = [one.method for one in stored_cases(store, "truth", "reconstructed", "sites") if one.data == "mnist"]
     assert methods == ["cae", "iln", "sct", "vln", "hnet"]
-    assert {one.data for one in kept(store)} == set(GRIDS)
-    assert {one.k for one in kept(store)} == {5}
+    assert {one.data for one in stored_cases(store)} == set(GRIDS)
+    assert {one.k for one in stored_cases(store)} == {5}
 
 
 def test_svg_is_the_same_in_every_run_and_keeps_its_text(drawn, tmp_path):

@@ -130,21 +130,41 @@ def jobs_of(bench: str, line: dict, sites: Store):
     }[bench]()
 
 
+# Records that stay in the files although no benchmark lists their case any more, with the reason.
+SUPERSEDED = {
+    "the latent weights of VLN had the full learning rate; the page shows both": lambda line: (
+        line["bench"] == "steps" and line["method"] == "vln"
+        and "latent_learning_rate" not in line["settings"]["selector"]
+    ),
+    "HNet-LN on MNIST had a learning rate of the masks that did not converge with every seed": lambda line: (
+        line["bench"] == "table1" and line["method"] == "hnet" and line["data"] == "mnist"
+        and line["settings"]["selector"]["mask_learning_rate"] == 0.002
+    ),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("bench", SWEPT)
-def test_the_cases_of_the_shipped_tables_are_found_as_done(bench, without_data):
-    """Every record that the page shows is that of a case which its benchmark lists, and skips."""
+def test_shipped_records_are_found_as_done(bench, without_data):
+    """Every record in benchmarks/results is that of a case which its benchmark lists, and skips, or is superseded."""
     store, sites = Store(RESULTS, bench), Store(RESULTS, "table1")
-    lines = Lines(store.lines()).latest(*SWEPT[bench])
-    without_data(lines)
+    lines = store.lines()
+    without_data(Lines(lines))
     done, orphans = store.done(), []
     for line in lines:
         listed = {case.case_id for job in jobs_of(bench, line, sites) for case in job.cases}
-        if line["case_id"] not in listed & done:
+        if line["case_id"] not in listed & done and not any(is_old(line) for is_old in SUPERSEDED.values()):
             orphans.append({name: line[name] for name in (*CASE.words(), "date")})
-    assert not [one for one in orphans if not is_superseded(one)]
+    assert orphans == []
 
 
-def is_superseded(line: dict) -> bool:
-    """The page also shows the steps of VLN from when its latent weights had the full learning rate."""
-    share = line["settings"].get("selector", {}).get("latent_learning_rate", 1.0)
-    return line["bench"] == "steps" and line["method"] == "vln" and share == 1
+def test_every_refit_of_table_1_is_found(without_data):
+    """Ridge with a dense network on fixed sites: one line for each of those of the paper's networks."""
+    lines = Store(RESULTS, "table1").lines()
+    cases = [[one[name] for name in ("data", "method", "k", "seed", "settings")] for one in lines]
+    refits = [one for one in lines if one["reconstructor"] == table1.REFIT]
+    assert len(cases) == 2 * len(refits)
+
+
+def test_no_reason_is_without_its_records():
+    lines = [line for bench in SWEPT for line in Store(RESULTS, bench).lines()]
+    assert all(any(is_old(line) for line in lines) for is_old in SUPERSEDED.values())

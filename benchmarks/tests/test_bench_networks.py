@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from keyhole_benchmarks.lines import Lines
-from keyhole_benchmarks.networks import PLACES, VARIANTS, jobs
+from keyhole_benchmarks.networks import N_SITES, VARIANTS, jobs
 from keyhole_benchmarks.records import Store
 from keyhole_benchmarks.runner import run_jobs
 from keyhole_benchmarks.sections import networks
@@ -13,7 +13,7 @@ from keyhole_benchmarks.sections import networks
 
 def test_variants_are_run_and_shown(tmp_path, monkeypatch):
     """A line for each, with what it costs, whether bands hold, and the error by sites lost."""
-    monkeypatch.setitem(PLACES, "sst", 6)
+    monkeypatch.setitem(N_SITES, "sst", 6)
     store = Store(tmp_path, "networks")
     chosen = ("none", "1000 km apart", "QR's sites", "by cost")
     assert run_jobs(jobs(("sst",), chosen, (0,)), store, device="cpu", say=lambda _: None) == 4
@@ -45,4 +45,4 @@ def test_pictures_have_no_latitude():
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setitem(PLACES, "digits", 6)
+    monkeypatch.setitem(N_SITES, "digits", 6)

@@ -83,7 +83,7 @@ def test_a_row_waits_for_its_neighbours(run, monkeypatch):
 
 
 def test_ablation_leaves_stages_out_and_shows_ratios(run, monkeypatch):
-    monkeypatch.setitem(ablation.PLACES, "digits", 4)
+    monkeypatch.setitem(ablation.N_SITES, "digits", 4)
     variants = ["all stages", "classical sites", "sct alone"]
     lines = run("ablation", ablation.jobs(["digits"], variants, (0,), 1.0))
     stages = {one["method"]: [row["by"] for row in one["notes"]["stages"]] for one in lines}

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import keyhole as kh
+from example_data import monthly_field, smooth
 from keyhole.cli import app
-from samples import monthly_field, smooth
 
 QUICK = ("--method", "qr", "--reconstructor", "ridge")
 
@@ -32,33 +33,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez("many.npz", first=smooth(40, 4, 5), second=smooth(40, 6))
     monthly_field().to_netcdf("field.nc")
     return tmp_path
-
-
-def process(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
-    run = [sys.executable, "-m", "keyhole", *arguments]
-    return subprocess.run(run, capture_output=True, text=True, check=False, **options)
-
-
-def loaded_by(*statement: str) -> set[str]:
-    """Heavy modules that a fresh interpreter holds after running something."""
-    heavy = ("torch", "pandas", "xarray", "matplotlib", "scipy", "sklearn", "lightning_fabric", "netCDF4")
-    code = "; ".join([*statement, f"import sys; sys.stderr.write(' '.join(m for m in {heavy} if m in sys.modules))"])
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stderr.split())
-
-
-# What is quick ------------------------------------------------------------------------------------------------------
-
-
-def test_importing_keyhole_loads_nothing_heavy():
-    assert loaded_by("import keyhole", "dir(keyhole)", "keyhole.KeyholeError") == set()
-
-
-def test_help_loads_nothing_heavy():
-    runs = "import contextlib, keyhole.cli as c, sys; sys.argv = ['keyhole', '--help']"
-    assert (
-        loaded_by(runs, "s = contextlib.suppress(SystemExit)", "s.__enter__()", "c.app(standalone_mode=False)") == set()
-    )
 
 
 def test_help_names_every_command():
@@ -339,7 +313,8 @@ def test_a_full_disk_leaves_the_last_good_plan(folder, command, monkeypatch):
 
 
 def test_python_m_keyhole_makes_a_plan(folder):
-    done = process("select", "plain.npy", "-k", "3", *QUICK, "--json")
+    run = [sys.executable, "-m", "keyhole", "select", "plain.npy", "-k", "3", *QUICK, "--json"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["k"] == 3
     assert (folder / "plan.keyhole").exists()
@@ -354,12 +329,12 @@ def test_python_m_keyhole_makes_a_plan(folder):
         (("reconstruct", "plan.keyhole", "r.csv", "--out", "o.nc"), 1, "plan.keyhole: cannot be read"),
     ],
 )
-def test_a_mistake_ends_the_process_without_a_traceback(folder, arguments, code, says):
-    done = process(*arguments)
-    assert done.returncode == code
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+def test_a_mistake_ends_without_a_traceback(folder, command, arguments, code, says):
+    done = command(*arguments)
+    assert done.code == code
+    assert says in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
 
 
 def test_a_reader_that_goes_away_is_no_error_to_shout_about(folder, array_plan):
@@ -600,18 +575,14 @@ def test_errors_do_not_steer_the_terminal(evil, command, arguments):
     assert "\\x" in done.err.replace("\\u", "\\x")
 
 
-def test_a_warning_does_not_steer_the_terminal(folder):
+@pytest.mark.filterwarnings("always::UserWarning")
+def test_a_warning_does_not_steer_the_terminal(command, monkeypatch):
     """A library's warning may quote a name of the file."""
-    script = (
-        "import sys, warnings, keyhole.cli.apply as use, keyhole.plan.plan as plan, keyhole.cli as cli\n"
-        "plan.load = lambda path: warnings.warn(str(path))\n"
-        "use.show_plan = lambda *_: None\n"
-        "sys.argv = ['keyhole', 'info', '\\x1b[2J']\n"
-        "cli.main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert r"UserWarning: \x1b[2J" in done.stderr
-    assert "\x1b" not in done.stderr
+    monkeypatch.setattr("keyhole.plan.plan.load", lambda path: warnings.warn(str(path), stacklevel=1))
+    monkeypatch.setattr("keyhole.cli.apply.show_plan", lambda *_: None)
+    done = command("info", "\x1b[2J")
+    assert r"UserWarning: \x1b[2J" in done.err
+    assert "\x1b" not in done.err
 
 
 def test_the_version_is_told(command):

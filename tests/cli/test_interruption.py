@@ -11,10 +11,10 @@ import optuna
 from typer.testing import CliRunner
 
 import keyhole as kh
+from command_processes import Launched, launch
+from example_data import smooth
 from keyhole.cli import app
 from keyhole.workflow.sweeps import finished, read_study
-from launched import Launched, launch
-from samples import smooth
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "kill_and_resume.py"))
 TRAINING = [
@@ -78,7 +78,7 @@ def test_a_killed_sweep_has_every_trial_once(tmp_path):
         if turn == 0:
             run.wait_for(folder, "*.db")
         if turn == 1:
-            run.wait_for_words("begins")
+            run.wait_for_message("begins")
         if turn < 2:
             run.send(signal.SIGKILL)
         assert run.end() == (0 if turn == 2 else -9), run.errors.read_text()

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import keyhole as kh
-from samples import smooth
+from example_data import smooth
 
 QUICK = ("--method", "qr", "--predictor", "linear")
 

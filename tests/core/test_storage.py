@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
+from example_data import little_memory
 from keyhole import PlanError, StorageError
 from keyhole.core.storage import MAGIC, VERSION, read_container, replacing, write_container
-from samples import little_memory
 
 ARRAYS = {"a": np.arange(6.0).reshape(2, 3), "b": np.array([True, False])}
 

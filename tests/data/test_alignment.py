@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole.core.errors import DataError, PlanError, SettingsError
 from keyhole.data.alignment import match, on_grid
 from keyhole.data.constraints.groups import labels_of
@@ -15,7 +16,6 @@ from keyhole.data.constraints.regions import region
 from keyhole.data.constraints.site_lookup import find_sites
 from keyhole.data.grid import Grid
 from keyhole.data.target import Target
-from samples import monthly_field, quick, smooth
 
 FIELD = monthly_field().fillna(1.0) * np.linspace(1, 2, 20).reshape(4, 5)
 LABELLED = xr.DataArray(np.arange(1.0, 21.0).reshape(4, 5), {"lat": FIELD.lat, "lon": FIELD.lon}, ("lat", "lon"))
@@ -233,15 +233,16 @@ def test_features_of_an_estimator_go_by_name():
 
     table = pd.DataFrame(smooth(40, 4), columns=list("abcd"))
     costs = pd.Series({"d": 9.0, "c": 9.0, "b": 9.0, "a": 1.0})
-    fitted = KeyholeSelector(method="greedy", costs=costs, cost_limit=2.0).fit(table)
+    quick = {"method": "greedy", "reconstructor": "ridge"}
+    fitted = KeyholeSelector(**quick, costs=costs, cost_limit=2.0).fit(table)
     assert fitted.get_feature_names_out().tolist() == ["a"]
     groups = pd.Series({"d": 0, "c": 1, "b": 1, "a": 0})
-    fitted = KeyholeSelector(1, method="greedy", groups=groups).fit(table)
+    fitted = KeyholeSelector(1, **quick, groups=groups).fit(table)
     assert fitted.get_feature_names_out().tolist() in (["a", "d"], ["b", "c"])
     must = pd.Series({"d": True, "c": False, "b": False, "a": False})
-    assert "d" in KeyholeSelector(2, method="greedy", must_select=must).fit(table).get_feature_names_out()
+    assert "d" in KeyholeSelector(2, **quick, must_select=must).fit(table).get_feature_names_out()
     with pytest.raises(SettingsError, match="costs: no value at column=a"):
-        KeyholeSelector(method="greedy", costs=pd.Series([1.0, 2.0, 3.0, 4.0]), cost_limit=2.0).fit(table)
+        KeyholeSelector(**quick, costs=pd.Series([1.0, 2.0, 3.0, 4.0]), cost_limit=2.0).fit(table)
 
 
 def test_a_target_and_context_go_by_time():

@@ -14,10 +14,10 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole import DataError, KeyholeWarning, StorageError
 from keyhole.core.memory import check_fits, free_memory
 from keyhole.plan.files import write_reconstruction
-from samples import monthly_field, quick, smooth
 
 
 def test_a_field_keeps_coordinates_time_land_and_attributes():

@@ -16,9 +16,9 @@ import scipy.io
 from PIL import Image
 
 import keyhole as kh
+from example_data import smooth
 from keyhole.core.errors import DataError, SettingsError
 from keyhole.data.readers import images
-from samples import smooth
 
 
 def picture(seed: int, shape=(6, 8), mode="L") -> Image.Image:

@@ -8,6 +8,7 @@ import torch
 import xarray as xr
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole.core.errors import DataError, PlanError, SettingsError
 from keyhole.core.run import Run
 from keyhole.data.imputation import GaussianImputer, impute_by_covariance
@@ -17,7 +18,6 @@ from keyhole.models.objectives import reconstruction
 from keyhole.placement import SELECTORS
 from keyhole.workflow.selection import choose_sites
 from quick_selectors import selector
-from samples import monthly_field, quick, smooth
 
 
 def torn(n=120, share=0.2, seed=0, noise=0.05):

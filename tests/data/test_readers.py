@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import keyhole as kh
+from example_data import little_memory, monthly_field, smooth
 from keyhole import DataError, StorageError
 from keyhole.data.readers import FILES
 from keyhole.plan.files import read_readings
 from keyhole.workflow.sweeps import read_study
-from samples import little_memory, monthly_field, smooth
 
 DTYPES = ["?", "u1", "i1", "<i2", ">i2", "<u4", ">i4", "<i8", ">u8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]
 SHAPES = st.lists(st.integers(2, 5), min_size=2, max_size=4).map(tuple)

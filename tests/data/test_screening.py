@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import keyhole as kh
+from example_data import smooth
 from keyhole.core.errors import DataError, InfeasibleError, KeyholeWarning
 from keyhole.sklearn import KeyholeClassifierSelector, KeyholeSelector
 from keyhole.workflow.comparison import compare
-from samples import smooth
 
 QUICK = {"method": "greedy", "reconstructor": "ridge"}
 

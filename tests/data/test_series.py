@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import keyhole as kh
+from example_data import quick, smooth
 from keyhole.data.preparation import prepare
 from keyhole.data.series import find_series
 from keyhole.data.splits import Split
-from samples import quick, smooth
 
 
 def autoregressive(n: int, cells: int, correlation: float, seed: int = 0) -> np.ndarray:

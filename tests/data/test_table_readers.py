@@ -13,8 +13,8 @@ import pytest
 from pyarrow import parquet
 
 import keyhole as kh
+from example_data import smooth
 from keyhole import DataError, SettingsError
-from samples import smooth
 
 # Frames -------------------------------------------------------------------------------------------------------------
 

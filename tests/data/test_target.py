@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from scipy.io import savemat
 
 import keyhole as kh
+from example_data import monthly_field, smooth
 from keyhole import DataError, SettingsError
 from keyhole.data import datasets
 from keyhole.data.scaler import Scaler
 from keyhole.data.target import Target
-from samples import monthly_field, smooth
 
 # Class or number ----------------------------------------------------------------------------------------------------
 

@@ -10,9 +10,9 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole import DataError, PlanError
 from keyhole.data.preparation import prepare
-from samples import monthly_field, quick, smooth
 
 
 def numbered(n: int = 60, step: float = 0.1) -> xr.DataArray:

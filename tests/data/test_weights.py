@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
 from keyhole.workflow.selection import choose_sites
 from quick_selectors import selector
-from samples import monthly_field, quick, smooth
 
 
 def two_halves(n=200, seed=0):

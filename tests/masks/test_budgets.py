@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import keyhole as kh
+from example_data import smooth
 from keyhole.core.errors import InfeasibleError
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
@@ -17,7 +18,6 @@ from keyhole.masks.budgets import Budget, DualAscent, ExactK, L0Penalty
 from keyhole.masks.collapse import marginal
 from keyhole.placement.learned import Learned
 from keyhole.placement.settings import LearnedSettings
-from samples import smooth
 
 NOISE = 0.3
 every_distribution = pytest.mark.parametrize("name", MASK_DISTRIBUTIONS)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import keyhole as kh
-from keyhole.models.affine import affine
+from example_data import monthly_field, smooth
 from keyhole.models.reconstructors.base import flat
-from samples import monthly_field, smooth
 
 SOURCES = {
     "plain": lambda: kh.read(smooth(60, 4, 5)),
@@ -44,6 +43,6 @@ def test_the_matrix_has_a_row_for_each_feature_and_phase():
     features = plan.reconstructor.features(
         flat(plan.scaled(signals.noisy_readings(plan.indices), signals.time)), covariates
     )
-    matrix = affine(plan.reconstructor, plan.scaling, plan.grid)
+    matrix = plan.reconstructor.in_units(plan.scaling)
     assert matrix.shape == (features.shape[1] + 12, 20)
     assert np.isfinite(matrix[: features.shape[1]]).all()

@@ -10,8 +10,9 @@ from sklearn.kernel_ridge import KernelRidge
 import keyhole as kh
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
+from keyhole.models.kernels import Hyperparameters, inverse, kernel, leave_one_out
 from keyhole.models.reconstructors import RECONSTRUCTORS, Ridge, fit_best
-from keyhole.models.reconstructors.kernel_ridge import Kernel, Shape, _leave_one_out_error, kernel
+from keyhole.models.reconstructors.kernel_ridge import Kernel
 from keyhole.models.reconstructors.model_selection import squared_error
 
 
@@ -26,16 +27,16 @@ def views(n=240, seed=0):
 def test_it_is_scikit_learns_kernel_ridge():
     data, sites = views(), np.array([2, 10, 17])
     fitted = Kernel().fit(data.train, sites, validation=data.validation, run=Run())
-    shape, spread = fitted.shape, fitted.spread
-    inputs, others = (part.readings(sites)[:, :, 0] / spread for part in (data.train, data.validation))
-    np.testing.assert_allclose(inputs.std(axis=0) if shape.even else spread, 1, rtol=1e-5)
+    parameters, scale = fitted.parameters, fitted.scale
+    inputs, others = (part.readings(sites)[:, :, 0] / scale for part in (data.train, data.validation))
+    np.testing.assert_allclose(inputs.std(axis=0) if parameters.standardised else scale, 1, rtol=1e-5)
 
     def alike(a, b):
-        matern = Matern(length_scale=np.sqrt(shape.width), nu=1.5)
-        return matern(a, b) + 0.3 * a @ b.T / shape.level
+        matern = Matern(length_scale=np.sqrt(parameters.width), nu=1.5)
+        return matern(a, b) + 0.3 * a @ b.T / parameters.level
 
     targets = data.train.valid_values()[:, 0]
-    theirs = KernelRidge(alpha=shape.strength, kernel="precomputed").fit(
+    theirs = KernelRidge(alpha=parameters.regularisation, kernel="precomputed").fit(
         alike(inputs, inputs), targets - targets.mean(0)
     )
     expected = theirs.predict(alike(others, inputs)) + targets.mean(0)
@@ -46,16 +47,15 @@ def test_it_is_scikit_learns_kernel_ridge():
 
 def test_the_error_of_samples_left_out_needs_no_second_fit():
     rng = np.random.default_rng(0)
-    inputs, targets, shape = rng.normal(size=(20, 3)), rng.normal(size=(20, 4)), Shape(1.5, 3.0, 0.1)
+    inputs, targets, parameters = rng.normal(size=(20, 3)), rng.normal(size=(20, 4)), Hyperparameters(1.5, 3.0, 0.1)
     total = 0.0
     for out in range(20):
         rest = np.delete(np.arange(20), out)
-        gram = kernel(inputs[rest], inputs[rest], shape) + shape.strength * np.eye(19)
-        told = kernel(inputs[[out]], inputs[rest], shape) @ np.linalg.solve(gram, targets[rest])
+        gram = kernel(inputs[rest], inputs[rest], parameters) + parameters.regularisation * np.eye(19)
+        told = kernel(inputs[[out]], inputs[rest], parameters) @ np.linalg.solve(gram, targets[rest])
         total += np.square(told - targets[out]).sum()
-    assert _leave_one_out_error(kernel(inputs, inputs, shape), targets, shape.strength) == pytest.approx(
-        total, rel=1e-8
-    )
+    residuals = leave_one_out(inverse(kernel(inputs, inputs, parameters), parameters.regularisation), targets)
+    assert np.square(residuals).sum() == pytest.approx(total, rel=1e-8)
 
 
 def test_it_leaves_far_less_than_ridge_where_neighbours_are_alike():

@@ -7,12 +7,12 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole.core.errors import DataError, PlanError
 from keyhole.data.splits import Split
 from keyhole.models.intervals import PredictionIntervals
 from keyhole.plan.files import write_reconstruction
 from keyhole.workflow.calibration import coverage_map
-from samples import monthly_field, quick, smooth
 
 
 def with_noise(n=1500, seed=0):

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth, stops_after
 from keyhole.core.errors import DataError, InfeasibleError, PlanError, SettingsError
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
@@ -21,7 +22,6 @@ from keyhole.placement.posterior_covariance import Covariance, fit_localised_cov
 from keyhole.workflow.selection import choose_sites
 from large_fields import large_field, unexplained_variance
 from quick_selectors import selector
-from samples import monthly_field, quick, smooth, stops_after
 
 
 def field(n=200, sites=12, seed=0, channels=1):

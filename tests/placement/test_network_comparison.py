@@ -15,7 +15,7 @@ from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.placement import SELECTORS
 from keyhole.placement.auto import Auto
 from keyhole.placement.base import Selection
-from keyhole.placement.network_comparison import compare_by_network
+from keyhole.placement.scorer import Scorer
 
 
 def bumpy(n: int = 400) -> PreparedSamples:
@@ -33,48 +33,48 @@ def sets(*given: list[int]) -> list[NDArray[np.int64]]:
 
 def test_the_sites_that_tell_more_win():
     parts = bumpy()
-    left = compare_by_network(sets([2, 3], [0, 1], [0, 2]), parts.train, parts.validation, Run())
-    assert left is not None
+    left = Scorer(parts.train, parts.validation, Run()).by_network(sets([2, 3], [0, 1], [0, 2]), Run())
     assert left[1] < 0.8 * left[2] < left[0]
 
 
 def test_without_time_there_is_no_race():
     parts = bumpy()
-    assert compare_by_network(sets([2, 3], [0, 1]), parts.train, parts.validation, Run(deadline=monotonic())) is None
+    late = Run(deadline=monotonic())
+    assert Scorer(parts.train, parts.validation, late).by_network(sets([2, 3], [0, 1]), late) == []
 
 
 def test_trials_leave_nothing_to_go_on_from(tmp_path):
     """Their steps go by the clock: a second one, or the same after a kill, would find the state of another run."""
     parts = bumpy()
     run = Run(folder=tmp_path, resume=True, save_seconds=0.0)
-    assert compare_by_network(sets([2, 3], [0, 1]), parts.train, parts.validation, run) is not None
+    assert len(Scorer(parts.train, parts.validation, run).by_network(sets([2, 3], [0, 1]), run)) == 2
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("left", "wins"), [([0.02, 0.01], [4, 5]), ([0.01, 0.02], [6, 7]), ([0.9, 0.8], [6, 7]), (None, [6, 7])]
+    ("left", "wins"), [([0.02, 0.01], [4, 5]), ([0.01, 0.02], [6, 7]), ([0.9, 0.8], [6, 7]), ([], [6, 7])]
 )
 def test_auto_takes_the_winner(monkeypatch, left, wins):
     """Whatever the closed form said; what it said stands where there was no race, or networks leave more than it."""
     raced: list[list[int]] = []
 
-    def told(found: list[Any], *more: Any) -> Any:
+    def told(self: Any, found: list[Any], *more: Any) -> Any:
         raced.extend(sites.tolist() for sites in found)
         return left
 
     better, worse = sets([6, 7], [4, 5])
-    monkeypatch.setattr("keyhole.placement.auto.compare_by_network", told)
+    monkeypatch.setattr("keyhole.placement.auto.Scorer.by_network", told)
     monkeypatch.setattr("keyhole.placement.auto.Greedy.select", lambda *parts, **more: Selection(np.array([2, 3])))
     monkeypatch.setattr(
         "keyhole.placement.auto.KernelExchange.improve", lambda *p: Selection(better, others=[worse, better])
     )
-    monkeypatch.setattr("keyhole.placement.auto.ClosedFormScorer.__call__", judged)
+    monkeypatch.setattr("keyhole.placement.auto.Scorer.__call__", judged)
     parts = bumpy()
     found = Auto(stages=("greedy", "kernel_exchange")).select(parts.train, 2, validation=parts.validation, run=Run())
     assert raced == [[6, 7], [4, 5]]
     assert found.sites.tolist() == wins
     assert found.notes["chosen"] == "kernel_exchange"
-    assert [row["left"] for row in found.history if row["stage"] == "race"] == (left or [])
+    assert [row["error"] for row in found.history if row["stage"] == "compare by network"] == left
 
 
 def judged(self: Any, sites: NDArray[np.int64]) -> float:

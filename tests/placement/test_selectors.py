@@ -15,7 +15,7 @@ from keyhole.core.run import Event, Run
 from keyhole.data.preparation import prepare
 from keyhole.data.target import Target
 from keyhole.placement import SELECTORS, Selection
-from keyhole.placement.scorer import LinearScorer
+from keyhole.placement.scorer import Scorer
 from keyhole.workflow.selection import choose_sites
 from quick_selectors import QUICK, selector
 
@@ -134,22 +134,34 @@ def test_auto_is_never_worse_than_the_classical_on_validation():
     """It keeps the best of its candidates there, and says what each was worth."""
     parts = prepared(shape=(5, 6), n=100)
     selection = selector("auto").select(parts.train, 5, validation=parts.validation, run=Run())
-    scorer = LinearScorer(parts.train, parts.validation, Run())
+    scorer = Scorer(parts.train, parts.validation, Run())
     scores = selection.notes["scores"]
     assert list(scores) == ["greedy", "qr", "exchange", "learned", "kernel_exchange"]
     assert scorer(selection.sites) == pytest.approx(scores[selection.notes["chosen"]])
     assert scores[selection.notes["chosen"]] <= min(scores["greedy"], scores["qr"])
     rows = [row for row in selection.history if row.get("stage") == "search"]
-    assert [(row["by"], row["left"]) for row in rows] == list(scores.items())
+    assert [(row["by"], row["error"]) for row in rows] == list(scores.items())
     assert [row["best"] for row in rows] == np.minimum.accumulate(list(scores.values())).tolist()
     assert all(row["seconds"] >= 0 for row in rows)
+
+
+class GivenErrors:
+    """In place of a scorer."""
+
+    is_nonlinear = False
+
+    def __init__(self, errors):
+        self.errors = iter(errors)
+
+    def __call__(self, sites):
+        return next(self.errors)
 
 
 @pytest.mark.parametrize(("distribution", "chosen"), [(0.8, "learned"), (0.995, "qr"), (1.2, "qr")])
 def test_the_law_must_be_clearly_better_than_what_chooses_once_more(monkeypatch, distribution, chosen):
     """A percent on validation may be chance, and the closed forms will have more samples."""
-    left = iter([1.1, 1.0, distribution])
-    monkeypatch.setattr("keyhole.placement.auto.ClosedFormScorer", lambda *parts: lambda sites: next(left))
+    errors = GivenErrors([1.1, 1.0, distribution])
+    monkeypatch.setattr("keyhole.placement.auto.Scorer", lambda *parts, **more: errors)
     others = Selection(np.arange(5))
     monkeypatch.setattr("keyhole.placement.auto.Learned.select", lambda self, *parts, **more: others)
     parts = prepared(shape=(5, 6), n=100)
@@ -161,8 +173,8 @@ def test_the_law_must_be_clearly_better_than_what_chooses_once_more(monkeypatch,
 
 def test_without_an_order_the_least_is_the_best(monkeypatch):
     """Nobody will have later samples."""
-    left = iter([1.1, 1.0, 0.995])
-    monkeypatch.setattr("keyhole.placement.auto.ClosedFormScorer", lambda *parts: lambda sites: next(left))
+    errors = GivenErrors([1.1, 1.0, 0.995])
+    monkeypatch.setattr("keyhole.placement.auto.Scorer", lambda *parts, **more: errors)
     others = Selection(np.arange(5))
     monkeypatch.setattr("keyhole.placement.auto.Learned.select", lambda self, *parts, **more: others)
     parts = prepared(shape=(5, 6), n=100)
@@ -207,18 +219,18 @@ def test_a_quick_stage_chooses_once_more_even_when_the_time_is_up(took):
     assert selector("auto").refit(slow, parts.development, late) is slow
 
 
-def test_sites_that_two_stages_find_are_judged_once(monkeypatch):
-    """Judging takes seconds on large data, and the law often ends where it began."""
-    asked = []
+def test_sites_are_scored_once(monkeypatch):
+    """It takes seconds on large data, and masks often end where they began."""
+    from keyhole.models.reconstructors.model_selection import squared_error
+
+    calls = []
     monkeypatch.setattr(
-        "keyhole.placement.auto.ClosedFormScorer", lambda *parts: lambda sites: asked.append(sites) or 1.0
+        "keyhole.placement.scorer.squared_error", lambda *parts: calls.append(parts) or squared_error(*parts)
     )
-    monkeypatch.setattr("keyhole.placement.auto.Learned.select", lambda self, *parts, **more: Selection(asked[0][::-1]))
-    parts = prepared(shape=(5, 6), n=100)
-    auto = selector("auto", stages=("greedy", "learned"))
-    found = auto.select(parts.train, 5, validation=parts.validation, run=Run())
-    assert len(asked) == 1
-    assert found.notes["scores"] == {"greedy": 1.0, "learned": 1.0}
+    parts, sites = prepared(shape=(5, 6), n=100), np.arange(5)
+    scorer = Scorer(parts.train, parts.validation, Run())
+    assert scorer(sites) == scorer(sites[::-1])
+    assert len(calls) == 2  # ridge and optimal interpolation
 
 
 @pytest.mark.parametrize("chosen", ["learned", "kernel_exchange", "exchange"])

@@ -12,9 +12,9 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole import DataError, KeyholeError, PlanError, StorageError
 from keyhole.plan.files import check_writable, make_folder, read_readings, write_reconstruction
-from samples import monthly_field, quick, smooth
 
 DATES = ["2010-07-01", "2010-08-01"]
 

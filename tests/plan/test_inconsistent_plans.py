@@ -19,6 +19,7 @@ from rich.console import Console
 from safetensors.numpy import save
 
 import keyhole as kh
+from example_data import little_memory, monthly_field, quick, smooth
 from keyhole import DataError, Plan, PlanError
 from keyhole.core.run import Run
 from keyhole.core.storage import MAGIC, VERSION, read_container, write_container
@@ -28,7 +29,6 @@ from keyhole.placement import SELECTORS, Selection
 from keyhole.plan.files import write_reconstruction
 from keyhole.report.tables import plan_summary, plan_table
 from keyhole.workflow.selection import make_plan
-from samples import little_memory, monthly_field, quick, smooth
 
 TRAIN = {"steps": 1, "validation_steps": 1, "batch_size": 8}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -44,10 +44,17 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 TARGETS = {"class": "linear", "number": "linear", "network": "network"}
 FIELDS = ("field", "dataset", "constrained")
-WHOLE = ("class", "dataset")  # of which every part is changed; of the others, what is theirs alone
-_MOST_ARRAYS = 8
-OWN = ("reconstructor", "predictor", "constraints", "scaling")
 KINDS = [*SETTINGS, *TARGETS, *FIELDS]
+MOST_ARRAYS = 8
+# Of these plans every part is changed; of the others what is theirs alone, since the rest is stored in the same way.
+WHOLE = ("class", "dataset")
+OWN = {
+    **dict.fromkeys(SETTINGS, ("reconstructor",)),
+    **dict.fromkeys(TARGETS, ("predictor",)),
+    "ridge": ("reconstructor", "scaling"),
+    "field": ("reconstructor", "scaling"),
+    "constrained": ("constraints", "scaling"),
+}
 
 
 def of_reconstructor(name: str) -> Plan:
@@ -105,8 +112,8 @@ class Content(NamedTuple):
 
     def names(self) -> list[str]:
         """Names of the arrays that may be changed, some of those of a network."""
-        found = [name for name in self.arrays if self.parts is None or name.split(".")[0] in self.parts]
-        return found[:: 1 if self.parts is None else -(-len(found) // _MOST_ARRAYS)]
+        found = sorted(name for name in self.arrays if self.parts is None or name.split(".")[0] in self.parts)
+        return found[:: 1 if self.parts is None else -(-len(found) // MOST_ARRAYS)]
 
     def refused(self, header: dict[str, Any], arrays: dict[str, Any], what: str, *, netcdf: bool = False) -> bool:
         """Whether this is refused; anything but a PlanError or finite results fails."""
@@ -131,7 +138,7 @@ def content(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """A saved plan of each kind."""
     path = tmp_path_factory.mktemp(request.param) / "plan.keyhole"
     made(request.param).save(path)
-    return Content(path, *read_container(path, "plan"), OWN if request.param not in WHOLE else None)
+    return Content(path, *read_container(path, "plan"), OWN[request.param] if request.param not in WHOLE else None)
 
 
 def use(path: Path, *, netcdf: bool = False) -> None:

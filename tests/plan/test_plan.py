@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole import Plan, PlanError
 from keyhole.core.storage import read_container, write_container
 from keyhole.models.reconstructors.networks import DenseNet
-from samples import monthly_field, quick, smooth
 
 PLANS = ["array_plan", "channel_plan", "field_plan", "table_plan"]
 DATES = ["2010-07-01", "2011-01-15"]

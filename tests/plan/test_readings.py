@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole import PlanError, ReadingsWarning
 from keyhole.core.storage import read_container, write_container
 from keyhole.plan.readings import order_readings, same_units
-from samples import monthly_field, quick, smooth
 
 NAMES = ("a", "b", "c")
 DATES = np.array(["2000-01-01", "2000-02-01"], "datetime64[ns]")

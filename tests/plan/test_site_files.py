@@ -11,10 +11,10 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole.core.errors import DataError
 from keyhole.data.constraints.site_lookup import find_sites
 from keyhole.plan.site_files import sites_geojson, write_sites
-from samples import monthly_field, quick, smooth
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import keyhole as kh
+from example_data import smooth
 from keyhole import DataError, Plan, PlanError, SettingsError
 from keyhole.core.run import Run
 from keyhole.core.storage import read_container, write_container
@@ -19,7 +20,6 @@ from keyhole.report.report_data import ReportData
 from keyhole.workflow.comparison import compare
 from keyhole.workflow.selection import choose_sites
 from quick_selectors import selector
-from samples import smooth
 
 
 def table(n: int = 120) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from report_cases import TAG, field
+from report_examples import TAG, field
 
 import keyhole as kh
 from keyhole.workflow.comparison import Comparison, compare

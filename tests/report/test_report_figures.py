@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import to_rgba
 from PIL import Image
-from report_cases import field, with_history
+from report_examples import field, with_history
 
 from keyhole.core.errors import DataError, SettingsError, StorageError
 from keyhole.data.grid import Grid

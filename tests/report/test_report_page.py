@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
-import subprocess
-import sys
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-import report_cases
+import report_examples
 from PIL import Image
-from report_cases import TAG, with_history
+from report_examples import TAG, with_history
 
 import keyhole as kh
 from keyhole.core.errors import StorageError
@@ -158,7 +156,7 @@ def test_three_axes_have_words_instead_of_maps(cube_comparison, tmp_path):
 
 def test_a_plan_with_bands_shows_them(tmp_path):
     """How wide they are, where, and how often the truth lay within."""
-    signals = report_cases.field()
+    signals = report_examples.field()
     plan = kh.select(signals, 4, method="qr", reconstructor="ridge", constraints={"existing": [0]})
     _, page = written(single(plan, prepare(signals, None, 0, calibrate_intervals=True)), tmp_path)
     assert "The 90 % prediction interval covers" in page.text["intervals"]
@@ -183,12 +181,3 @@ def test_unwritable_folder_is_a_storage_error(cube_comparison, tmp_path):
     with pytest.raises(StorageError):
         write_report(cube_comparison, tmp_path / "report.html")
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_keyhole_loads_without_matplotlib():
-    """Matplotlib waits for the report, and pyplot is never loaded."""
-    code = (
-        "import sys, keyhole, keyhole.workflow.comparison; first = 'matplotlib' in sys.modules; import keyhole.report; "
-        "sys.exit(first or 'matplotlib.pyplot' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from example_data import quick, smooth
 from keyhole.core.progress import progress
 from keyhole.core.run import Event
 from keyhole.report.tables import comparison_table, plan_summary, plan_table
 from keyhole.workflow.comparison import compare
-from samples import quick, smooth
 
 
 def shown(renderable) -> str:

@@ -16,13 +16,13 @@ import pytest
 import torch
 
 import keyhole as kh
+from command_processes import Launched, launch
+from example_data import smooth
 from keyhole.core.errors import SettingsError
 from keyhole.core.processes import Processes, processes
 from keyhole.core.run import Run
 from keyhole.placement.learned import Learned
 from keyhole.training.settings import TrainSettings
-from launched import Launched, launch
-from samples import smooth
 
 SETTINGS = ("--method", "vln", "--set", "decoder=dense", "--set", "n_masks=4", "--reconstructor", "ridge")
 TRAIN = {"steps": 12, "batch_size": 16, "ema_decay": 0.0, "validation_steps": 2}

@@ -11,14 +11,13 @@ import pytest
 import torch
 
 import keyhole as kh
+from example_data import smooth
 from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
 from keyhole.data.target import Target
 from keyhole.models.predictors import fit_predictor
 from keyhole.placement import SELECTORS
-from keyhole.training.settings import TrainSettings
-from samples import smooth
 
 STEPS = 12
 TRAIN = {"steps": STEPS, "batch_size": 8, "validation_steps": 4}
@@ -82,15 +81,15 @@ def test_a_distribution_goes_on_bit_for_bit(tmp_path, name, step):
 @pytest.mark.parametrize("step", [1, 7])
 @pytest.mark.parametrize("kind", ["class", "number"])
 @pytest.mark.parametrize("name", ["network", "auto"])
-def test_a_predictor_goes_on_bit_for_bit(tmp_path, monkeypatch, name, kind, step):
+def test_a_predictor_goes_on_bit_for_bit(tmp_path, name, kind, step):
     """Weights and history of the network are those of a run left alone."""
-    monkeypatch.setattr("keyhole.models.predictors.network.train_settings_for", lambda samples: TrainSettings(**TRAIN))
     values = smooth(40, 4, 4)
     cause = values[:, 0, 0] - values[:, 3, 3]
     parts = prepare(kh.read(values).with_target(Target.of(cause > 0 if kind == "class" else cause)), None, 0)
 
     def work(run):
-        fitted = fit_predictor(name, parts.train, SITES, validation=parts.validation, run=run)
+        given = {"validation": parts.validation, "run": run, "settings": {"train": TRAIN}}
+        fitted = fit_predictor(name, parts.train, SITES, **given)
         return fitted.learned()[1], fitted.history, fitted.name
 
     expected, found = work(Run(seed=3)), stopped_and_resumed(work, tmp_path, step)
@@ -101,11 +100,12 @@ def test_a_predictor_goes_on_bit_for_bit(tmp_path, monkeypatch, name, kind, step
 def test_a_distribution_that_chooses_once_more_keeps_its_states_apart(tmp_path):
     """Auto trains it on train, then on train and validation: a run that is resumed finds both."""
     parts = prepare(kh.datasets.sst(), None, seed=0)
-    auto = SELECTORS.make("auto", {"stages": ("greedy", "learned"), "train": TRAIN, "n_masks": 4})
+    settings = {"train": TRAIN, "n_masks": 4}
+    auto = SELECTORS.make("auto", {"stages": ("greedy", "learned"), **settings})
     trained = [{"stage": "search", "by": "learned", "seconds": 0.0}]
 
     def work(run):
-        first = auto.learned.select(parts.train, 3, validation=None, run=run)
+        first = SELECTORS.make("learned", settings).select(parts.train, 3, validation=None, run=run)
         return auto.refit(replace(first, history=trained, notes={"chosen": "learned"}), parts.development, run).sites
 
     once = work(Run(seed=3, folder=tmp_path))

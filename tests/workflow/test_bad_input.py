@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole import DataError, InfeasibleError, KeyholeError, SettingsError
 from keyhole.data.splits import Split
-from samples import monthly_field, quick, smooth
 
 
 def spoilt(value: float, where: tuple[int, ...] = (3, 1, 2)) -> np.ndarray:

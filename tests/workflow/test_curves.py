@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import keyhole as kh
+from example_data import smooth
 from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Event, Run
@@ -23,7 +24,6 @@ from keyhole.workflow import curves
 from keyhole.workflow.comparison import compare
 from keyhole.workflow.curves import walk
 from keyhole.workflow.selection import choose_sites
-from samples import smooth
 
 NESTED = [name for name, make in SELECTORS.items() if make().nested]
 
@@ -138,14 +138,13 @@ def test_progress_is_told_by_method():
 # The fewest sites ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", ["fvu", "rmse", "mse"])
-@pytest.mark.parametrize("method", ["greedy", "qr"])
+@pytest.mark.parametrize(("method", "metric"), [("greedy", "fvu"), ("greedy", "mse"), ("qr", "fvu"), ("qr", "rmse")])
 def test_bisection_finds_what_trying_every_k_finds(method, metric):
     """Nested or not, for every error that the curve crosses once: reached exactly, or between two K."""
     errors = [row.validation[metric] for row in kh.curve(many_modes(), range(1, 21), (method,), metric=metric).rows]
     once = [k for k in range(2, 21) if min(errors[: k - 1]) > max(errors[k - 1 :])]
     assert len(once) > 8
-    for k in once:
+    for k in once[::2]:
         for error in (max(errors[k - 1 :]), 0.5 * (min(errors[: k - 1]) + max(errors[k - 1 :]))):
             found = kh.curve(many_modes(), (4, 12, 20), (method,), metric=metric, target_error=error)
             assert found.smallest_k(method) == k

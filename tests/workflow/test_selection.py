@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import keyhole as kh
+from example_data import monthly_field, quick, smooth
 from keyhole.core.errors import DataError, SettingsError, StorageError, TrainingError
 from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Run
@@ -18,7 +19,6 @@ from keyhole.models.reconstructors import RECONSTRUCTORS
 from keyhole.training.checkpoint import StateError
 from keyhole.workflow import selection as pipeline
 from keyhole.workflow.comparison import compare
-from samples import monthly_field, quick, smooth
 
 QUICK = {"train": {"steps": 10, "batch_size": 8, "ema_decay": 0.0}, "n_masks": 2}
 

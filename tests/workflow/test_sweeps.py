@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,13 +22,13 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 from typer.testing import CliRunner
 
+from command_processes import Launched, launch
 from keyhole import read
 from keyhole.cli import app
 from keyhole.core.errors import InfeasibleError, SettingsError, StorageError
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.workflow.sweeps import StudyFile, Trial, finished, fronts, read_study, work
 from keyhole.workflow.sweeps.retries import Patience, signs_of_life
-from launched import Launched, launch
 
 STUDY = """
 source = "sst"
@@ -78,15 +76,11 @@ def test_a_sweep_ends_goes_on_and_draws(tmp_path):
 
 
 def test_two_workers_share_one_study(tmp_path):
-    """Together they run as many trials as were asked for, and none twice; one is `python -m keyhole` from a shell."""
+    """Together they run as many trials as were asked for, and none twice."""
     path = write(tmp_path, STUDY.format(trials=8))
-    shell = subprocess.Popen([sys.executable, "-m", "keyhole", "sweep", str(path), "--json"], stdout=subprocess.PIPE)
-    other = start(path)
-    out, _ = shell.communicate(timeout=200)
-    assert shell.returncode == 0
-    (told,) = told_by([other])
-    assert json.loads(out)["trials"] == told
-    numbers = [one["number"] for one in told]
+    first, second = told_by([start(path, number) for number in range(2)])
+    assert first == second
+    numbers = [one["number"] for one in first]
     assert len(numbers) == len(set(numbers)) == 8
 
 
@@ -279,7 +273,7 @@ def test_a_killed_workers_trial_is_tried_again(tmp_path):
     text = STUDY.format(trials=2).replace('["greedy", "qr"]', '["learned"]') + slow
     path = write(tmp_path, text)
     worker = start(path)
-    worker.wait_for_words("begins")
+    worker.wait_for_message("begins")
     worker.send(signal.SIGKILL)
     assert worker.end() == -9
     path.write_text(text.replace("heartbeat = 1", "heartbeat = 1\ntime_limit = 1"))

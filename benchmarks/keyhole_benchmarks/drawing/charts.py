@@ -15,8 +15,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from keyhole.core.errors import DataError
 from keyhole.report.style import INK, MUTED, RULE, SMALL, WIDE, heading, new_figure, tidy
-from keyhole_benchmarks.drawing.kept import Line, latest
-from keyhole_benchmarks.drawing.look import COLOURS, MARKS
+from keyhole_benchmarks.drawing.stored_cases import Line, latest
+from keyhole_benchmarks.drawing.style import COLOURS, MARKS
 from keyhole_benchmarks.names import DATA, METHODS, measure
 
 __all__ = ["charted", "table1_chart"]
@@ -46,6 +46,16 @@ def table1_chart(lines: Iterable[Line]) -> Figure:
     A mark is the mean over the seeds, its whisker goes from the least to the most. Open marks are of the network that
     was trained with the sites (for classical sites the paper's), filled ones of the refit; ticks are the paper's
     values where they compare.
+
+    Parameters
+    ----------
+    lines
+        Records of Table 1.
+
+    Returns
+    -------
+    Figure
+        The chart.
     """
     chosen = charted(lines)
     names = [name for name in DATA if any(line["data"] == name for line in chosen)]
@@ -63,7 +73,18 @@ def table1_chart(lines: Iterable[Line]) -> Figure:
 
 
 def charted(lines: Iterable[Line]) -> list[Line]:
-    """Give the lines that the chart shows: the latest, of methods and data sets that it knows."""
+    """Select the records that the chart shows: the latest, of known methods and data sets.
+
+    Parameters
+    ----------
+    lines
+        Records of Table 1.
+
+    Returns
+    -------
+    list
+        Records in their order.
+    """
     return [line for line in latest(lines) if line["data"] in DATA and line["method"] in METHODS]
 
 

@@ -36,6 +36,19 @@ class LogitNormal:
         u \sim N(\mu, \sigma^2), \quad Y = \mathrm{sigmoid}(u / \lambda), \quad
         S = \mathrm{clip}((\eta - \gamma) Y + \gamma,\ 0,\ 1)
 
+    Parameters
+    ----------
+    mu
+        Mean of the logit.
+    sigma
+        Standard deviation of the logit.
+    lam
+        Temperature.
+    gamma
+        Lower end of the stretched interval, below 0.
+    eta
+        Upper end of the stretched interval, above 1.
+
     Examples
     --------
     >>> one = LogitNormal(0.0, 1.0)
@@ -51,7 +64,18 @@ class LogitNormal:
 
     @classmethod
     def start(cls, mu: float = 0.0) -> LogitNormal:
-        """Give the distribution that training starts from, moved by ``mu``."""
+        """Return the distribution that training starts from.
+
+        Parameters
+        ----------
+        mu
+            Shift of the mean of the logit.
+
+        Returns
+        -------
+        LogitNormal
+            The distribution of one site.
+        """
         distribution = IndependentLogitNormal(
             torch.ones(1, dtype=torch.bool), generator=torch.Generator().manual_seed(0)
         )
@@ -59,24 +83,58 @@ class LogitNormal:
         return cls(location + mu, spread, distribution.temperature, distribution.gamma, distribution.eta)
 
     def density(self, y: Numbers) -> Numbers:
-        """Density of `Y` in (0, 1): the normal one of its logit, divided by `y (1 - y)`."""
+        """Density of `Y` in (0, 1): the normal one of its logit, divided by `y (1 - y)`.
+
+        Parameters
+        ----------
+        y
+            Values in (0, 1).
+
+        Returns
+        -------
+        ndarray
+            Density at each value.
+        """
         mean, spread = self.mu / self.lam, self.sigma / self.lam
         standard = (np.log(y) - np.log1p(-y) - mean) / spread
         return np.exp(-(standard**2) / 2) / (math.sqrt(2 * math.pi) * spread * y * (1 - y))
 
     def stretched(self, s: Numbers) -> Numbers:
-        """Density of `S` in (0, 1), where it was not clipped; the rest of the probability is in the atoms."""
+        """Density of `S` in (0, 1), where it was not clipped; the rest of the probability is in the atoms.
+
+        Parameters
+        ----------
+        s
+            Values in (0, 1).
+
+        Returns
+        -------
+        ndarray
+            Density at each value.
+        """
         return self.density((s - self.gamma) / (self.eta - self.gamma)) / (self.eta - self.gamma)
 
     def atoms(self) -> tuple[float, float]:
-        """Give `P(S = 0)` and `P(S = 1)`."""
+        """Return the probabilities of the atoms.
+
+        Returns
+        -------
+        tuple of float
+            `P(S = 0)` and `P(S = 1)`.
+        """
         u = NormalDist(self.mu, self.sigma)
         lower, upper = math.log(-self.gamma / self.eta), math.log((1 - self.gamma) / (self.eta - 1))
         return u.cdf(self.lam * lower), 1 - u.cdf(self.lam * upper)
 
 
 def densities() -> Figure:
-    """Show logit-normal densities, LN(0, 1) at falling temperatures, and the stretched distribution with its atoms."""
+    """Draw logit-normal densities, LN(0, 1) at falling temperatures, and the stretched distribution with its atoms.
+
+    Returns
+    -------
+    Figure
+        Three panels.
+    """
     figure = new_figure(WIDE, _TALL)
     figure.set_layout_engine("constrained", w_pad=0.07, h_pad=0.06)
     shapes, temperatures, stretched = figure.subplots(1, 3)

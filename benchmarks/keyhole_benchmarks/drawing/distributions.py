@@ -1,4 +1,4 @@
-"""What mask distributions have learned: the covariance of their logits, and the average of their masks."""
+"""Learned mask distributions: the covariance of their logits, and their mean masks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from keyhole.report.style import INK, MUTED, SMALL, TEXT, heading, new_figure, tidy
-from keyhole_benchmarks.drawing.kept import Kept
-from keyhole_benchmarks.drawing.look import COLOURS
-from keyhole_benchmarks.drawing.panels import Shades, Wall, bar, box, image, place, symmetric
+from keyhole_benchmarks.drawing.panels import ColourScale, PanelGrid, bar, box, image, place, symmetric
+from keyhole_benchmarks.drawing.stored_cases import StoredCase
+from keyhole_benchmarks.drawing.style import COLOURS
 from keyhole_benchmarks.names import METHODS
 
 __all__ = ["averages", "by_distance", "correlation", "covariance"]
@@ -35,12 +35,20 @@ _ROWS = 4  # of the grid, from one labelled to the next
 
 
 def covariance(arrays: Arrays) -> Figure:
-    """Show the covariance of logits of a mask distribution, the correlation of its most probable sites with all
-    others, and correlation by distance.
+    """Draw the covariance of a mask distribution's logits, correlation maps of likely sites, and by distance.
 
-    ``arrays`` are those of one case: ``covariance``, ``(cells, cells)`` in C order, every cell being observable;
-    ``average`` on the grid; the chosen ``sites``. Cells that hardly ever open, whose covariance means nothing, are left
-    out of the matrix and pale on the maps.
+    Cells that hardly ever open, whose covariance means nothing, are left out of the matrix and pale on the maps.
+
+    Parameters
+    ----------
+    arrays
+        Arrays of one case: ``covariance``, ``(cells, cells)`` in C order with every cell observable; ``average``,
+        the mean mask on the grid; the selected ``sites``.
+
+    Returns
+    -------
+    Figure
+        Three panels.
     """
     figure = new_figure(_WIDE, _MATRIX + 1.15)
     figure.set_layout_engine("none")
@@ -55,12 +63,23 @@ def covariance(arrays: Arrays) -> Figure:
     return figure
 
 
-def averages(rows: Sequence[Kept]) -> Figure:
-    """Show the average of many masks of each mask distribution on one scale: dark where a site is never open."""
+def averages(rows: Sequence[StoredCase]) -> Figure:
+    """Draw the mean mask of each mask distribution on one scale.
+
+    Parameters
+    ----------
+    rows
+        One case for each distribution.
+
+    Returns
+    -------
+    Figure
+        One panel for each case.
+    """
     tall = _SIDE * box(rows[0].data, rows[0].arrays["average"].shape)
-    wall = Wall((_SIDE, tall), (0.0, *[0.12] * (len(rows) - 1)), (0.0,), (0.1, 0.75, 0.45, 0.1))
-    figure, (panels,) = wall.hang()
-    shades = Shades("viridis", 0.0, 1.0)
+    wall = PanelGrid((_SIDE, tall), (0.0, *[0.12] * (len(rows) - 1)), (0.0,), (0.1, 0.75, 0.45, 0.1))
+    figure, (panels,) = wall.figure()
+    shades = ColourScale("viridis", 0.0, 1.0)
     for axes, row in zip(panels, rows, strict=True):
         image(axes, row.arrays["average"], shades, row.data)
         _two_lines(axes, METHODS[row.method], _concentration(row))
@@ -70,7 +89,18 @@ def averages(rows: Sequence[Kept]) -> Figure:
 
 
 def correlation(matrix: NDArray[Any]) -> Numbers:
-    """Correlations of a covariance; zero where something does not vary."""
+    """Return the correlation matrix of a covariance matrix, with zeros where a variance is zero.
+
+    Parameters
+    ----------
+    matrix
+        Covariance.
+
+    Returns
+    -------
+    ndarray
+        Correlation.
+    """
     values = matrix.astype(float)
     spread = np.sqrt(np.clip(values.diagonal(), 0, None))
     size = np.outer(spread, spread)
@@ -79,7 +109,18 @@ def correlation(matrix: NDArray[Any]) -> Numbers:
 
 
 def by_distance(arrays: Arrays) -> tuple[Numbers, Numbers]:
-    """Mean correlation of pairs of sites by distance in cells; pairs weigh as much as both are open on average."""
+    """Return the mean correlation of pairs of sites by distance, weighted by the product of their mean masks.
+
+    Parameters
+    ----------
+    arrays
+        Arrays of one case, with ``covariance`` and ``average``.
+
+    Returns
+    -------
+    tuple of ndarray
+        Distances in cells, and the mean correlation at each.
+    """
     average = arrays["average"].astype(float)
     row, column = (index.ravel() for index in np.indices(average.shape))
     apart = np.rint(np.hypot(np.subtract.outer(row, row), np.subtract.outer(column, column))).astype(int).ravel()
@@ -91,7 +132,7 @@ def by_distance(arrays: Arrays) -> tuple[Numbers, Numbers]:
     return shown.astype(float), mean[shown]
 
 
-def _draw_matrix(axes: Axes, arrays: Arrays) -> Shades:
+def _draw_matrix(axes: Axes, arrays: Arrays) -> ColourScale:
     """Draw the covariance of the cells that open, in C order; labels are the grid's rows."""
     average = arrays["average"]
     cells = np.union1d(np.flatnonzero(average >= _OPENS), arrays["sites"].astype(int))
@@ -112,7 +153,7 @@ def _draw_matrix(axes: Axes, arrays: Arrays) -> Shades:
 def _draw_maps(figure: Figure, x: float, y: float, arrays: Arrays) -> None:
     """Draw the correlation of every cell with each of the likeliest chosen sites."""
     average, sites = arrays["average"].astype(float), arrays["sites"].astype(int)
-    values, shades = correlation(arrays["covariance"]), Shades("RdBu_r", -1.0, 1.0)
+    values, shades = correlation(arrays["covariance"]), ColourScale("RdBu_r", -1.0, 1.0)
     likeliest = sites[np.argsort(-average.ravel()[sites], kind="stable")][:_MAPS]
     opacity = np.sqrt(np.clip(average / max(average.ravel()[sites].mean(), _OPENS), 0, 1))
     for rank, site in enumerate(likeliest):
@@ -125,7 +166,7 @@ def _draw_maps(figure: Figure, x: float, y: float, arrays: Arrays) -> None:
     bar(scale, shades, "pale: seldom open", upright=False)
 
 
-def _paled(values: Numbers, shades: Shades, opacity: Numbers) -> Numbers:
+def _paled(values: Numbers, shades: ColourScale, opacity: Numbers) -> Numbers:
     """Give values as colours on white, ``(3, rows, columns)``: SVG would forget an opacity that differs by cell."""
     colours = np.moveaxis(np.asarray(colormaps[shades.name](shades.norm()(values)))[..., :3], -1, 0)
     paled: Numbers = 1 - opacity * (1 - colours)
@@ -153,5 +194,5 @@ def _two_lines(axes: Axes, title: str, below: str) -> None:
     axes.annotate(below, (0, 1), (0, 5), fontsize=SMALL, **style)
 
 
-def _concentration(row: Kept) -> str:
+def _concentration(row: StoredCase) -> str:
     return "" if row.concentration is None else f"concentration {row.concentration:.2f}"

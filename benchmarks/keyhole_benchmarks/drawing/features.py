@@ -1,4 +1,4 @@
-"""Selectors of features side by side: what they tell, what they leave, and which features Keyhole chose."""
+"""Comparison of feature selectors: accuracy, unexplained variance, and the features that Keyhole selected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,18 @@ _TALL = 3.1
 
 
 def features_figure(lines: Lines) -> Figure:
-    """Draw accuracy and unexplained variance of each selector, and how often Keyhole chose a feature: one data set."""
+    """Draw accuracy and unexplained variance of each selector, and how often Keyhole selected each feature.
+
+    Parameters
+    ----------
+    lines
+        Records of one data set.
+
+    Returns
+    -------
+    Figure
+        Three panels.
+    """
     figure = new_figure(WIDE, _TALL)
     figure.set_layout_engine("constrained", w_pad=0.07)
     accuracy, unexplained, chosen = figure.subplots(1, 3, width_ratios=(1.0, 1.0, 1.1))

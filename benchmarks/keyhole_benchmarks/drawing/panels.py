@@ -1,4 +1,4 @@
-"""Panels hung in inches, and what is drawn in them: images, fields, sites."""
+"""Panels placed in inches, and what is drawn in them: images, fields, sites."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from keyhole.report.style import INK, SMALL, new_figure, tidy
 
-__all__ = ["Shades", "Wall", "bar", "bare", "box", "dots", "image", "is_field", "place", "symmetric"]
+__all__ = ["ColourScale", "PanelGrid", "bar", "bare", "box", "dots", "image", "is_field", "place", "symmetric"]
 
 _FIELDS = ("ipsl", "ncep")  # of the globe
 _UPWARD = ("ipsl",)  # whose first row is the south
@@ -29,8 +29,20 @@ _CLIP = 99.5
 
 
 @dataclass(frozen=True)
-class Shades:
-    """A colour map between two values; ``extend`` says on which sides values were clipped."""
+class ColourScale:
+    """A colour map between two values.
+
+    Parameters
+    ----------
+    name
+        Name of a Matplotlib colour map.
+    low
+        Value of its first colour.
+    high
+        Value of its last colour.
+    extend
+        On which sides values were clipped.
+    """
 
     name: str
     low: float
@@ -38,22 +50,50 @@ class Shades:
     extend: Literal["neither", "both", "min", "max"] = "neither"
 
     def norm(self) -> Normalize:
-        """Where each value lies between both."""
+        """Return the normalisation of values to the scale.
+
+        Returns
+        -------
+        Normalize
+            From ``low`` to ``high``.
+        """
         return Normalize(self.low, self.high)
 
 
-def symmetric(*values: NDArray[Any]) -> Shades:
-    """Give shades as far below zero as above it; the few largest values are beyond their ends."""
+def symmetric(*values: NDArray[Any]) -> ColourScale:
+    """Return a colour scale that is symmetric around zero; the few largest values are clipped.
+
+    Parameters
+    ----------
+    values
+        Arrays to show.
+
+    Returns
+    -------
+    ColourScale
+        Their common scale.
+    """
     sizes = np.abs(np.concatenate([np.ravel(one).astype(float) for one in values]))
     most = (float(np.nanpercentile(sizes, _CLIP)) if len(sizes) else 0.0) or 1.0
-    return Shades("RdBu_r", -most, most, "both" if (sizes > most).any() else "neither")
+    return ColourScale("RdBu_r", -most, most, "both" if (sizes > most).any() else "neither")
 
 
 @dataclass(frozen=True)
-class Wall:
-    """Where panels of one size hang; all in inches.
+class PanelGrid:
+    """The layout of a figure whose panels have one size; all lengths are in inches.
 
     ``columns`` and ``rows`` are the gaps before each column and row; ``margins`` are left, right, top and bottom.
+
+    Parameters
+    ----------
+    panel
+        Width and height of a panel.
+    columns
+        Gap before each column.
+    rows
+        Gap before each row.
+    margins
+        Left, right, top and bottom margins.
     """
 
     panel: tuple[float, float]
@@ -61,8 +101,14 @@ class Wall:
     rows: Sequence[float]
     margins: tuple[float, float, float, float]
 
-    def hang(self) -> tuple[Figure, list[list[Axes]]]:
-        """Make the figure and its panels, row by row."""
+    def figure(self) -> tuple[Figure, list[list[Axes]]]:
+        """Create the figure and its panels.
+
+        Returns
+        -------
+        tuple
+            The figure, and a list of axes for each row.
+        """
         (wide, tall), (left, right, top, bottom) = self.panel, self.margins
         xs = left + np.cumsum(self.columns) + wide * np.arange(len(self.columns))
         tops = top + np.cumsum(self.rows) + tall * np.arange(len(self.rows))
@@ -72,25 +118,77 @@ class Wall:
 
 
 def place(figure: Figure, x: float, y: float, wide: float, tall: float) -> Axes:
-    """Add axes whose left and upper edges are ``x`` and ``y`` inches from those of the figure."""
+    """Add axes at a position in inches.
+
+    Parameters
+    ----------
+    figure
+        The figure.
+    x, y
+        Distance of the left and upper edges from those of the figure.
+    wide, tall
+        Width and height.
+
+    Returns
+    -------
+    Axes
+        The new axes.
+    """
     width, height = figure.get_size_inches()
     return figure.add_axes((x / width, 1 - (y + tall) / height, wide / width, tall / height))
 
 
 def is_field(data: str) -> bool:
-    """Whether a data set holds anomalies on the globe, not images."""
+    """Whether a data set holds anomalies on the globe, not images.
+
+    Parameters
+    ----------
+    data
+        Name of the data set.
+
+    Returns
+    -------
+    bool
+        True for fields.
+    """
     return data in _FIELDS
 
 
 def box(data: str, grid: Sequence[int]) -> float:
-    """Height by width of a panel of a data set."""
+    """Return the aspect ratio, height by width, of a panel.
+
+    Parameters
+    ----------
+    data
+        Name of the data set.
+    grid
+        Shape of the grid.
+
+    Returns
+    -------
+    float
+        The ratio.
+    """
     return _GLOBE if is_field(data) else grid[0] / grid[1]
 
 
-def image(axes: Axes, values: NDArray[Any], shades: Shades, data: str, *, smooth: bool = False) -> None:
-    """Draw ``(channels, rows, columns)`` or ``(rows, columns)``: three channels are colours, else the first is shown.
+def image(axes: Axes, values: NDArray[Any], shades: ColourScale, data: str, *, smooth: bool = False) -> None:
+    """Draw an image or a field.
 
     Cells stay crisp unless ``smooth``, for those finer than the print's dots.
+
+    Parameters
+    ----------
+    axes
+        Where to draw.
+    values
+        ``(channels, rows, columns)`` or ``(rows, columns)``: three channels are colours, else the first is shown.
+    shades
+        Colour scale of the values.
+    data
+        Name of the data set.
+    smooth
+        Whether to interpolate, for cells finer than the resolution of print.
     """
     pixels = values.astype(float)
     if pixels.ndim == 3:
@@ -103,7 +201,21 @@ def image(axes: Axes, values: NDArray[Any], shades: Shades, data: str, *, smooth
 
 
 def dots(axes: Axes, sites: NDArray[Any], grid: tuple[int, ...], colour: str, data: str) -> None:
-    """Draw sites (flat grid indices) as dots on white, each as large as its cell, or larger where that is tiny."""
+    """Draw sites as dots on white, each as large as its cell, or larger where that is tiny.
+
+    Parameters
+    ----------
+    axes
+        Where to draw.
+    sites
+        Flat indices into the grid.
+    grid
+        Shape of the grid.
+    colour
+        Colour of the dots.
+    data
+        Name of the data set.
+    """
     row, column = np.unravel_index(sites.astype(int), grid)
     points = 72 / axes.figure.dpi
     cell = points * float(np.sqrt(axes.bbox.width / grid[1] * axes.bbox.height / grid[0]))
@@ -115,14 +227,32 @@ def dots(axes: Axes, sites: NDArray[Any], grid: tuple[int, ...], colour: str, da
 
 
 def bare(axes: Axes) -> None:
-    """Leave a thin frame and nothing else."""
+    """Remove ticks and labels, leaving a thin frame.
+
+    Parameters
+    ----------
+    axes
+        The axes.
+    """
     axes.set(xticks=[], yticks=[])
     axes.set_facecolor("white")
     tidy(axes, frame=_SIDES)
 
 
-def bar(axes: Axes, shades: Shades, label: str, *, upright: bool) -> None:
-    """Fill axes with the scale of some shades."""
+def bar(axes: Axes, shades: ColourScale, label: str, *, upright: bool) -> None:
+    """Draw a colour bar.
+
+    Parameters
+    ----------
+    axes
+        Axes that the bar fills.
+    shades
+        The colour scale.
+    label
+        Its label.
+    upright
+        Whether the bar is vertical.
+    """
     scale = axes.figure.colorbar(
         ScalarMappable(shades.norm(), shades.name), cax=axes, extend=shades.extend,
         orientation="vertical" if upright else "horizontal", ticks=MaxNLocator(5, steps=(1, 2, 2.5, 5, 10)),

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from keyhole.report.style import INK, SMALL, TEXT, literal
-from keyhole_benchmarks.drawing.kept import Kept
-from keyhole_benchmarks.drawing.look import COLOURS
-from keyhole_benchmarks.drawing.panels import Shades, Wall, bar, box, dots, image, is_field, place, symmetric
+from keyhole_benchmarks.drawing.panels import ColourScale, PanelGrid, bar, box, dots, image, is_field, place, symmetric
+from keyhole_benchmarks.drawing.stored_cases import StoredCase
+from keyhole_benchmarks.drawing.style import COLOURS
 from keyhole_benchmarks.names import DATA, METHODS
 
 __all__ = ["gan_against_squared", "samples"]
@@ -22,14 +22,26 @@ _ROWS = ("reconstruction", "truth")
 _EACH = 4  # columns of each objective
 
 
-def samples(rows: Sequence[Kept], title: str) -> Figure:
-    """Show two test samples: a column for each method; its mask, then reconstruction and truth of each sample.
+def samples(rows: Sequence[StoredCase], title: str) -> Figure:
+    """Draw two test samples: a column for each method; its mask, then reconstruction and truth of each sample.
 
     The mask is the same for all samples. Fields share one scale around zero, images are grey.
+
+    Parameters
+    ----------
+    rows
+        One case for each method, of the same data and K.
+    title
+        Title of the figure.
+
+    Returns
+    -------
+    Figure
+        The panels.
     """
     shown = (0, len(rows[0].arrays["truth"]) // 2)
     below = [gap for _ in shown for gap in (_FAR, _NEAR)]
-    figure, panels = _wall(rows[0], _beside(len(rows)), below).hang()
+    figure, panels = _wall(rows[0], _beside(len(rows)), below).figure()
     shades = _shades(rows)
     for row, (mask, *pairs) in zip(rows, zip(*panels, strict=True), strict=True):
         mask.set_title(METHODS[row.method], fontsize=TEXT, fontweight="bold", color=INK, pad=4)
@@ -41,11 +53,24 @@ def samples(rows: Sequence[Kept], title: str) -> Figure:
     return figure
 
 
-def gan_against_squared(gan: Kept, squared: Kept) -> Figure:
-    """Show the same test samples twice: reconstructed by a conditional GAN, then by a network with squared error."""
+def gan_against_squared(gan: StoredCase, squared: StoredCase) -> Figure:
+    """Draw the same test samples reconstructed by a conditional GAN, and by a network with squared error.
+
+    Parameters
+    ----------
+    gan
+        Case of the conditional GAN.
+    squared
+        Case of the network with squared error.
+
+    Returns
+    -------
+    Figure
+        Both groups of panels.
+    """
     each = min(_EACH, len(gan.arrays["truth"]))
     columns = [*_beside(each), 2 * _FAR, *_beside(each)[1:]]
-    figure, panels = _wall(gan, columns, (_NEAR, _NEAR)).hang()
+    figure, panels = _wall(gan, columns, (_NEAR, _NEAR)).figure()
     shades = _shades((gan, squared))
     for at, (row, title) in enumerate(((gan, "conditional GAN"), (squared, "squared error"))):
         words = title + _scores(row.line["metrics"])
@@ -65,29 +90,29 @@ def _scores(metrics: Mapping[str, float | None]) -> str:
     return "" if error is None or sharpness is None else f": MSE {100 * error:.2f} × 10⁻², sharpness {sharpness:.2f}"
 
 
-def _wall(row: Kept, columns: Sequence[float], below: Sequence[float]) -> Wall:
+def _wall(row: StoredCase, columns: Sequence[float], below: Sequence[float]) -> PanelGrid:
     field = is_field(row.data)
     wide = _FIELD if field else _IMAGE
     tall = wide * box(row.data, row.arrays["truth"].shape[2:])
-    return Wall((wide, tall), columns, (0.0, *below), (_LABELS, 0.1, _TOP, _BELOW_FIELDS if field else _BELOW))
+    return PanelGrid((wide, tall), columns, (0.0, *below), (_LABELS, 0.1, _TOP, _BELOW_FIELDS if field else _BELOW))
 
 
 def _beside(columns: int) -> list[float]:
     return [0.0, *[_NEAR] * (columns - 1)]
 
 
-def _shades(rows: Sequence[Kept]) -> Shades:
-    """Shades that truth and all reconstructions share."""
+def _shades(rows: Sequence[StoredCase]) -> ColourScale:
+    """ColourScale that truth and all reconstructions share."""
     if is_field(rows[0].data):
         return symmetric(rows[0].arrays["truth"], *(row.arrays["reconstructed"] for row in rows))
-    return Shades("gray", 0.0, 1.0)
+    return ColourScale("gray", 0.0, 1.0)
 
 
-def _draw_mask(axes: Axes, row: Kept, colour: str) -> None:
+def _draw_mask(axes: Axes, row: StoredCase, colour: str) -> None:
     dots(axes, row.arrays["sites"], row.arrays["truth"].shape[2:], colour, row.data)
 
 
-def _draw_pair(panels: Sequence[Axes], row: Kept, sample: int, shades: Shades) -> None:
+def _draw_pair(panels: Sequence[Axes], row: StoredCase, sample: int, shades: ColourScale) -> None:
     for axes, name in zip(panels, ("reconstructed", "truth"), strict=True):
         image(axes, row.arrays[name][sample], shades, row.data)
 
@@ -98,7 +123,7 @@ def _label(panels: Sequence[Sequence[Axes]]) -> None:
         line[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=SMALL, color=INK, labelpad=6)
 
 
-def _finish(figure: Figure, title: str, shades: Shades, data: str) -> None:
+def _finish(figure: Figure, title: str, shades: ColourScale, data: str) -> None:
     """Set the title and, for fields, the scale below."""
     wide, tall = figure.get_size_inches()
     figure.text(

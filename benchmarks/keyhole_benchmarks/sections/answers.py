@@ -29,7 +29,18 @@ _NETWORKS = {OWN: "as in the paper", REFIT: "our refit"}
 
 
 def answers(lines: Lines) -> Iterator[str]:
-    """The paper's claims, each as the ratio of two methods' errors at equal data, K, seed and network."""
+    """Write the paper's claims as ratios of two methods' errors at equal data, K, seed and network.
+
+    Parameters
+    ----------
+    lines
+        Records of Table 1.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
     here = _complete(lines)
     data = here.each("data")
     here = Lines([one for one in here if one["notes"].get("concentration", 1.0) >= _SETTLED])

@@ -15,7 +15,18 @@ _LOST = (0, 1, 2, 3, 5, 10)
 
 
 def networks(lines: Lines) -> Iterator[str]:
-    """Two tables for each data set: errors and coverage by variant, and errors by the number of failing sites."""
+    """Write two tables for each data set: errors and coverage by variant, and errors by the number of failing sites.
+
+    Parameters
+    ----------
+    lines
+        Records of the benchmark.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
     for data in lines.each("data"):
         here = lines.where(data=data)
         plain = here.where(method="none").metric("fvu_area") or here.where(method="none").metric("fvu")

@@ -16,7 +16,18 @@ __all__ = ["cgan", "l1", "steps", "table2", "weights"]
 
 
 def table2(lines: Lines) -> Iterator[str]:
-    """Classification error, percent, least and mean of five trainings, beside the paper's."""
+    """Write the classification errors, least and mean of five trainings, beside the paper's.
+
+    Parameters
+    ----------
+    lines
+        Records of Table 2.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
     header = ["method", "seed", "published least / mean, %", "least, %", "mean, %", "seconds"]
     for data in lines.each("data"):
         for k in sorted(lines.where(data=data).each("k")):
@@ -38,7 +49,18 @@ def _classified(one: Mapping[str, Any]) -> list[str]:
 
 
 def weights(lines: Lines) -> Iterator[str]:
-    """What comes out of each weight."""
+    """Write the number of sites and the error for each weight of the penalty.
+
+    Parameters
+    ----------
+    lines
+        Records of the benchmark.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
     header = ["data", "distribution", "weight", "expected L0", "count", "K", "error", "concentration", "interior modes"]
     rows = [
         [
@@ -58,7 +80,18 @@ def weights(lines: Lines) -> Iterator[str]:
 
 
 def cgan(lines: Lines) -> Iterator[str]:
-    """Error and sharpness of both objectives."""
+    """Write error and sharpness of both objectives.
+
+    Parameters
+    ----------
+    lines
+        Records of the benchmark.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
     header = ["data", "K", "objective", "seed", "error", "sharpness", "concentration", "seconds"]
     rows = [
         [
@@ -82,7 +115,18 @@ def _error(one: Mapping[str, Any]) -> str:
 
 
 def steps(lines: Lines) -> Iterator[str]:
-    """Mean validation error by learning rate, a row for each method; the least of those with the most seeds in bold."""
+    """Write the mean validation error by learning rate, a row for each method, the least in bold.
+
+    Parameters
+    ----------
+    lines
+        Records of the benchmark.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
     grid = sorted({_step(one) for one in lines})
     rows = []
     for data, k, method in sorted({(one["data"], one["k"], _distribution(one)) for one in lines}):
@@ -114,6 +158,12 @@ def _step(one: Mapping[str, Any]) -> float:
 
 
 def l1() -> Iterator[str]:
-    """The halving of masks, computed afresh: it needs no data."""
+    """Write the halving of masks, computed afresh: it needs no data.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
     rows = [[f"{row.times}", f"{row.error:.5f}", f"{row.l1:.5f}", f"{row.shown:.5f}"] for row in halve(4)]
     yield from table(["halved", "error", "l1 a site", "open sites"], rows)

@@ -21,12 +21,34 @@ _SHORT = ("data", "K", "measure", "best classical + ridge", "auto", "relative", 
 
 
 def quality(lines: Lines) -> Iterator[str]:
-    """One row for each data set and K, with the most time; "its sites" have the classical ones' reconstructor."""
+    """Write one row for each data set and K, with the longest time limit.
+
+    Parameters
+    ----------
+    lines
+        Records of the benchmark.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
     yield from table(_HEADER, [_long(place) for place in _places(lines)])
 
 
 def by_time(lines: Lines) -> Iterator[str]:
-    """One row for each data set and K that was run with several limits, one column for each limit."""
+    """Write one row for each data set and K that was run with several time limits, one column for each limit.
+
+    Parameters
+    ----------
+    lines
+        Records of the benchmark.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
     limits = sorted(lines.each("protocol"), key=_seconds)
     rows = []
     for place in _places(lines):
@@ -37,7 +59,18 @@ def by_time(lines: Lines) -> Iterator[str]:
 
 
 def short_table(lines: Lines) -> list[str]:
-    """The README's table."""
+    """Return the README's table.
+
+    Parameters
+    ----------
+    lines
+        Records of the benchmark.
+
+    Returns
+    -------
+    list of str
+        Lines of Markdown.
+    """
     rows = [
         [DATA[place.data], str(place.k), place.what.words, f"{place.ridge:.3f}", f"{place.mean:.3f}",
          f"{place.mean / place.ridge:.2f}", place.minutes(place.ours)]
@@ -132,7 +165,18 @@ def _kinds(lines: Lines) -> list[str]:
 
 
 def ablation(lines: Lines) -> Iterator[str]:
-    """One table for each data set: what each variant leaves, and its ratio to all stages with the same seeds."""
+    """Write one table for each data set: errors of each variant, and their ratio to all stages with the same seeds.
+
+    Parameters
+    ----------
+    lines
+        Records of the benchmark.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
     for data in lines.each("data"):
         here, what = lines.where(data=data), measure(data)
         rows = []

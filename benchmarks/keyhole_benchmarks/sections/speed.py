@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.markdown import spread, table
-from keyhole_benchmarks.speed import RACES
+from keyhole_benchmarks.speed import SPEED_TESTS
 
 __all__ = ["speed"]
 
@@ -19,11 +19,22 @@ _FIGURES = {
 
 
 def speed(lines: Lines) -> Iterator[str]:
-    """One row for each race."""
+    """Write one row for each timed task.
+
+    Parameters
+    ----------
+    lines
+        Records of the benchmark.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
     rows = []
-    for name in (name for name in RACES if len(lines.where(method=name))):
-        here, race = lines.where(method=name), RACES[name]
+    for name in (name for name in SPEED_TESTS if len(lines.where(method=name))):
+        here, task = lines.where(method=name), SPEED_TESTS[name]
         times = (f"{spread(here.metric(whose), '.2f')}" for whose in ("ours", "theirs"))
         others = [f"{words} {here.metric(figure)[-1]:.3f}" for figure, words in _FIGURES.items() if here.metric(figure)]
-        rows.append([race.words, f"{race.goal:g}", spread(here.metric("ratio"), ".2f"), *times, ", ".join(others)])
+        rows.append([task.words, f"{task.goal:g}", spread(here.metric("ratio"), ".2f"), *times, ", ".join(others)])
     yield from table(["task / reference", "goal", "ratio", "seconds", "reference seconds", "other figures"], rows)

@@ -15,7 +15,18 @@ _CONCENTRATED = 0.95
 
 
 def table1(lines: Lines) -> Iterator[str]:
-    """One table for each data set and K."""
+    """Write one table for each data set and K.
+
+    Parameters
+    ----------
+    lines
+        Records of Table 1.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
     for data in lines.each("data"):
         here = lines.where(data=data)
         for k in sorted(here.each("k")):

@@ -15,7 +15,17 @@ __all__ = ["standard_error", "tables"]
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Of the mean; NaN where there is one value only.
+    """Return the standard error of the mean.
+
+    Parameters
+    ----------
+    values
+        The values.
+
+    Returns
+    -------
+    float
+        NaN for a single value.
 
     Examples
     --------
@@ -26,7 +36,18 @@ def standard_error(values: Sequence[float]) -> float:
 
 
 def tables(lines: Lines) -> Iterator[str]:
-    """A table for each data set: the most accurate selector first."""
+    """Write one table for each data set, the most accurate selector first.
+
+    Parameters
+    ----------
+    lines
+        Records of the benchmark.
+
+    Yields
+    ------
+    str
+        Lines of Markdown.
+    """
     for data in lines.each("data"):
         here = lines.where(data=data)
         words = f"K = {here.records[0]['k']}, {len(here.each('seed'))} splits"

@@ -47,6 +47,10 @@ def parse(kind: type[Kind], given: dict[str, Any]) -> Kind:
     SettingsError
         If a name is unknown or a value invalid; the message names it.
     """
+    unknown = [name for name in given if name not in kind.model_fields and kind.model_config["extra"] == "forbid"]
+    if unknown:
+        there_are = ", ".join(kind.model_fields)
+        raise SettingsError(f"{kind.__name__} has no setting {unknown[0]!r}; there are {there_are}")
     try:
         return kind(**given)
     except ValidationError as error:

@@ -223,10 +223,10 @@ class Samples:
             gaps=gaps,
         )  # fmt: skip
 
-    def room(self) -> FeasibleSet:
+    def feasible_set(self) -> FeasibleSet:
         """Return the feasible set before any site is selected: all observable sites that satisfy the constraints."""
         rules = PlacementRules(self.grid.size) if self.constraints is None else self.constraints.rules
-        return rules.room(self.observable)
+        return rules.feasible_set(self.observable)
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -237,7 +237,7 @@ class Samples:
     @property
     def existing(self) -> NDArray[np.int64]:
         """Flat grid indices of the existing sites, which are kept and to which new ones are added."""
-        return np.empty(0, np.int64) if self.constraints is None else self.constraints.rules.held
+        return np.empty(0, np.int64) if self.constraints is None else self.constraints.rules.existing
 
     def with_constraints(self, constraints: Constraints | Mapping[str, Any] | None) -> Samples:
         """Set the constraints on the placement, replacing earlier ones.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import InfeasibleError
 from keyhole.core.run import Run
+from keyhole.core.settings import Settings, parse
 from keyhole.data.constraints import FeasibleSet, largest_feasible, packing
 from keyhole.data.samples import Samples
 from keyhole.masks import MaskDistribution
@@ -64,11 +65,18 @@ class Selector(ABC):
         Whether the selector uses the target where there is one. Such a selector conditions on the existing sites
         (`Samples.existing`) itself; all others get samples from which the linear prediction of the existing sites has
         been subtracted (`SelectionView`).
+    settings_class
+        The settings that the constructor takes as keyword arguments; they are kept in ``options``.
     """
 
     name: ClassVar[str]
     nested: ClassVar[bool] = False
     supervised: ClassVar[bool] = False
+    settings_class: ClassVar[type[Settings]] = Settings
+    options: Settings
+
+    def __init__(self, **settings: Any) -> None:
+        self.options = parse(self.settings_class, settings)
 
     @property
     def requires_validation(self) -> bool:
@@ -134,7 +142,7 @@ class Selector(ABC):
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that define the selector, for the record of the plan."""
-        return {}
+        return self.options.model_dump()
 
 
 def complete(sites: NDArray[np.int64], k: int, train: Samples) -> NDArray[np.int64]:
@@ -164,14 +172,14 @@ def complete(sites: NDArray[np.int64], k: int, train: Samples) -> NDArray[np.int
     InfeasibleError
         If fewer than ``k`` sites are feasible.
     """
-    feasible = train.room()
+    feasible = train.feasible_set()
     limit = np.inf if feasible.rules.costs is not None else k
     feasible.fill(sites, limit)
-    if len(feasible.taken) < limit:
+    if len(feasible.selected) < limit:
         feasible.fill(_by_variance(train), limit)
-    if len(feasible.taken) < limit < np.inf:
+    if len(feasible.selected) < limit < np.inf:
         return _shortened(feasible, k)
-    return np.array(feasible.taken, np.int64)
+    return np.array(feasible.selected, np.int64)
 
 
 def _by_variance(train: Samples) -> NDArray[np.int64]:
@@ -183,7 +191,7 @@ def _by_variance(train: Samples) -> NDArray[np.int64]:
 
 def _shortened(feasible: FeasibleSet, k: int) -> NDArray[np.int64]:
     """Keep as many of the first sites as allow ``k`` feasible sites in all."""
-    ranked, n_kept = feasible.taken, len(feasible.taken) - 1
+    ranked, n_kept = feasible.selected, len(feasible.selected) - 1
     while n_kept > 0:
         found = packing(feasible.rules, feasible.observable, k, ranked[:n_kept])
         if len(found) == k:

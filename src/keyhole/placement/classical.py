@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.core.settings import parse
 from keyhole.data.samples import Samples
 from keyhole.models.principal_components import components_at_sites, rounding, unresolved_variance
 from keyhole.placement.base import Selection, Selector, complete
+from keyhole.placement.candidates import FeasibleCandidates
 from keyhole.placement.explained_variance import ExplainedVariance
-from keyhole.placement.greedy_selection import FeasibleCandidates
 from keyhole.placement.settings import GreedySettings
 
 __all__ = ["QR", "Greedy", "Random", "Variance", "rank_sites"]
@@ -71,7 +70,7 @@ class QR(Selector):
         floor, candidates = rounding(rows) * residual.max(), FeasibleCandidates(train, sites, k)
         available = train.availability()
         weight = 1.0 if available is None else available.ravel()[sites]
-        while (best := candidates.take(weight * residual, floor)) is not None:
+        while (best := candidates.add_best(weight * residual, floor)) is not None:
             added = _orthonormal(rows[:, best].astype(np.float64), directions)
             directions = np.concatenate([directions, added])
             residual -= np.square(rows @ added.T.astype(rows.dtype)).sum(axis=(0, 2))
@@ -107,21 +106,16 @@ class Greedy(Selector):
 
     name: ClassVar[str] = "greedy"
     nested: ClassVar[bool] = True
-
-    def __init__(self, **settings: Any) -> None:
-        self._settings = parse(GreedySettings, settings)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the number of components."""
-        return self._settings.model_dump()
+    settings_class: ClassVar[type[GreedySettings]] = GreedySettings
+    options: GreedySettings
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
         """Select ``k`` sites."""
-        n_components = self._settings.n_components or max(4 * k, 200)
+        n_components = self.options.n_components or max(4 * k, 200)
         sites, rows, variances = components_at_sites(train, n_components)
         unresolved, candidates = unresolved_variance(train, rows, variances), FeasibleCandidates(train, sites, k)
         explained = ExplainedVariance(rows, variances, train.reading_noise(sites), unresolved)
-        while (best := candidates.take(explained.gains(), explained.floor)) is not None:
+        while (best := candidates.add_best(explained.gains(), explained.floor)) is not None:
             explained.read(best)
         return Selection(complete(candidates.sites, k, train))
 

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 from math import comb
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.run import Event, Run
+from keyhole.core.run import Run
 from keyhole.data.samples import Samples
 from keyhole.placement.base import Selection, subsample
+from keyhole.placement.candidates import FeasibleCandidates
 from keyhole.placement.classical import rank_sites
-from keyhole.placement.greedy_selection import FeasibleCandidates
+from keyhole.placement.local_search import LocalSearch, ScoredObjective, SearchState
 from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance, fit_localised_covariance
+from keyhole.placement.settings import LocalSearchSettings
 
-__all__ = ["Network", "harden_against_failures"]
+__all__ = ["FailureObjective", "Network", "harden_against_failures"]
 
 _MAX_SAMPLES = 10_000
 _MAX_SETS = 1500  # of failing sites over which the error is averaged
 _N_CANDIDATES = 12  # candidates evaluated for each exchange
-_MIN_IMPROVEMENT = 1e-4  # relative improvement of the error below which an exchange is not made
 
 
 class Network:
@@ -46,9 +47,8 @@ class Network:
 
     def __init__(self, covariance: Covariance, selected: Sequence[int]) -> None:
         self.covariance, self.selected = covariance, list(selected)
-        targets = [covariance.with_targets(candidate) for candidate in self.selected]
-        self.targets = np.concatenate(targets, axis=1).astype(np.float64)
-        self.channels = targets[0].shape[1]
+        targets = covariance.cross[:, self.selected]
+        self.targets, self.channels = targets.reshape(len(targets), -1).astype(np.float64), targets.shape[2]
         own = covariance.between(self.selected).astype(np.float64)
         self.inverse = np.linalg.inv(own + np.diag(covariance.noise[self.selected].ravel()))
         inner = self.targets.T @ self.targets
@@ -96,10 +96,33 @@ class Network:
         return np.asarray(np.trace(solved, axis1=1, axis2=2))
 
 
+class FailureObjective(ScoredObjective, PosteriorCovariance):
+    """Expected squared error averaged over sets of failing sites; exchanges are proposed by the gains without failures.
+
+    Parameters
+    ----------
+    covariance
+        Prior covariance of candidates and targets.
+    sets
+        ``(n, failures)``, positions of the failing sites among the selected ones.
+    n_scored
+        Candidates that are scored for each exchange.
+    """
+
+    def __init__(self, covariance: Covariance, sets: NDArray[np.int64], n_scored: int) -> None:
+        ScoredObjective.__init__(self, n_scored)
+        PosteriorCovariance.__init__(self, covariance)
+        self.sets = sets
+
+    def score(self, selected: list[int]) -> float:
+        """Return the mean error of the selected sites."""
+        return _mean_error(Network(self.covariance, selected), self.sets)
+
+
 def harden_against_failures(found: Selection, train: Samples, failures: int, run: Run) -> Selection:
     """Exchange sites until the mean error under the failure of ``failures`` of them is smallest.
 
-    A local search as in `Exchange`, with another objective: the expected squared error averaged over all sets of
+    A `LocalSearch` as in `Exchange`, with another objective: the expected squared error averaged over all sets of
     failing sites (or 1500 random ones). Constraints are kept. The outcome is evaluated over all valid sites and used
     only if it is better than the initial sites.
 
@@ -122,25 +145,21 @@ def harden_against_failures(found: Selection, train: Samples, failures: int, run
     """
     subset = subsample(train, _MAX_SAMPLES, run, "samples to harden by")
     covariance, _ = fit_localised_covariance(subset, found.sites, run, "harden")
-    candidates = FeasibleCandidates(train, covariance.candidates, len(found.sites))
-    selected = [int(position) for position in np.searchsorted(covariance.candidates, found.sites)]
-    for position in selected:
-        candidates.add(position)
-    sets = failure_sets(len(selected), failures, run)
-    start = Network.over_all_cells(covariance, selected, subset)
-    exchanged = _local_search(covariance, candidates, selected, sets, run)
-    network = Network.over_all_cells(covariance, exchanged, subset)
-    selected, network = (
-        (exchanged, network) if _mean_error(network, sets) < _mean_error(start, sets) else (selected, start)
-    )
-    losses = network.losses(sets)
+    initial = np.searchsorted(covariance.candidates, found.sites).tolist()
+    sets = failure_sets(len(initial), failures, run)
+    candidates = FeasibleCandidates(train, covariance.candidates, len(initial), exact=True)
+    state = SearchState(FailureObjective(covariance, sets, _N_CANDIDATES), candidates, initial)
+    best = LocalSearch(LocalSearchSettings(), run, "harden sites").search([state], n_restarts=0)
+    before, after = (Network.over_all_cells(covariance, sites, subset) for sites in (initial, best.selected))
+    improved = _mean_error(after, sets) < _mean_error(before, sets)
+    selected, network = (best.selected, after) if improved else (initial, before)
+    losses, prior_variance = network.losses(sets), _prior_variance(network.covariance)
     worst = sets[int(losses.argmax())]
-    prior_variance = _prior_variance(network.covariance)
     notes = {
         "failures": failures,
-        "left_before": _mean_error(start, sets) / prior_variance,
+        "left_before": _mean_error(before, sets) / prior_variance,
         "left_after": _mean_error(network, sets) / prior_variance,
-        "worst": covariance.candidates[[selected[position] for position in worst]].tolist(),
+        "worst": covariance.candidates[np.array(selected)[worst]].tolist(),
         "left_without_worst": (prior_variance - network.explained + float(losses.max())) / prior_variance,
     }
     sites = rank_sites(train, covariance.candidates[selected], run)
@@ -170,39 +189,6 @@ def failure_sets(count: int, failures: int, run: Run) -> NDArray[np.int64]:
     return np.stack([rng.choice(count, failures, replace=False) for _ in range(_MAX_SETS)]).astype(np.int64)
 
 
-def _local_search(
-    covariance: Covariance, candidates: FeasibleCandidates, selected: list[int], sets: NDArray[np.int64], run: Run
-) -> list[int]:
-    """Exchange each site in turn for the best of a few candidates, until no exchange improves the mean error."""
-    posterior = PosteriorCovariance(covariance)
-    for position in selected:
-        posterior.add(position)
-    error, n_failed, n_exchanges = _mean_error(Network(covariance, posterior.selected), sets), 0, 0
-    while n_failed < len(selected) and run.seconds_left() > 0:
-        old = posterior.selected[0]
-        with candidates.without(old):
-            gains = np.where(candidates.open, posterior.gains_without(0), -np.inf)
-        proposals = [
-            int(candidate)
-            for candidate in np.argsort(-gains, kind="stable")[:_N_CANDIDATES]
-            if np.isfinite(gains[candidate])
-        ]
-        scores = {
-            candidate: _mean_error(Network(covariance, [*posterior.selected[1:], candidate]), sets)
-            for candidate in proposals
-            if candidate != old
-        }
-        best = min(scores, key=scores.__getitem__, default=old)
-        better = best != old and scores[best] < (1 - _MIN_IMPROVEMENT) * error
-        candidates.replace(old, best if better else old)
-        posterior.replace(0, best if better else old)
-        error, n_failed, n_exchanges = (
-            (scores[best], 0, n_exchanges + 1) if better else (error, n_failed + 1, n_exchanges)
-        )
-        run.tell(Event("harden sites", n_failed, len(selected), {"swaps": float(n_exchanges)}))
-    return list(posterior.selected)
-
-
 def _mean_error(network: Network, sets: NDArray[np.int64]) -> float:
     """Expected squared error, averaged over the sets of failing sites."""
     return _prior_variance(network.covariance) - network.explained + float(network.losses(sets).mean())
@@ -210,5 +196,4 @@ def _mean_error(network: Network, sets: NDArray[np.int64]) -> float:
 
 def _prior_variance(covariance: Covariance) -> float:
     """Sum of the targets' prior variances."""
-    targets: Any = covariance.targets
-    return float(np.square(targets, dtype=np.float64).sum())
+    return float(np.square(covariance.targets, dtype=np.float64).sum())

@@ -1,158 +1,291 @@
-"""Kernel ridge surrogate, and the gain of each site by the gradient of its error."""
+"""Kernel ridge regression as a surrogate of the reconstructor: the error of a set of sites in a tenth of a second."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from scipy.linalg import cho_factor, cho_solve, solve
 
 from keyhole.core.run import Run
-from keyhole.models.reconstructors.kernel_ridge import LINEAR, Shape, shapes_for, spread_of
-from keyhole.placement.fit_score_split import FitScoreSplit
-from keyhole.placement.random_features import RandomFeatureSurrogate
-from keyhole.placement.surrogate import Sites, Surrogate
+from keyhole.data.samples import Samples
+from keyhole.models.kernels import Hyperparameters, PairwiseKernel, candidates, inverse, kernel, leave_one_out, scale_of
+from keyhole.models.reconstructors.base import flat
+from keyhole.placement.base import subsample
 
-__all__ = ["KernelSurrogate", "PairwiseKernel", "fit_surrogate"]
+__all__ = ["NONLINEAR_THRESHOLD", "FitScoreSplit", "KernelSurrogate", "LeaveOneOutSurrogate"]
 
-_MAX_FITTING = 2000  # samples: the cost grows faster than the square of their number
-_MAX_TO_TUNE = 700  # samples used to choose the kernel's hyperparameters
+NONLINEAR_THRESHOLD = 0.98  # ratio of non-linear to linear error below which the non-linear surrogate is used
+_MAX_FITTING, _MAX_SCORING = 2000, 3000  # the cost grows faster than the square of the first
+_MAX_TO_TUNE = 700  # samples used to choose the hyperparameters
+# Principal components, or two for each site where that is more; few samples allow more of them.
+_COMPONENTS, _COMPONENTS_OF_FEW, _FEW = 96, 256, 2000
+_RIDGE_REGULARISATIONS = (1e-3, 1e-2, 1e-1, 1.0)
 _SINGLE = 0.03  # regularisation from which single precision is accurate enough
 _MAX_PRODUCTS = 4e9  # in the computation of a gradient
-_MIN_DISTANCE = 1e-9  # squared distance below which samples count as identical
+_MIN_NOISE = 1e-3  # share of a site's variance that counts as noise
+
+Sites = Sequence[int] | NDArray[np.int64]
+Values = NDArray[np.float32]
 
 
-class KernelSurrogate(Surrogate):
-    """Unexplained variance of kernel ridge regression on the principal components.
+@dataclass(frozen=True, eq=False)
+class FitScoreSplit:
+    """Fitting and scoring subsets of the samples, with their leading principal components.
+
+    Parameters
+    ----------
+    fitting, scoring
+        Values at the valid sites, ``(n, channels, sites)``, centred by the mean of the first.
+    readings
+        The same samples as sensors observe them: unweighted, with measurement noise.
+    basis
+        ``(r, channels * sites)``, leading principal components, which stand for the values to be reconstructed.
+    cells
+        ``(sites,)``, flat grid indices of the valid sites.
+    """
+
+    fitting: Values
+    scoring: Values
+    readings: tuple[Values, Values]
+    basis: Values
+    cells: NDArray[np.int64]
+
+    @cached_property
+    def components(self) -> tuple[Values, Values]:
+        """Principal component scores of the fitting and of the scoring samples, ``(n, r)``."""
+        return flat(self.fitting) @ self.basis.T, flat(self.scoring) @ self.basis.T
+
+    @cached_property
+    def energy(self) -> tuple[float, float]:
+        """Sum of squares of the scoring samples: in total, and outside the span of the components."""
+        total = float(np.square(self.scoring, dtype=np.float64).sum())
+        within = float(np.square(self.components[1], dtype=np.float64).sum())
+        return max(total, np.finfo(float).tiny), max(0.0, total - within)
+
+    @cached_property
+    def level(self) -> np.float32:
+        """Overall standard deviation of the readings of the fitting samples."""
+        return np.float32(max(float(self.readings[0].std()), float(np.finfo(np.float32).tiny)))
+
+    def scale(self, standardised: bool) -> NDArray[np.float64]:
+        """Divisors of the readings, ``(channels, sites)``: of each its standard deviation, or of all the same."""
+        rows = flat(self.readings[0]).astype(np.float64) / self.level
+        return (scale_of(rows, standardised) * self.level).reshape(self.fitting.shape[1:])
+
+    def index(self, sites: Sites) -> NDArray[np.int64]:
+        """Positions of sites (flat grid indices) among the valid sites."""
+        return np.searchsorted(self.cells, sites)
+
+    def fewer(self, fitting: int, scoring: int) -> Self:
+        """Return at most so many samples of each part, evenly spaced."""
+        first, second = _evenly_spaced(len(self.fitting), fitting), _evenly_spaced(len(self.scoring), scoring)
+        readings = (self.readings[0][first], self.readings[1][second])
+        return replace(self, fitting=self.fitting[first], scoring=self.scoring[second], readings=readings)
+
+    @classmethod
+    def from_samples(cls, train: Samples, scored: Samples | None, k: int, run: Run) -> Self:
+        """Split samples, and compute the principal components of the fitting part.
+
+        Parameters
+        ----------
+        train
+            Scaled samples to fit on; at most 2000 are used.
+        scored
+            Scaled samples to score on, at most 3000. If None, a third of ``train``: drawn at random, or the last in
+            time for a time series, whose neighbouring samples are too similar to be independent.
+        k
+            Number of sites; there are at least 2 k components.
+        run
+            Its seed determines the draws.
+
+        Returns
+        -------
+        FitScoreSplit
+            The split.
+        """
+        from sklearn.utils.extmath import randomized_svd
+
+        if scored is None:
+            drawn = run.generator("samples to swap by").permutation(len(train))
+            order = train.order_in_time() if train.is_series else drawn
+            cut = max(1, len(train) - min(_MAX_SCORING, len(train) // 3))
+            train, scored = train.take(np.sort(order[:cut])), train.take(np.sort(order[cut:]))
+        first = subsample(train, _MAX_FITTING, run, "samples to teach by")
+        second = subsample(scored, _MAX_SCORING, run, "samples to judge by")
+        mean = first.valid_values().mean(axis=0)
+        fitting, scoring = first.valid_values() - mean, second.valid_values() - mean
+        n_components = max(_COMPONENTS if len(fitting) > _FEW else _COMPONENTS_OF_FEW, 2 * k)
+        n_components = min(n_components, *flat(fitting).shape)
+        basis = randomized_svd(flat(fitting), n_components, n_iter=3, random_state=0)[2].astype(np.float32)
+        observed = first.root is not None or first.noise_draw is not None or first.gaps is not None
+        readings = _readings(first, second) if observed else (fitting, scoring)
+        return cls(fitting, scoring, readings, basis, train.grid.cells)
+
+
+class KernelSurrogate:
+    """Unexplained variance of kernel ridge regression, for any set of sites; lower is better.
+
+    The leading principal components stand for the valid sites, so that one evaluation takes about a tenth of a second.
 
     Parameters
     ----------
     data
         Fitting and scoring samples.
-    shape
+    parameters
         Hyperparameters of the kernel.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> phase = np.linspace(0, 6, 200)[:, np.newaxis]
+    >>> waves = np.sin(2 * np.pi * (phase + np.linspace(0, 1, 12)))  # travelling wave: not linear in one reading
+    >>> data = FitScoreSplit.from_samples(kh.read(waves.astype(np.float32)), None, 2, Run())
+    >>> surrogate = KernelSurrogate.fit(data, np.array([0, 3]))
+    >>> surrogate([0, 3]) < surrogate([0, 6])
+    True
     """
 
-    def __init__(self, data: FitScoreSplit, shape: Shape) -> None:
-        super().__init__(data)
-        self.shape, self.spread = shape, data.spread if shape.even else np.full_like(data.spread, self.level)
-        self.precision = torch.float32 if shape.strength >= _SINGLE else torch.float64
-        self.fitting_scores, self.scoring_scores = (
-            torch.from_numpy(part).to(self.precision) for part in data.components
-        )
+    def __init__(self, data: FitScoreSplit, parameters: Hyperparameters) -> None:
+        self.data, self.parameters = data, parameters
+        self.precision: Any = np.float32 if parameters.regularisation >= _SINGLE else np.float64
+        self.scale = data.scale(parameters.standardised)
+        self.fitting, self.scoring = (part.astype(self.precision) for part in data.components)
 
     @classmethod
-    def fit_surrogate(cls, data: FitScoreSplit, sites: NDArray[np.int64]) -> Self:
-        """Return the surrogate whose kernel has the lowest error for these sites."""
+    def fit(cls, data: FitScoreSplit, sites: NDArray[np.int64]) -> Self:
+        """Return the surrogate with the hyperparameters of the lowest error for these sites, on 700 samples."""
         few = data.fewer(_MAX_TO_TUNE, _MAX_TO_TUNE)
-        plain = cls(few, Shape(1.0, 1.0, 1.0))
-        readings = plain.readings(few.seen[0], sites).astype(np.float64)
-        shapes = [s for even in (False, True) for s in shapes_for(readings / spread_of(readings, even), even)]
-        best = shapes[int(np.argmin([cls(few, shape)(sites) for shape in shapes]))]
-        return cls(data.fewer(_MAX_FITTING, len(data.scoring)), best)
+        readings = flat(few.readings[0][:, :, data.index(sites)].transpose(0, 2, 1)) / few.level
+        tried = [parameters for _, group in candidates(readings.astype(np.float64)) for parameters in group]
+        return cls(data, min(tried, key=lambda parameters: cls(few, parameters)(sites)))
 
     def __call__(self, sites: Sites) -> float:
         """Return the unexplained variance for the sites (flat grid indices)."""
         fitting, scoring = self._read(sites)
-        weights = torch.cholesky_solve(
-            self.fitting_scores, self._factor(PairwiseKernel(fitting, fitting, self.shape).kernel())
-        )
-        return self.unexplained(
-            (PairwiseKernel(scoring, fitting, self.shape).kernel() @ weights).numpy().astype(np.float32)
-        )
+        weights = cho_solve(self._factor(kernel(fitting, fitting, self.parameters)), self.fitting)
+        return self._unexplained(self.scoring - kernel(scoring, fitting, self.parameters) @ weights)
 
-    def gains(self, sites: Sequence[int], without: int | None = None) -> NDArray[np.float64]:
+    def gains(self, sites: Sites) -> NDArray[np.float64]:
         """Return the negative slope of the squared error as each site begins to enter the kernel.
 
         Site j with weight `t` adds `t (x_j - x'_j)^2` to the squared distances and `t x_j x'_j` to the inner products;
         the slope at `t = 0` is a quadratic form in the values of j, so one backward pass serves all sites. With `A` the
         kernel among the fitting samples, `B` that between scoring and fitting samples, `V = A^-1 Y` the dual weights
         and `R = B V - Z` the residual, the gradient by `B` is `2 R V'` and by `A` it is `-2 A^-1 B' R V'`.
-        """
-        kept = [site for place, site in enumerate(sites) if place != without]
-        fitting, scoring = self._read(kept)
-        among, between = PairwiseKernel(fitting, fitting, self.shape), PairwiseKernel(scoring, fitting, self.shape)
-        factor = self._factor(among.kernel())
-        weights = torch.cholesky_solve(self.fitting_scores, factor)
-        cross = between.kernel()
-        residual = cross @ weights - self.scoring_scores
-        adjoint = torch.cholesky_solve(cross.T @ residual, factor)
-        slopes = self._slopes(among, -2 * adjoint, weights, 0) + self._slopes(between, 2 * residual, weights, 1)
-        return self._on_grid(-slopes.sum(dim=0).numpy().astype(np.float64), kept)
 
-    def _slopes(self, kernel: PairwiseKernel, rows: Tensor, columns: Tensor, part: int) -> Tensor:
+        Parameters
+        ----------
+        sites
+            Flat grid indices of the selected sites.
+
+        Returns
+        -------
+        ndarray
+            One value for each valid site; only the order matters.
+        """
+        fitting, scoring = self._read(sites)
+        among = PairwiseKernel(fitting, fitting, self.parameters)
+        between = PairwiseKernel(scoring, fitting, self.parameters)
+        factor, cross = self._factor(among.matrix()), between.matrix()
+        weights = cho_solve(factor, self.fitting)
+        residual = cross @ weights - self.scoring
+        adjoint = cho_solve(factor, cross.T @ residual)
+        slopes = self._slopes(among, -2 * adjoint, weights, 0) + self._slopes(between, 2 * residual, weights, 1)
+        return np.asarray(-slopes.sum(axis=0), np.float64)
+
+    def linear(self, sites: Sites) -> float:
+        """Return the unexplained variance of ridge regression with the best regularisation, for comparison."""
+        index, (targets, truth) = self.data.index(sites), self.data.components
+        readings = [flat(part[:, :, index]) / self.data.level for part in self.data.readings]
+        design, scored = (np.column_stack([np.ones(len(part), np.float32), part]) for part in readings)
+        gram, cross, eye = design.T @ design, design.T @ targets, np.eye(design.shape[1], dtype=np.float32)
+        fits = (
+            solve(gram + regularisation * len(design) * eye, cross, assume_a="pos")
+            for regularisation in _RIDGE_REGULARISATIONS
+        )
+        return min(self._unexplained(truth - scored @ weights) for weights in fits)
+
+    def _slopes(self, pairs: PairwiseKernel, rows: NDArray[Any], columns: NDArray[Any], part: int) -> NDArray[Any]:
         """Slope by each site, ``(channels, sites)``, for the kernel gradient ``rows @ columns.T``, from a subset.
 
         With `W` the gradient by squared distances and `I` that by inner products, site j has
         `sum_i w_i x_ij^2 + sum_k w'_k x'_kj^2 + x_j' (I - 2 W) x'_j`, `w` and `w'` the row and column sums of W.
         """
-        first, second = self._seen[part], self._seen[0]
-        share = min(1.0, (_MAX_PRODUCTS / (len(first) * len(second) * first[0].numel())) ** 0.5)
-        rows_used, columns_used = (slice(0, max(1, int(share * len(x)))) for x in (first, second))
-        by_square, by_inner = kernel.slopes(rows[rows_used] @ columns[columns_used].T, rows_used, columns_used)
-        first, second = (x.flatten(1) for x in (first[rows_used], second[columns_used]))
-        found = (first * ((by_inner - 2 * by_square) @ second)).sum(dim=0)
-        found += by_square.sum(dim=1) @ first.square() + by_square.sum(dim=0) @ second.square()
-        return found.reshape(self.data.fitting.shape[1:])
+        first, second = self._all_readings[part], self._all_readings[0]
+        share = min(1.0, (_MAX_PRODUCTS / (len(first) * len(second) * first.shape[1])) ** 0.5)
+        rows_used, columns_used = (slice(0, max(1, int(share * len(part)))) for part in (first, second))
+        by_square, by_inner = pairs.gradients(rows[rows_used] @ columns[columns_used].T, rows_used, columns_used)
+        first, second = first[rows_used], second[columns_used]
+        slopes = np.einsum("ns,ns->s", first, (by_inner - 2 * by_square) @ second)
+        slopes += by_square.sum(axis=1) @ np.square(first) + by_square.sum(axis=0) @ np.square(second)
+        return np.asarray(slopes.reshape(self.data.fitting.shape[1:]))
 
     @cached_property
-    def _seen(self) -> list[Tensor]:
-        """Readings at all valid sites, divided by their scale."""
-        return [torch.from_numpy(part / self.spread).to(self.precision) for part in self.data.seen]
+    def _all_readings(self) -> list[NDArray[Any]]:
+        """Scaled readings at all valid sites, ``(n, channels * sites)``."""
+        return [flat(part / self.scale).astype(self.precision) for part in self.data.readings]
 
-    def _read(self, sites: Sites) -> list[Tensor]:
-        """Readings of the samples, each by its spread, ``(n, channels * K)``."""
-        index = np.searchsorted(self.data.samples.grid.cells, sites)
-        read = [part[:, :, index] / self.spread[:, index] for part in self.data.seen]
-        return [torch.from_numpy(part).to(self.precision).flatten(1) for part in read]
+    def _read(self, sites: Sites) -> list[NDArray[Any]]:
+        """Scaled readings of some sites, ``(n, channels * K)``."""
+        index = self.data.index(sites)
+        scaled = (part[:, :, index] / self.scale[:, index] for part in self.data.readings)
+        return [flat(part).astype(self.precision) for part in scaled]
 
-    def _factor(self, gram: Tensor) -> Tensor:
-        gram.diagonal().add_(self.shape.strength)
-        factor: Tensor = torch.linalg.cholesky(gram)
-        return factor
+    def _factor(self, gram: NDArray[Any]) -> tuple[NDArray[Any], bool]:
+        """Cholesky factor of the regularised kernel matrix."""
+        gram[np.diag_indices(len(gram))] += self.precision(self.parameters.regularisation)
+        return cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)  # type: ignore[no-any-return]
 
-
-class PairwiseKernel:
-    """Kernel between two sets of readings, ``(n, m)``: Matérn 3/2 plus a linear part, as in kernel ridge."""
-
-    def __init__(self, first: Tensor, second: Tensor, shape: Shape) -> None:
-        self.shape, self.inner = shape, first @ second.T
-        squares = first.square().sum(dim=1)[:, None] + second.square().sum(dim=1) - 2 * self.inner
-        self.distances = squares.clamp_(min=_MIN_DISTANCE).mul_(3 / shape.width).sqrt_()
-
-    def kernel(self) -> Tensor:
-        """Return `(1 + d) exp(-d)` plus the linear part."""
-        return (1 + self.distances) * torch.exp(-self.distances) + LINEAR / self.shape.level * self.inner
-
-    def slopes(self, by_kernel: Tensor, rows_used: slice, columns_used: slice) -> tuple[Tensor, Tensor]:
-        """Return the gradients by squared distances and by inner products, given that by the kernel."""
-        slope = -1.5 / self.shape.width * torch.exp(-self.distances[rows_used, columns_used])
-        return by_kernel * slope, by_kernel * (LINEAR / self.shape.level)
+    def _unexplained(self, residual: NDArray[Any]) -> float:
+        """Unexplained variance of a residual of the components."""
+        total, beyond = self.data.energy
+        return (float(np.square(residual, dtype=np.float64).sum()) + beyond) / total
 
 
-def fit_surrogate(data: FitScoreSplit, sites: NDArray[np.int64], run: Run) -> Surrogate:
-    """Return the surrogate with the lowest error for these sites: random features, or a kernel on fewer samples.
+class LeaveOneOutSurrogate(KernelSurrogate):
+    """Leave-one-out error of kernel ridge regression, in closed form, for few samples.
 
-    Parameters
-    ----------
-    data
-        Fitting and scoring samples.
-    sites
-        Flat grid indices to tune the hyperparameters for.
-    run
-        Its seed determines the random features.
-
-    Returns
-    -------
-    Surrogate
-        The better of both.
+    All samples serve for fitting and for scoring (`FitScoreSplit.from_samples` of the same samples twice); with a few
+    hundred samples, a third of them is too few to score on, and the search would overfit to it.
     """
-    features, by_kernel = (
-        RandomFeatureSurrogate.fit_surrogate(data, sites, run),
-        KernelSurrogate.fit_surrogate(data, sites),
-    )
-    return by_kernel if by_kernel(sites) < features(sites) else features
+
+    def __call__(self, sites: Sites) -> float:
+        """Return the unexplained variance for the sites (flat grid indices)."""
+        return self._unexplained(leave_one_out(self._inverse(sites), self.fitting))
+
+    def gains(self, sites: Sites) -> NDArray[np.float64]:
+        """Return the share of the residual that each site explains linearly, by its own leave-one-out residual.
+
+        With `e` the residual of the components and `e_j` that of the site, the gain is `|e' e_j|^2 / |e_j|^2`. On
+        Isolet with 50 sites, exchanges proposed by it have a validation error 1.3 % lower than `Exchange`; those
+        proposed by the gradient of the kernel gave no improvement there.
+        """
+        inverse_gram = self._inverse(sites)
+        residual = leave_one_out(inverse_gram, self.fitting)
+        values = leave_one_out(inverse_gram, self._all_readings[0])
+        noise = np.square(values).sum(axis=0) + _MIN_NOISE * len(values)
+        gains = np.square(values.T @ residual).sum(axis=1) / noise
+        return np.asarray(gains.reshape(self.data.fitting.shape[1:]).sum(axis=0), np.float64)
+
+    def _inverse(self, sites: Sites) -> NDArray[Any]:
+        fitting = self._read(sites)[0]
+        return inverse(kernel(fitting, fitting, self.parameters), self.parameters.regularisation)
+
+
+def _evenly_spaced(n: int, count: int) -> slice | NDArray[np.int64]:
+    return slice(None) if n <= count else np.linspace(0, n - 1, count).astype(np.int64)
+
+
+def _readings(first: Samples, second: Samples) -> tuple[Values, Values]:
+    """Readings of sensors at all valid sites, for both parts, ``(n, channels, sites)``, centred by the first part."""
+    readings = [
+        replace(part, values=part.seen(), gaps=None).valid_values().astype(np.float32) for part in (first, second)
+    ]
+    root = np.float32(1) if first.root is None else first.root.ravel()[first.grid.cells]
+    mean = readings[0].mean(axis=0)
+    return (readings[0] - mean) / root, (readings[1] - mean) / root

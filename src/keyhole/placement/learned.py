@@ -13,7 +13,6 @@ from torch import Tensor
 
 from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
-from keyhole.core.settings import parse
 from keyhole.data.samples import Samples
 from keyhole.masks import MASK_DISTRIBUTIONS, MaskDistribution, MaskSample, collapse, concentration_of
 from keyhole.masks.budgets import Budget, CountBudget, DualAscent, ExactK, L0Penalty
@@ -21,7 +20,7 @@ from keyhole.masks.collapse import Sites
 from keyhole.placement.base import Selection, Selector, complete
 from keyhole.placement.classical import QR, Greedy, rank_sites
 from keyhole.placement.learned_objectives import MaskObjective, make_objective
-from keyhole.placement.scorer import Scorer, make_scorer
+from keyhole.placement.scorer import Scorer
 from keyhole.placement.settings import LearnedSettings
 from keyhole.training import loop as training
 from keyhole.training.loop import After, Task, seeded
@@ -161,24 +160,19 @@ class Learned(Selector):
 
     name: ClassVar[str] = "learned"
     supervised: ClassVar[bool] = True
-
-    def __init__(self, **settings: Any) -> None:
-        self._settings = parse(LearnedSettings, settings)
+    settings_class: ClassVar[type[LearnedSettings]] = LearnedSettings
+    options: LearnedSettings
 
     @property
     def requires_validation(self) -> bool:
         """Whether the best of several draws is chosen on validation samples (``collapse="best"``)."""
-        return self._settings.collapse == "best"
-
-    def settings(self) -> dict[str, Any]:
-        """Return all settings."""
-        return self._settings.model_dump()
+        return self.options.collapse == "best"
 
     def incompatibility(self, samples: Samples) -> str | None:
         """Convolutions need two dimensions and predict no target; the discriminator needs complete samples."""
-        if self._settings.objective == "gan" and samples.gaps is not None:
+        if self.options.objective == "gan" and samples.gaps is not None:
             return "its discriminator needs complete samples, and some values are missing"
-        shape, convolves = samples.choices, self._settings.objective == "gan" or self._settings.decoder == "resnet"
+        shape, convolves = samples.choices, self.options.objective == "gan" or self.options.decoder == "resnet"
         if convolves and len(shape) != 2:
             return f"convolutions need a grid of two axes, not of shape {shape}"
         return (
@@ -198,7 +192,7 @@ class Learned(Selector):
             "count": distribution.count(),
             "interior_modes": float(distribution.interior_modes().float().mean()),
         }
-        scorer = partial(make_scorer, train, train if validation is None else validation, run)
+        scorer = partial(Scorer, train, train if validation is None else validation, run)
         sites = self._collapse(distribution, k, scorer, run, partial(complete, k=k, train=train))
         if train.target is not None:
             return Selection(sites, history, notes, distribution=distribution)
@@ -226,12 +220,12 @@ class Learned(Selector):
             Training log.
         """
         task, chosen = self._task(train, k, run)
-        identity = f"{train.fingerprint()} {k} {self._settings} {chosen} {run.seed}"
-        history = training.train(task, chosen, name=f"learn {self._settings.distribution}", identity=identity, run=run)
+        identity = f"{train.fingerprint()} {k} {self.options} {chosen} {run.seed}"
+        history = training.train(task, chosen, name=f"learn {self.options.distribution}", identity=identity, run=run)
         return task.cpu().eval(), history
 
     def _task(self, samples: Samples, k: int, run: Run) -> tuple[JointTask, TrainSettings]:
-        settings = self._settings
+        settings = self.options
         distribution = self._distribution(samples, torch.Generator().manual_seed(run.seed_of("law")))
         if settings.warm_start != "none" and samples.target is None:
             start = _WARM_STARTS[settings.warm_start]().select(samples, k, validation=None, run=run)
@@ -244,17 +238,17 @@ class Learned(Selector):
         ), chosen
 
     def _distribution(self, samples: Samples, generator: torch.Generator) -> MaskDistribution:
-        kind = MASK_DISTRIBUTIONS[self._settings.distribution]
-        latent = {"rank": self._settings.rank} if kind.correlated else {}
+        kind = MASK_DISTRIBUTIONS[self.options.distribution]
+        latent = {"rank": self.options.rank} if kind.correlated else {}
         observable = torch.from_numpy(samples.observable)
-        return kind(observable, temperature=self._settings.temperature[0], generator=generator, **latent)
+        return kind(observable, temperature=self.options.temperature[0], generator=generator, **latent)
 
     def _budget(self, k: int, unit: float) -> Budget:
-        if self._settings.budget == "exact":
+        if self.options.budget == "exact":
             return ExactK(k)
-        if self._settings.budget == "dual":
-            return DualAscent(k, rate=0.01 * unit, stiffness=0.5 * unit, hard=self._settings.masks == "hard")
-        return L0Penalty(self._settings.l0_weight)
+        if self.options.budget == "dual":
+            return DualAscent(k, rate=0.01 * unit, stiffness=0.5 * unit, hard=self.options.masks == "hard")
+        return L0Penalty(self.options.l0_weight)
 
     def _collapse(
         self,
@@ -265,14 +259,14 @@ class Learned(Selector):
         make_feasible: Callable[[Sites], Sites],
     ) -> NDArray[np.int64]:
         generator = torch.Generator().manual_seed(run.seed_of("collapse"))
-        if self._settings.collapse == "marginal":
+        if self.options.collapse == "marginal":
             return make_feasible(collapse.marginal(distribution, distribution.sites))
-        if self._settings.collapse == "frequency":
+        if self.options.collapse == "frequency":
             return make_feasible(collapse.frequency(distribution, distribution.sites, draws=4096, generator=generator))
         return collapse.best_of(
             distribution,
             k,
-            candidates=self._settings.n_candidates,
+            candidates=self.options.n_candidates,
             score=scorer(),
             generator=generator,
             legal=make_feasible,
@@ -291,38 +285,20 @@ def _train_settings(samples: int) -> TrainSettings:
     return TrainSettings(steps=steps, batch_size=batch, ema_decay=0.0)
 
 
-def _fixed(name: str, fixed: dict[str, Any], given: dict[str, Any]) -> Learned:
-    """Create the learned selector with some settings fixed by its registry name."""
-    for setting in fixed.keys() & given.keys():
-        raise SettingsError(f"method {name!r} has its {setting}; take method 'learned' to choose another")
-    return Learned(**fixed, **given)
+def _with_fixed(name: str, **fixed: Any) -> Callable[..., Learned]:
+    """Return a constructor of the learned selector with a setting fixed by its registry name."""
+
+    def make(**settings: Any) -> Learned:
+        for setting in fixed.keys() & settings.keys():
+            raise SettingsError(f"method {name!r} has its {setting}; take method 'learned' to choose another")
+        return Learned(**fixed, **settings)
+
+    return make
 
 
-def learned_iln(**settings: Any) -> Learned:
-    """Give the learned selector with independent logit-normal masks."""
-    return _fixed("iln", {"distribution": "iln"}, settings)
-
-
-def learned_vln(**settings: Any) -> Learned:
-    """Give the learned selector with correlated logit-normal masks."""
-    return _fixed("vln", {"distribution": "vln"}, settings)
-
-
-def learned_hnet(**settings: Any) -> Learned:
-    """Give the learned selector with masks of a hyper-network."""
-    return _fixed("hnet", {"distribution": "hnet"}, settings)
-
-
-def learned_sct(**settings: Any) -> Learned:
-    """Give the learned selector with hard concrete masks."""
-    return _fixed("sct", {"distribution": "sct"}, settings)
-
-
-def learned_simplex(**settings: Any) -> Learned:
-    """Give the learned selector with logit-normal masks on the simplex."""
-    return _fixed("simplex", {"distribution": "simplex"}, settings)
-
-
-def learned_gan(**settings: Any) -> Learned:
-    """Give the learned selector with the adversarial objective of pix2pix."""
-    return _fixed("cgan", {"objective": "gan"}, settings)
+learned_iln = _with_fixed("iln", distribution="iln")
+learned_vln = _with_fixed("vln", distribution="vln")
+learned_hnet = _with_fixed("hnet", distribution="hnet")
+learned_sct = _with_fixed("sct", distribution="sct")
+learned_simplex = _with_fixed("simplex", distribution="simplex")
+learned_gan = _with_fixed("cgan", objective="gan")

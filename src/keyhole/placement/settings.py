@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from keyhole.core.settings import Settings
 from keyhole.training.settings import TrainSettings
 
 __all__ = [
+    "STAGES",
     "AEFSSettings",
+    "AutoSettings",
     "CAESettings",
+    "CovarianceLimits",
+    "ExchangeSettings",
     "GreedySettings",
     "GroupLassoSettings",
     "KernelExchangeSettings",
     "LaplacianSettings",
+    "LassoSettings",
     "LearnedSettings",
+    "LocalSearchSettings",
 ]
 
 
@@ -29,23 +35,61 @@ class GreedySettings(Settings):
     n_components: int | None = Field(None, ge=1)  # principal components; None: four for each site, at least 200
 
 
-class KernelExchangeSettings(Settings):
+class LocalSearchSettings(Settings):
+    """Local search by exchanges, with random restarts."""
+
+    n_restarts: int = Field(8, ge=0)  # from the perturbed incumbent; later ones seldom improve it
+    min_improvement: float = Field(1e-4, ge=0)  # relative, below which an exchange is not made, so that searches end
+    perturbed_share: float = Field(0.2, gt=0, le=1)  # of the incumbent's sites, at least two
+    n_perturbation_candidates: int = Field(10, ge=1)  # among which a perturbed site is drawn, the best in its place
+
+
+class CovarianceLimits(Settings):
+    """Size of the cross-covariance between targets and candidates, which a search updates at each step."""
+
+    max_size: int = Field(10_000_000, ge=1)  # numbers in it; where there are more, targets are projected on directions
+    min_directions: int = Field(256, ge=1)  # whatever its size
+    max_full_size: int = Field(200_000_000, ge=1)  # numbers before the projection; where more, a subset of targets
+    numbers_per_second: int = Field(3_000_000, ge=1)  # projected, approximately, on one core; fewer where time is short
+
+
+class ExchangeSettings(LocalSearchSettings):
+    """Exchange algorithm under a localised covariance."""
+
+    max_samples: int = Field(10_000, ge=1)  # that the covariance is estimated from; more hardly change it
+    limits: CovarianceLimits = CovarianceLimits()  # of memory and time
+
+
+class KernelExchangeSettings(LocalSearchSettings):
     """Exchange algorithm with a non-linear surrogate."""
 
-    n_restarts: int = Field(8, ge=0)  # random restarts of the local search
+    min_improvement: float = Field(2e-4, ge=0)  # less is noise of the samples that score
+    perturbed_share: float = Field(0.125, gt=0, le=1)  # less than in a linear search: a repair takes minutes
     n_candidates: int = Field(3, ge=1)  # candidates scored for each exchange, those of the largest estimated gain
+    min_samples: int = Field(60, ge=1)  # fewer do not determine a non-linear surrogate: the initial sites are returned
+    max_leave_one_out_samples: int = Field(1200, ge=0)  # up to which all samples score; the cost is cubic in them
+    close_optima: float = Field(1.03, ge=1)  # other local optima within this factor of the lowest error are reported
+    n_others: int = Field(3, ge=0)  # at most so many of them
+
+
+class LassoSettings(Settings):
+    """Multi-task lasso."""
+
+    max_steps: int = Field(2000, ge=1)  # of the proximal gradient for one working set; tens to hundreds suffice
+
+
+class GroupLassoSettings(LassoSettings):
+    """Group lasso on blocks of sites."""
+
+    block_size: int = Field(2, ge=1)  # sites along each side of a block; the smallest that is a block
 
 
 class LaplacianSettings(Settings):
     """Laplacian score."""
 
+    max_samples: int = Field(2000, ge=1)  # of the graph, drawn by the run's seed; memory grows with them
+
     n_neighbors: int = Field(5, ge=1)  # that a sample is joined to; the usual number
-
-
-class GroupLassoSettings(Settings):
-    """Group lasso on blocks of sites."""
-
-    block_size: int = Field(2, ge=1)  # cells a side; the smallest that is a block
 
 
 class AEFSSettings(Settings):
@@ -100,3 +144,23 @@ class LearnedSettings(Settings):
     )
     n_candidates: int = Field(64, ge=1)  # joint samples scored on validation by "best"
     train: TrainSettings | None = None
+
+
+STAGES = ("greedy", "qr", "exchange", "learned", "kernel_exchange")
+
+
+class AutoSettings(LearnedSettings):
+    """Stages of the automatic selection, and settings of the learned stage."""
+
+    stages: list[str] = Field(list(STAGES))  # or comma-separated text; greedy or QR must be among them
+
+    @field_validator("stages", mode="before")
+    @classmethod
+    def _checked(cls, given: Any) -> list[str]:
+        stages = given.split(",") if isinstance(given, str) else list(given)
+        unknown = [stage for stage in stages if stage not in STAGES]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is not known; there are {', '.join(STAGES)}")
+        if not {"greedy", "qr"} & set(stages):
+            raise ValueError("greedy or qr must be among them, so that the outcome is never worse")
+        return [stage for stage in STAGES if stage in stages]

@@ -18,7 +18,6 @@ from keyhole.data.grid import Grid
 from keyhole.data.imputation import impute_by_covariance
 from keyhole.data.origin import SourceInfo
 from keyhole.data.scaler import Scaler
-from keyhole.models.affine import affine
 from keyhole.models.intervals import PredictionIntervals
 from keyhole.models.predictors import PREDICTORS, Predictor
 from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor
@@ -266,7 +265,7 @@ class Plan:
     @cached_property
     def _affine(self) -> NDArray[np.floating[Any]]:
         """Linear reconstructor and rescaling to the user's units as one matrix."""
-        return affine(self.reconstructor, self.scaling, self.grid)  # type: ignore[arg-type]
+        return self.reconstructor.in_units(self.scaling)  # type: ignore[attr-defined, no-any-return]
 
     def predict(self, readings: Any, *, time: Any = None) -> NDArray[Any]:
         """Predict the target from readings.

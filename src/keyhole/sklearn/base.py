@@ -25,7 +25,7 @@ from keyhole.data.screening import Finding, exclude, notes, screen, warn_about
 from keyhole.data.splits import Split
 from keyhole.data.target import Target, TargetKind
 from keyhole.placement import SELECTORS, Selection
-from keyhole.placement.scorer import LinearScorer, TargetScorer
+from keyhole.placement.scorer import Scorer
 from keyhole.plan.plan import Plan
 from keyhole.sklearn.columns import Columns
 from keyhole.workflow.checks import deadline_after
@@ -260,8 +260,7 @@ def _better(old: Selection, new: Selection, prepared: PreparedSamples, run: Run)
     legal = np.array_equal(own, there) and prepared.signals.observable.ravel()[others].all()
     if len(old.sites) != len(new.sites) or not legal:
         return new
-    kind = LinearScorer if prepared.train.target is None else TargetScorer
-    scorer = kind(prepared.train, prepared.validation, run)
+    scorer = Scorer(prepared.train, prepared.validation, run)
     return old if scorer(old.sites) < scorer(new.sites) else new
 
 

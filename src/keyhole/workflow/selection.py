@@ -309,7 +309,7 @@ def fit_reconstructor(
     check_reconstructor(name, prepared.signals.grid)
     train, validation = prepared.train, prepared.validation
     if isinstance(name, Reconstructor):
-        return name.anew().fit(train, sites, validation=validation, run=run)
+        return name.clone().fit(train, sites, validation=validation, run=run)
     if name == "auto" and prepared.signals.target is not None:
         name = "ridge"  # spend the time on the target
     if name == "auto":
@@ -446,10 +446,11 @@ def constraint_metadata(signals: Samples, sites: NDArray[np.int64]) -> dict[str,
     constraints = signals.constraints
     if constraints is None:
         return {}
-    held = len(constraints.rules.held)
-    found: dict[str, Any] = {"asked": constraints.specification.described(), "existing": held}
+    n_existing = len(constraints.rules.existing)
+    found: dict[str, Any] = {"asked": constraints.specification.described(), "existing": n_existing}
     if constraints.rules.costs is not None:
-        found |= {"cost": float(constraints.rules.costs[sites[held:]].sum()), "cost_limit": constraints.rules.limit}
+        cost = float(constraints.rules.costs[sites[n_existing:]].sum())
+        found |= {"cost": cost, "cost_limit": constraints.rules.limit}
     if constraints.grouping is not None:
         found["groups"] = constraints.grouping.units_of(sites).tolist()
     return {"constraints": found}
@@ -474,8 +475,8 @@ def _fit_on_all_but_test(plan: Plan, prepared: PreparedSamples, run: Run) -> Pla
     if not reconstructor.closed_form or (predictor is not None and not predictor.closed_form):
         return plan
     parts: Any = {"train": prepared.development, "sites": plan.indices, "validation": prepared.validation, "run": run}
-    refitted = None if predictor is None else type(predictor)().fit(**parts)
-    return replace(plan, scaling=prepared.scaling, reconstructor=type(reconstructor)().fit(**parts), predictor=refitted)
+    refitted = None if predictor is None else predictor.clone().fit(**parts)
+    return replace(plan, scaling=prepared.scaling, reconstructor=reconstructor.clone().fit(**parts), predictor=refitted)
 
 
 def _versions() -> dict[str, Any]:

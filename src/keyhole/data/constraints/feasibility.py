@@ -41,9 +41,9 @@ def packing(rules: PlacementRules, observable: NDArray[np.bool_], want: int, kee
     """
     best: list[int] = []
     for order in _orders(rules, np.flatnonzero(observable)):
-        feasible = rules.room(observable, keep)
+        feasible = rules.feasible_set(observable, keep)
         feasible.fill(order, want)
-        best = max(best, feasible.taken, key=len)
+        best = max(best, feasible.selected, key=len)
         if len(best) >= want:
             break
     return best
@@ -72,12 +72,12 @@ def largest_feasible(rules: PlacementRules, observable: NDArray[np.bool_], want:
 
     Examples
     --------
-    >>> rules = PlacementRules(5, apart=2.0, points=np.arange(5.0)[:, np.newaxis])
+    >>> rules = PlacementRules(5, min_distance=2.0, points=np.arange(5.0)[:, np.newaxis])
     >>> largest_feasible(rules, np.ones(5, bool), 4)
     ([0, 2, 4], True)
     """
     found = packing(rules, observable, want)
-    candidates = np.flatnonzero(rules.room(observable).open)
+    candidates = np.flatnonzero(rules.feasible_set(observable).mask)
     if len(found) >= want or len(candidates) > _MOST_PROVED:
         return found, len(found) >= want
     sites, proved = _largest(rules, candidates)
@@ -96,7 +96,7 @@ def _orders(rules: PlacementRules, candidates: NDArray[np.int64]) -> Iterator[ND
     rng = np.random.default_rng(0)
     yield from (rng.permutation(candidates) for _ in range(_DRAWS))
     if len(candidates) <= _MOST_COUNTED:
-        conflicts = [len(rules.near(int(site))) for site in candidates]
+        conflicts = [len(rules.neighbours(int(site))) for site in candidates]
         yield candidates[np.argsort(conflicts, kind="stable")]
 
 
@@ -116,7 +116,7 @@ def _largest(rules: PlacementRules, candidates: NDArray[np.int64]) -> Fit:
     count, rows = len(candidates), []
     if count == 0:
         return [], True
-    if rules.apart > 0:
+    if rules.min_distance > 0:
         rows.append(LinearConstraint(_cliques(rules, candidates), ub=1.0))
     if rules.costs is not None:
         rows.append(LinearConstraint(rules.costs[candidates][np.newaxis], ub=rules.limit))
@@ -133,7 +133,7 @@ def _cliques(rules: PlacementRules, candidates: NDArray[np.int64]) -> Any:
     from scipy.sparse import csr_array
 
     place = {int(site): i for i, site in enumerate(candidates)}
-    near = [{place[int(one)] for one in rules.near(int(site)) if int(one) in place} for site in candidates]
+    near = [{place[int(one)] for one in rules.neighbours(int(site)) if int(one) in place} for site in candidates]
     covered, columns, starts = set[tuple[int, int]](), list[int](), [0]
     for first, others in enumerate(near):
         for second in others:

@@ -24,77 +24,77 @@ class PlacementRules:
     ----------
     size : int
         Number of candidates (sites of the grid, or groups).
-    apart : float
+    min_distance : float
         Minimum distance between two candidates, in units of ``points``; 0: none.
     points : ndarray of shape (p, d), optional
-        Positions such that distance is Euclidean; needed where ``apart`` is positive.
+        Positions such that distance is Euclidean; needed where ``min_distance`` is positive.
     owners : ndarray of int, shape (p,), optional
         Candidate that each point belongs to; a group has several points. None: one point for each candidate.
     costs : ndarray of shape (size,), optional
         Cost of each candidate.
     limit : float
         Limit of the total cost.
-    held : ndarray of int
+    existing : ndarray of int
         Existing sites, from which new ones keep the minimum distance.
     """
 
     size: int
-    apart: float = 0.0
+    min_distance: float = 0.0
     points: NDArray[np.float64] | None = None
     owners: NDArray[np.int64] | None = None
     costs: NDArray[np.float64] | None = None
     limit: float = np.inf
-    held: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    existing: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def any(self) -> bool:
         """Whether there is any rule."""
-        return self.apart > 0 or self.costs is not None
+        return self.min_distance > 0 or self.costs is not None
 
-    def near(self, site: int) -> NDArray[np.int64]:
+    def neighbours(self, site: int) -> NDArray[np.int64]:
         """Return the candidates closer than the minimum distance to one, itself included."""
-        known = self._known
+        known = self._cached_neighbours
         if site not in known:
-            known[site] = self._near(site)
+            known[site] = self._neighbours(site)
         return known[site]
 
-    def room(self, observable: NDArray[np.bool_], taken: Iterable[int] = ()) -> FeasibleSet:
-        """Return the feasible set among the observable candidates, given those already selected (``taken``)."""
+    def feasible_set(self, observable: NDArray[np.bool_], selected: Iterable[int] = ()) -> FeasibleSet:
+        """Return the feasible set among the observable candidates, given those already selected (``selected``)."""
         feasible = FeasibleSet(self, observable.ravel())
-        for site in taken:
-            feasible.take(int(site))
+        for site in selected:
+            feasible.add(int(site))
         return feasible
 
     def violation(self, sites: Iterable[int]) -> str | None:
         """Return a message about the first site that violates a rule given those before it, or None."""
-        feasible = self.room(np.ones(self.size, bool))
+        feasible = self.feasible_set(np.ones(self.size, bool))
         for site in sites:
-            if not feasible.may(int(site)):
+            if not feasible.is_feasible(int(site)):
                 return f"site {site} violates the minimum distance or the cost limit"
-            feasible.take(int(site))
+            feasible.add(int(site))
         return None
 
     def add_to(self, digest: Any) -> None:
         """Add everything that defines the rules to a hash."""
-        digest.update(repr((self.size, self.apart, self.limit)).encode())
-        for array in (self.points, self.owners, self.costs, self.held):
+        digest.update(repr((self.size, self.min_distance, self.limit)).encode())
+        for array in (self.points, self.owners, self.costs, self.existing):
             digest.update(b"" if array is None else np.ascontiguousarray(array).data)
 
     def _max_cost(self) -> float:
         """Cost limit with a tolerance for rounding."""
         return self.limit * (1 + _ROUNDING)
 
-    def _near(self, site: int) -> NDArray[np.int64]:
+    def _neighbours(self, site: int) -> NDArray[np.int64]:
         """Candidates closer than the minimum distance, by a k-d tree."""
-        if self.apart <= 0:
+        if self.min_distance <= 0:
             return np.array([site], np.int64)
         tree, points, owners = self._tree
-        places = points[self._order[slice(*np.searchsorted(self._sorted, [site, site + 1]))]]
-        found = tree.query_ball_point(places, self.apart * (1 - _ROUNDING))
+        positions = points[self._order[slice(*np.searchsorted(self._sorted, [site, site + 1]))]]
+        found = tree.query_ball_point(positions, self.min_distance * (1 - _ROUNDING))
         return np.unique(owners[np.concatenate([np.asarray(part, np.int64) for part in found])])
 
     @cached_property
-    def _known(self) -> dict[int, NDArray[np.int64]]:
+    def _cached_neighbours(self) -> dict[int, NDArray[np.int64]]:
         """Cache of neighbours."""
         return {}
 
@@ -131,70 +131,70 @@ class FeasibleSet:
 
     Attributes
     ----------
-    taken : list of int
+    selected : list of int
         Selected candidates, in order.
-    spent : float
+    cost : float
         Their total cost.
 
     Examples
     --------
-    >>> rules = PlacementRules(5, apart=2.0, points=np.arange(5.0)[:, np.newaxis])
+    >>> rules = PlacementRules(5, min_distance=2.0, points=np.arange(5.0)[:, np.newaxis])
     >>> feasible = FeasibleSet(rules, np.ones(5, bool))
-    >>> feasible.take(1)
-    >>> np.flatnonzero(feasible.open)
+    >>> feasible.add(1)
+    >>> np.flatnonzero(feasible.mask)
     array([3, 4])
     """
 
     def __init__(self, rules: PlacementRules, observable: NDArray[np.bool_]) -> None:
         self.rules, self.observable = rules, observable
-        self.taken: list[int] = []
-        self.spent = 0.0
-        self._blocks = np.zeros(rules.size, np.int32)
-        for site in rules.held:
-            self._blocks[rules.near(int(site))] += 1
+        self.selected: list[int] = []
+        self.cost = 0.0
+        self._conflicts = np.zeros(rules.size, np.int32)
+        for site in rules.existing:
+            self._conflicts[rules.neighbours(int(site))] += 1
 
     def copy(self) -> FeasibleSet:
         """Return an independent copy."""
         other = copy(self)
-        other.taken, other._blocks = list(self.taken), self._blocks.copy()
+        other.selected, other._conflicts = list(self.selected), self._conflicts.copy()
         return other
 
     @property
-    def open(self) -> NDArray[np.bool_]:
+    def mask(self) -> NDArray[np.bool_]:
         """Boolean array ``(size,)``: the candidates that may be selected next."""
-        free: NDArray[np.bool_] = self.observable & (self._blocks == 0)
-        return free if self.rules.costs is None else free & (self.rules.costs <= self.rules._max_cost() - self.spent)
+        free: NDArray[np.bool_] = self.observable & (self._conflicts == 0)
+        return free if self.rules.costs is None else free & (self.rules.costs <= self.rules._max_cost() - self.cost)
 
     @property
     def conflicts(self) -> NDArray[np.int32]:
         """Number of selected or existing sites closer than the minimum distance to each candidate."""
-        return self._blocks
+        return self._conflicts
 
-    def may(self, site: int) -> bool:
+    def is_feasible(self, site: int) -> bool:
         """Whether a candidate may be selected next."""
-        free = bool(self.observable[site]) and self._blocks[site] == 0
-        return free and (self.rules.costs is None or self.rules.costs[site] <= self.rules._max_cost() - self.spent)
+        free = bool(self.observable[site]) and self._conflicts[site] == 0
+        return free and (self.rules.costs is None or self.rules.costs[site] <= self.rules._max_cost() - self.cost)
 
-    def take(self, site: int) -> None:
+    def add(self, site: int) -> None:
         """Select a candidate."""
         self._change(site, 1)
-        self.taken.append(site)
+        self.selected.append(site)
 
-    def leave(self, site: int) -> None:
+    def remove(self, site: int) -> None:
         """Remove a selected candidate."""
-        self.taken.remove(site)
+        self.selected.remove(site)
         self._change(site, -1)
 
-    def fill(self, order: Iterable[int], most: float = np.inf) -> None:
-        """Select feasible candidates greedily in the given order, until there are ``most``."""
+    def fill(self, order: Iterable[int], count: float = np.inf) -> None:
+        """Select feasible candidates greedily in the given order, until there are ``count``."""
         for site in order:
-            if len(self.taken) >= most:
+            if len(self.selected) >= count:
                 return
-            if self.may(int(site)):
-                self.take(int(site))
+            if self.is_feasible(int(site)):
+                self.add(int(site))
 
     def _change(self, site: int, sign: int) -> None:
         """Update conflicts and cost."""
-        self._blocks[self.rules.near(site)] += sign
+        self._conflicts[self.rules.neighbours(site)] += sign
         if self.rules.costs is not None:
-            self.spent += sign * float(self.rules.costs[site])
+            self.cost += sign * float(self.rules.costs[site])

@@ -140,6 +140,6 @@ class Grouping:
         """
         cells, count = self.grid.cells, len(self.observable)
         costs = None if rules.costs is None else np.bincount(self.units, rules.costs[cells], count).astype(np.float64)
-        held = self.units[np.searchsorted(cells, rules.held)]  # they may not be chosen, so each is by itself
+        existing = self.units[np.searchsorted(cells, rules.existing)]  # they may not be chosen, so each is by itself
         points = None if rules.points is None else rules.points[cells]
-        return replace(rules, size=count, points=points, owners=self.units, costs=costs, held=held)
+        return replace(rules, size=count, points=points, owners=self.units, costs=costs, existing=existing)

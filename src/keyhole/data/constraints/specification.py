@@ -139,10 +139,10 @@ class Constraints:
             remaining &= ~region(self.forbidden, grid, "forbidden")
         remaining.ravel()[existing] = False
         costs, limit = self._costs(grid)
-        rules = PlacementRules(grid.size, costs=costs, limit=limit, held=existing)
+        rules = PlacementRules(grid.size, costs=costs, limit=limit, existing=existing)
         if self.min_distance is not None:
-            points, apart = _points(grid, _positive(self.min_distance, "min_distance"))
-            rules = replace(rules, points=points, apart=apart)
+            points, distance = _points(grid, _positive(self.min_distance, "min_distance"))
+            rules = replace(rules, points=points, min_distance=distance)
         labels = labels_of(self.groups, grid)
         grouping = None if labels is None else Grouping.of(labels, grid, remaining)
         return ResolvedConstraints(grid, observable, remaining, rules, grouping, self)
@@ -178,7 +178,7 @@ class ResolvedConstraints:
     before, observable : ndarray of bool, of the grid's shape
         Sites that may be selected without and with the constraints.
     rules : PlacementRules
-        Minimum distance and cost by site; its ``held`` are the existing sites.
+        Minimum distance and cost by site; its ``existing`` are the existing sites.
     grouping : Grouping, optional
         Sites that are selected together; None: each site by itself.
     specification : Constraints

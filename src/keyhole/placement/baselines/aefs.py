@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from keyhole.core.run import Run
-from keyhole.core.settings import parse
 from keyhole.data.samples import Samples
 from keyhole.models.objectives import reconstruction
 from keyhole.placement.base import Selection, Selector, complete
@@ -129,20 +128,15 @@ class AEFS(Selector):
     """
 
     name: ClassVar[str] = "aefs"
-
-    def __init__(self, **settings: Any) -> None:
-        self._settings = parse(AEFSSettings, settings)
-
-    def settings(self) -> dict[str, Any]:
-        """Return all settings."""
-        return self._settings.model_dump()
+    settings_class: ClassVar[type[AEFSSettings]] = AEFSSettings
+    options: AEFSSettings
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
         """Train until ``k`` rows remain."""
-        chosen = self._settings.train or _train_settings(len(train))
+        chosen = self.options.train or _train_settings(len(train))
         with seeded(run.seed_of("aefs weights")):
-            task = SparseRows(train, k, self._settings.n_hidden)
-        identity = f"{train.fingerprint()} {k} {self._settings} {chosen} {run.seed}"
+            task = SparseRows(train, k, self.options.n_hidden)
+        identity = f"{train.fingerprint()} {k} {self.options} {chosen} {run.seed}"
         history = training.train(task, chosen, name=f"learn {self.name}", identity=identity, run=run)
         norms = task.norms().cpu().numpy()
         order = np.argsort(-norms, kind="stable")[: np.count_nonzero(norms)]

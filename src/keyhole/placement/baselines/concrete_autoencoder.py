@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
-from keyhole.core.settings import parse
 from keyhole.data.samples import Samples
 from keyhole.models.objectives import reconstruction
 from keyhole.models.reconstructors.base import unpack
@@ -189,18 +188,13 @@ class ConcreteAutoencoder(Selector):
     """
 
     name: ClassVar[str] = "cae"
-
-    def __init__(self, **settings: Any) -> None:
-        self._settings = parse(CAESettings, settings)
-
-    def settings(self) -> dict[str, Any]:
-        """Return all settings."""
-        return self._settings.model_dump()
+    settings_class: ClassVar[type[CAESettings]] = CAESettings
+    options: CAESettings
 
     def incompatibility(self, samples: Samples) -> str | None:
         """The convolutional decoder needs a grid of two dimensions."""
         shape = samples.choices
-        if self._settings.decoder == "dense" or len(shape) == 2:
+        if self.options.decoder == "dense" or len(shape) == 2:
             return None
         return f"convolutions need a grid of two axes, not of shape {shape}"
 
@@ -211,7 +205,7 @@ class ConcreteAutoencoder(Selector):
 
     def learn(self, train: Samples, k: int, run: Run) -> tuple[Autoencoder, list[dict[str, float]]]:
         """Train rows and decoder; return the task, on the CPU, and the training log."""
-        settings, chosen = self._settings, self._settings.train or _train_settings(len(train))
+        settings, chosen = self.options, self.options.train or _train_settings(len(train))
         with seeded(run.seed_of("concrete autoencoder")):
             rows = ConcreteRows(k, int(train.observable.sum()), temperature=settings.temperature[0])
             task = Autoencoder(rows, decoder_of(k, train, settings), train, settings)

@@ -8,14 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.core.settings import parse
 from keyhole.data.samples import Samples
 from keyhole.placement.base import Selection, Selector, complete, subsample
 from keyhole.placement.settings import LaplacianSettings
 
 __all__ = ["Laplacian", "laplacian_scores", "neighbour_graph"]
 
-_MOST_SAMPLES = 2000
 _CONSTANT = 1e-10
 
 
@@ -40,18 +38,13 @@ class Laplacian(Selector):
 
     name: ClassVar[str] = "laplacian"
     nested: ClassVar[bool] = True
-
-    def __init__(self, **settings: Any) -> None:
-        self._settings = parse(LaplacianSettings, settings)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the number of neighbours."""
-        return self._settings.model_dump()
+    settings_class: ClassVar[type[LaplacianSettings]] = LaplacianSettings
+    options: LaplacianSettings
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
         """Rank the observable sites by their score."""
-        some = subsample(train, _MOST_SAMPLES, run, "samples of the graph")
-        graph = neighbour_graph(some.valid_values().reshape(len(some), -1), self._settings.n_neighbors)
+        some = subsample(train, self.options.max_samples, run, "samples of the graph")
+        graph = neighbour_graph(some.valid_values().reshape(len(some), -1), self.options.n_neighbors)
         sites = np.flatnonzero(train.observable.ravel())
         scores = laplacian_scores(some.readings(sites), graph)
         return Selection(complete(sites[np.argsort(scores, kind="stable")], k, train))

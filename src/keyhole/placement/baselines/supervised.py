@@ -11,7 +11,7 @@ from keyhole.core.run import Event, Run
 from keyhole.data.samples import Samples
 from keyhole.models.predictors import target_of
 from keyhole.placement.base import Selection, Selector, complete, subsample
-from keyhole.placement.greedy_selection import FeasibleCandidates
+from keyhole.placement.candidates import FeasibleCandidates
 
 __all__ = ["Forest", "Relevance", "extra_trees"]
 
@@ -49,7 +49,7 @@ class Relevance(_SupervisedSelector):
         observable = np.flatnonzero(subset.observable.ravel())
         residual, targets = _residual_readings(subset, observable)[:, len(subset.existing) :], _target_columns(subset)
         ridge, candidates = _RIDGE * len(residual), FeasibleCandidates(subset, observable, k)
-        while (best := candidates.take(_gains(residual, targets, ridge), 0.0)) is not None:
+        while (best := candidates.add_best(_gains(residual, targets, ridge), 0.0)) is not None:
             _project_out(residual, best, ridge)
         return Selection(complete(candidates.sites, k, train))
 

@@ -95,7 +95,7 @@ class CurveRunner:
     def _ridges(self) -> tuple[NestedRidge, NestedRidge]:
         """Nested ridge of the ranking, on the training part and on all but the test part."""
         sites = np.empty(0, np.int64) if self.ranking is None else self.ranking[0]
-        return NestedRidge(self.prepared.train, sites), NestedRidge(self.prepared.development, sites)
+        return NestedRidge.of(self.prepared.train, sites), NestedRidge.of(self.prepared.development, sites)
 
     def _sites(self, k: int, run: Run) -> tuple[NDArray[np.int64], float]:
         """Return ``k`` sites and the seconds of their selection; a nested ranking is truncated."""

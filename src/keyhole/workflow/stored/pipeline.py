@@ -21,10 +21,9 @@ from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
 from keyhole.data.splits import Split, SplitLike
 from keyhole.metrics import ErrorAccumulator
-from keyhole.models.reconstructors import Ridge, nested_errors
+from keyhole.models.reconstructors import NestedRidge, Ridge, nested_errors
 from keyhole.models.reconstructors.base import flat
 from keyhole.models.reconstructors.model_selection import squared_error
-from keyhole.models.reconstructors.ridge import Regression
 from keyhole.placement import SELECTORS, Selection, Selector
 from keyhole.placement.classical import QR, Greedy
 from keyhole.placement.learned import Learned
@@ -192,8 +191,7 @@ def _left(scaled: _Scaled, sites: NDArray[np.int64]) -> float:
 
 
 def _ridge(part: Part, sites: NDArray[np.int64]) -> Ridge:
-    readings, about = flat(part.readings(sites)), part.store.about
-    return Regression(readings, part.valid_values).ridge(readings.shape[1], about.channels, about.grid)
+    return NestedRidge(part.readings(sites), part.valid_values, part.store.about.grid).first(len(sites))
 
 
 def _plan(scaled: _Scaled, selection: Selection, method: str, selector: Selector, run: Run) -> Plan:

@@ -59,7 +59,7 @@ class Store:
     def with_constraints(self, constraints: Constraints | Mapping[str, Any] | None) -> Store:
         """Let sites keep to constraints, as `Samples.with_constraints`; groups and sites that are there need memory."""
         about = self.about.with_constraints(constraints)
-        if about.constraints is not None and (about.constraints.grouping or len(about.constraints.rules.held)):
+        if about.constraints is not None and (about.constraints.grouping or len(about.constraints.rules.existing)):
             raise SettingsError("groups and sites that are there already need the data in memory; leave out --memory")
         return replace(self, about=about)
 

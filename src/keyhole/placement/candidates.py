@@ -27,12 +27,25 @@ class FeasibleCandidates:
         ``(m,)``, flat grid indices of the candidates, ascending.
     k
         Number of sites to select; under a cost limit, as many are selected as can be paid for.
+    exact
+        Whether ``k`` holds under a cost limit too, as in a search that exchanges sites but adds none.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.eye(5)).with_constraints({"min_distance": 2})
+    >>> candidates = FeasibleCandidates(samples, np.arange(5), 2)
+    >>> candidates.add_best(np.array([1.0, 2.0, 5.0, 3.0, 4.0]), floor=0.0)
+    2
+    >>> candidates.mask
+    array([ True, False, False, False,  True])
     """
 
-    def __init__(self, samples: Samples, candidates: NDArray[np.int64], k: int) -> None:
-        self.feasible, self.candidates = samples.room(), candidates
+    def __init__(self, samples: Samples, candidates: NDArray[np.int64], k: int, *, exact: bool = False) -> None:
+        self.feasible, self.candidates = samples.feasible_set(), candidates
         self.costs = None if self.feasible.rules.costs is None else self.feasible.rules.costs[candidates]
-        self.limit = k if self.costs is None else len(candidates)
+        self.grows = self.costs is not None and not exact
+        self.limit = len(candidates) if self.grows else k
 
     def copy(self) -> FeasibleCandidates:
         """Return an independent copy."""
@@ -41,61 +54,60 @@ class FeasibleCandidates:
         return other
 
     @property
-    def open(self) -> NDArray[np.bool_]:
+    def mask(self) -> NDArray[np.bool_]:
         """Whether each candidate is feasible beside those selected, ``(m,)``."""
-        return np.asarray(self.feasible.open[self.candidates])
+        return np.asarray(self.feasible.mask[self.candidates])
+
+    @property
+    def complete(self) -> bool:
+        """Whether no further candidate may be added, whatever its cost."""
+        return len(self.feasible.selected) >= min(self.limit, len(self.candidates))
 
     @property
     def full(self) -> bool:
         """Whether the selection has its final size; always true under a cost limit, where any size is allowed."""
-        return self.costs is not None or len(self.feasible.taken) >= min(self.limit, len(self.candidates))
-
-    def may(self, place: int) -> bool:
-        """Whether a candidate can be added: it is feasible, and the selection is smaller than K."""
-        return len(self.feasible.taken) < self.limit and self.feasible.may(int(self.candidates[place]))
-
-    def too_near(self, place: int) -> list[int]:
-        """Return the selected candidates within the minimum distance of a candidate."""
-        near = self.feasible.rules.near(int(self.candidates[place]))
-        return [int(np.searchsorted(self.candidates, site)) for site in self.feasible.taken if site in near]
-
-    def least_conflicting(self) -> NDArray[np.int64]:
-        """Return the unselected candidates with the fewest conflicts, none of them with existing sites."""
-        sites = self.candidates
-        free = self.feasible.observable[sites] & ~np.isin(sites, self.feasible.taken)
-        free &= ~np.isin(sites, np.concatenate([[-1], *map(self.feasible.rules.near, self.feasible.rules.held)]))
-        count = np.where(free, self.feasible.conflicts[sites], np.iinfo(np.int32).max)
-        return np.flatnonzero(free & (count == count.min()))
-
-    def add(self, place: int) -> None:
-        """Add a candidate to the selection."""
-        self.feasible.take(int(self.candidates[place]))
-
-    def drop(self, place: int) -> None:
-        """Remove a candidate from the selection."""
-        self.feasible.leave(int(self.candidates[place]))
-
-    @contextmanager
-    def without(self, place: int) -> Iterator[None]:
-        """Remove a selected candidate for the duration of a ``with`` block."""
-        site = int(self.candidates[place])
-        self.feasible.leave(site)
-        try:
-            yield
-        finally:
-            self.feasible.take(site)
-
-    def replace(self, old: int, new: int) -> None:
-        """Exchange a selected candidate for another one, or for itself."""
-        self.feasible.leave(int(self.candidates[old]))
-        self.feasible.take(int(self.candidates[new]))
+        return self.grows or self.complete
 
     @property
     def sites(self) -> NDArray[np.int64]:
         """Flat grid indices of the selected sites, in the order of selection."""
-        return np.array(self.feasible.taken, np.int64)
+        return np.array(self.feasible.selected, np.int64)
 
-    def take(self, gains: NDArray[np.float64], floor: float) -> int | None:
+    def is_feasible(self, candidate: int) -> bool:
+        """Whether a candidate can be added: it is feasible, and the selection is smaller than K."""
+        return len(self.feasible.selected) < self.limit and self.feasible.is_feasible(int(self.candidates[candidate]))
+
+    def conflicting(self, candidate: int) -> list[int]:
+        """Return the selected candidates within the minimum distance of a candidate."""
+        neighbours = self.feasible.rules.neighbours(int(self.candidates[candidate]))
+        return [int(np.searchsorted(self.candidates, site)) for site in self.feasible.selected if site in neighbours]
+
+    def least_conflicting(self) -> NDArray[np.int64]:
+        """Return the unselected candidates with the fewest conflicts, none of them with existing sites."""
+        sites, rules = self.candidates, self.feasible.rules
+        excluded = np.concatenate([self.sites, *map(rules.neighbours, rules.existing)])
+        free = self.feasible.observable[sites] & ~np.isin(sites, excluded)
+        count = np.where(free, self.feasible.conflicts[sites], np.iinfo(np.int32).max)
+        return np.flatnonzero(free & (count == count.min()))
+
+    def add(self, candidate: int) -> None:
+        """Add a candidate to the selection."""
+        self.feasible.add(int(self.candidates[candidate]))
+
+    def remove(self, candidate: int) -> None:
+        """Remove a candidate from the selection."""
+        self.feasible.remove(int(self.candidates[candidate]))
+
+    @contextmanager
+    def without(self, candidate: int) -> Iterator[None]:
+        """Remove a selected candidate for the duration of a ``with`` block."""
+        self.remove(candidate)
+        try:
+            yield
+        finally:
+            self.add(candidate)
+
+    def add_best(self, gains: NDArray[np.float64], floor: float) -> int | None:
         """Select the feasible candidate with the largest gain, per unit of cost where sites have costs.
 
         Parameters
@@ -110,11 +122,11 @@ class FeasibleCandidates:
         int or None
             Index of the candidate, or None where the selection is complete or no gain exceeds the floor.
         """
-        if len(self.feasible.taken) >= self.limit:
+        if self.complete:
             return None
-        gains = np.where(self.open, gains, -np.inf)
+        gains = np.where(self.mask, gains, -np.inf)
         best = int((gains if self.costs is None else gains / self.costs).argmax())
         if gains[best] <= floor:
             return None
-        self.feasible.take(int(self.candidates[best]))
+        self.add(best)
         return best

@@ -17,7 +17,18 @@ _MOST_SITES = 1024  # for a covariance that is kept whole
 
 
 def mask_arrays(distribution: MaskDistribution) -> dict[str, NDArray[Any]]:
-    """Give a few masks, the average of many, and the covariance of the logits where the distribution has one."""
+    """Return a few masks, the mean of many, and the covariance of the logits where the distribution has one.
+
+    Parameters
+    ----------
+    distribution
+        A mask distribution.
+
+    Returns
+    -------
+    dict
+        Arrays ``masks``, ``average`` and, for small correlated distributions, ``covariance``.
+    """
     with torch.no_grad():
         masks = distribution.sample(_DRAWS, torch.Generator().manual_seed(0)).values
     arrays: dict[str, NDArray[Any]] = {

@@ -1,4 +1,4 @@
-"""What is raced: our way to do a thing, and the way that it is measured against."""
+"""Tasks that are timed, each with the reference that it is timed against."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from keyhole.workflow.selection import select
 from keyhole_benchmarks.records import Meter
 
 __all__ = [
-    "Duel", "curve", "greedy_against_pysensors", "greedy_growth", "hnet_step", "large_grid", "larger_than_memory",
+    "TaskPair", "curve", "greedy_against_pysensors", "greedy_growth", "hnet_step", "large_grid", "larger_than_memory",
     "qr_against_pysensors",
     "reconstruct", "vln_step", "write_store",
 ]  # fmt: skip
@@ -43,10 +43,21 @@ _SAMPLES, _TEST, _SITES, _COMPONENTS, _K = 500, 100, 200_000, 100, 100
 
 
 @dataclass(frozen=True)
-class Duel:
-    """Both ways, what one go of ours counts for one of theirs, and figures that are there when both have run.
+class TaskPair:
+    """A task and the reference that it is timed against.
 
-    A figure called ``ratio`` stands in place of that of times.
+    A figure called ``ratio`` replaces the ratio of times.
+
+    Parameters
+    ----------
+    ours
+        The task.
+    theirs
+        The reference.
+    share
+        Factor of the task's time, where it does more work than the reference.
+    figures
+        Function that returns further figures once both have run.
     """
 
     ours: Callable[[], object]
@@ -55,13 +66,25 @@ class Duel:
     figures: Callable[[], Mapping[str, float]] = field(default=dict)
 
 
-def vln_step() -> Duel:
-    """Training of VLN with the dense reconstructor, against the same reconstructor on one mask."""
+def vln_step() -> TaskPair:
+    """Training of VLN with the dense reconstructor, against the same reconstructor on one mask.
+
+    Returns
+    -------
+    TaskPair
+        The task and its reference.
+    """
     return _steps("vln", 32)
 
 
-def hnet_step() -> Duel:
-    """Training of HNet-LN, 8 draws a batch, against the same reconstructor on one mask."""
+def hnet_step() -> TaskPair:
+    """Training of HNet-LN, 8 draws a batch, against the same reconstructor on one mask.
+
+    Returns
+    -------
+    TaskPair
+        The task and its reference.
+    """
     return _steps("hnet", 8)
 
 
@@ -81,7 +104,7 @@ class _OneMask(Task):
         return self.goal(x, x, self.get_buffer("mask"), batch, generator), None
 
 
-def _steps(distribution: str, draws: int) -> Duel:
+def _steps(distribution: str, draws: int) -> TaskPair:
     signals, settings = _images(), TrainSettings(steps=_STEPS, batch_size=_BATCH, ema_decay=0.0, validation_steps=1)
     learned = Learned(distribution=distribution, decoder="dense", n_masks=draws, warm_start="none", train=settings)
 
@@ -92,7 +115,7 @@ def _steps(distribution: str, draws: int) -> Duel:
         goal = learned._task(signals, 50, Run())[0].goal
         train(_OneMask(goal, signals, 50), settings, name="one mask", identity="one mask", run=Run())
 
-    return Duel(ours, theirs)
+    return TaskPair(ours, theirs)
 
 
 def _images() -> Samples:
@@ -102,29 +125,41 @@ def _images() -> Samples:
     return Scaler.fit(part).apply(part)
 
 
-def qr_against_pysensors() -> Duel:
-    """Sites by QR, and ridge, against PySensors."""
+def qr_against_pysensors() -> TaskPair:
+    """Sites by QR, and ridge, against PySensors.
+
+    Returns
+    -------
+    TaskPair
+        The task and its reference.
+    """
     return _against_pysensors(QR())
 
 
-def greedy_against_pysensors() -> Duel:
-    """Sites by greedy, and ridge, against PySensors."""
+def greedy_against_pysensors() -> TaskPair:
+    """Sites by greedy, and ridge, against PySensors.
+
+    Returns
+    -------
+    TaskPair
+        The task and its reference.
+    """
     return _against_pysensors(Greedy(n_components=_COMPONENTS))
 
 
-def _against_pysensors(selector: Selector) -> Duel:
+def _against_pysensors(selector: Selector) -> TaskPair:
     from pysensors import SSPOR
     from pysensors.basis import SVD
 
     values = field_of(_SAMPLES + _TEST, _SITES, 0)
     matrix, test = values[:_SAMPLES], values[_SAMPLES:]
-    taught, judged, reconstructed = read(matrix), read(test), dict[str, NDArray[Any]]()
+    train, test_samples, reconstructed = read(matrix), read(test), dict[str, NDArray[Any]]()
 
     def ours() -> None:
-        new = replace(taught)  # so that nothing is known of it from the last round
+        new = replace(train)  # so that nothing is known of it from the last round
         sites = selector.select(new, _K, validation=None, run=Run()).sites
         fitted = Ridge().fit(new, sites, validation=new, run=Run())
-        reconstructed["our_error"] = fitted.reconstruct(judged.readings(sites)).reshape(test.shape)
+        reconstructed["our_error"] = fitted.reconstruct(test_samples.readings(sites)).reshape(test.shape)
 
     model = SSPOR(basis=SVD(n_basis_modes=_COMPONENTS), n_sensors=_K)
 
@@ -138,11 +173,17 @@ def _against_pysensors(selector: Selector) -> Duel:
         found = {**reconstructed, "their_error_without_prior": plain}
         return {name: float(np.square(test - made).sum() / np.square(test).sum()) for name, made in found.items()}
 
-    return Duel(ours, theirs, figures=errors)
+    return TaskPair(ours, theirs, figures=errors)
 
 
-def greedy_growth() -> Duel:
-    """Greedy on ten times as many sites."""
+def greedy_growth() -> TaskPair:
+    """Greedy selection on ten times as many sites.
+
+    Returns
+    -------
+    TaskPair
+        The task and its reference.
+    """
     small, large = (read(field_of(_SAMPLES, 10**power, 0)) for power in (5, 6))
     selector, memory = Greedy(n_components=_COMPONENTS), dict[str, float]()
 
@@ -151,11 +192,17 @@ def greedy_growth() -> Duel:
         selector.select(large, _K, validation=None, run=Run())
         memory["peak_of_data"] = meter.costs()["peak_mib"] * 2**20 / large.values.nbytes
 
-    return Duel(ours, lambda: selector.select(small, _K, validation=None, run=Run()), 0.1, lambda: memory)
+    return TaskPair(ours, lambda: selector.select(small, _K, validation=None, run=Run()), 0.1, lambda: memory)
 
 
-def large_grid() -> Duel:
-    """Learned selection (VLN, ResNet, batches of 4) on 64 samples of 1024 x 1024 sites: its peak memory, in GiB."""
+def large_grid() -> TaskPair:
+    """Learned selection (VLN, ResNet, batches of 4) on 64 samples of 1024 x 1024 sites: its peak memory, in GiB.
+
+    Returns
+    -------
+    TaskPair
+        The task, with its memory as the ratio.
+    """
     signals = read(np.random.default_rng(0).standard_normal((64, 1024, 1024), np.float32))
     settings = TrainSettings(steps=3, batch_size=4, ema_decay=0.0, validation_steps=1)
     learned, memory = Learned(distribution="vln", decoder="resnet", n_masks=4, train=settings), dict[str, float]()
@@ -165,11 +212,17 @@ def large_grid() -> Duel:
         learned.select(signals, _K, validation=None, run=Run())
         memory["ratio"] = meter.costs()["peak_mib"] / 1024
 
-    return Duel(ours, lambda: None, figures=lambda: memory)
+    return TaskPair(ours, lambda: None, figures=lambda: memory)
 
 
-def larger_than_memory() -> Duel:
-    """Greedy and ridge on a store of 8 GiB within 2 GiB: peak memory of the whole command, in GiB."""
+def larger_than_memory() -> TaskPair:
+    """Greedy and ridge on a store of 8 GiB within 2 GiB: peak memory of the whole command, in GiB.
+
+    Returns
+    -------
+    TaskPair
+        The task, with its memory as the ratio.
+    """
     memory = dict[str, float]()
 
     def ours() -> None:
@@ -181,13 +234,25 @@ def larger_than_memory() -> Duel:
             memory["seconds"] = time.monotonic() - started
         memory["ratio"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
 
-    return Duel(ours, lambda: None, figures=lambda: memory)
+    return TaskPair(ours, lambda: None, figures=lambda: memory)
 
 
 def write_store(path: Path, size: int) -> Path:
-    """Write a Zarr store of so many bytes: 360 x 720 cells, 150 smooth components, a little noise; 16 samples a chunk.
+    """Write a Zarr store of 360 x 720 cells: 150 smooth components and a little noise, 16 samples in a chunk.
 
     Components are products of waves in both directions whose variances fall with their number.
+
+    Parameters
+    ----------
+    path
+        The store.
+    size
+        Its size in bytes.
+
+    Returns
+    -------
+    Path
+        The store.
     """
     import zarr
 
@@ -206,31 +271,58 @@ def write_store(path: Path, size: int) -> Path:
     return path
 
 
-def reconstruct() -> Duel:
-    """Fields of a linear plan, against the product alone."""
+def reconstruct() -> TaskPair:
+    """Reconstruction by a linear plan, against the matrix product alone.
+
+    Returns
+    -------
+    TaskPair
+        The task and its reference.
+    """
     field = datasets.sst()
     plan = select(field, 50, method="greedy", reconstructor="ridge")
     rows = np.arange(10_000) % len(field)
     readings, when = field.readings(plan.indices)[rows, :, 0], None if field.time is None else field.time[rows]
     left, right = readings.astype(np.float32), np.ones((50, field.grid.size), np.float32)
-    return Duel(lambda: plan.reconstruct(readings, time=when), lambda: left @ right)
+    return TaskPair(lambda: plan.reconstruct(readings, time=when), lambda: left @ right)
 
 
-def curve() -> Duel:
-    """Ridge for ten numbers of sites, against the largest alone."""
+def curve() -> TaskPair:
+    """Ridge for ten numbers of sites, against the largest alone.
+
+    Returns
+    -------
+    TaskPair
+        The task and its reference.
+    """
     train = read(field_of(_SAMPLES, 20_000, 0))
     sites = np.random.default_rng(0).permutation(20_000)[:_K]
 
     def ours() -> None:
-        nested = NestedRidge(train, sites)
+        nested = NestedRidge.of(train, sites)
         for count in range(_K // 10, _K + 1, _K // 10):
             nested.first(count)
 
-    return Duel(ours, lambda: Ridge().fit(train, sites, validation=train, run=Run()))
+    return TaskPair(ours, lambda: Ridge().fit(train, sites, validation=train, run=Run()))
 
 
 def field_of(samples: int, sites: int, seed: int) -> NDArray[np.float32]:
-    """Samples of 150 random components whose variances fall a hundredfold and more, with a little noise."""
+    """Return samples of 150 random components whose variances fall over three decades, with a little noise.
+
+    Parameters
+    ----------
+    samples
+        Number of samples.
+    sites
+        Number of sites.
+    seed
+        Seed.
+
+    Returns
+    -------
+    ndarray
+        ``(samples, sites)``.
+    """
     rng = np.random.default_rng(seed)
     weights = rng.standard_normal((samples, 150), np.float32) * np.logspace(0, -1.5, 150, dtype=np.float32)
     values = np.empty((samples, sites), np.float32)

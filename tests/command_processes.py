@@ -71,7 +71,7 @@ class Launched:
         while _last_change(folder, pattern) == before and self.process.is_alive():
             self.process.join(0.02)
 
-    def wait_for_words(self, words: str) -> None:
+    def wait_for_message(self, words: str) -> None:
         """Until it has printed words among its messages, or ends."""
         while words not in self.errors.read_text() and self.process.is_alive():
             self.process.join(0.02)

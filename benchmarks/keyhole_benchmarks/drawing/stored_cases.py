@@ -1,4 +1,4 @@
-"""What the benchmarks kept, ready to draw: lines of one protocol, and lines with their arrays."""
+"""Cases with their stored arrays, ready to draw, and the records of one protocol."""
 
 from __future__ import annotations
 
@@ -13,14 +13,22 @@ from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.names import METHODS
 from keyhole_benchmarks.records import Store
 
-__all__ = ["Kept", "Line", "kept", "latest"]
+__all__ = ["Line", "StoredCase", "latest", "stored_cases"]
 
 Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
-    """A line and the arrays that were kept with it."""
+class StoredCase:
+    """A record with the arrays of its case.
+
+    Parameters
+    ----------
+    line
+        The record.
+    arrays
+        Arrays by name.
+    """
 
     line: Line
     arrays: Mapping[str, NDArray[Any]]
@@ -48,9 +56,19 @@ class Kept:
 
 
 def latest(lines: Iterable[Line]) -> list[Line]:
-    """Give the lines that ended well: for each data set those of the protocol with most of them, the last of a kind.
+    """Select the successful records of one protocol for each data set, the one with most records.
 
-    Lines of two protocols are never drawn as one; a line that was run again with other settings replaces the old one.
+    Records of two protocols are never drawn as one; a case that was run again with other settings replaces the old one.
+
+    Parameters
+    ----------
+    lines
+        Records.
+
+    Returns
+    -------
+    list
+        The last record of each case.
     """
     good = Lines(list(lines)).latest()
     sizes = Counter((line["data"], line["protocol"]) for line in good)
@@ -58,18 +76,32 @@ def latest(lines: Iterable[Line]) -> list[Line]:
     return [line for line in good if protocols[line["data"]] == line["protocol"]]
 
 
-def kept(store: Store, *needed: str, seeds: Sequence[int] = ()) -> list[Kept]:
-    """Give the lines whose arrays are here and hold all that is needed, methods in the tables' order.
+def stored_cases(store: Store, *needed: str, seeds: Sequence[int] = ()) -> list[StoredCase]:
+    """Return the cases whose arrays are stored, methods in the order of the tables.
 
-    Of several seeds, all or those named, the first is given; grids of other than two axes are left out.
+    Grids of other than two axes are left out.
+
+    Parameters
+    ----------
+    store
+        Records of one benchmark.
+    needed
+        Names of arrays that a case must have.
+    seeds
+        Seeds that may be used, the first of which is; empty for all.
+
+    Returns
+    -------
+    list of StoredCase
+        One case for each data set, K and method.
     """
     order = {name: place for place, name in enumerate((*METHODS, "cgan"))}
     known = [line for line in latest(store.lines()) if line["method"] in order]
     lines = [line for line in known if not seeds or line["seed"] in seeds]
-    found: dict[tuple[str, int, str], Kept] = {}
+    found: dict[tuple[str, int, str], StoredCase] = {}
     for line in sorted(lines, key=lambda line: (order[line["method"]], line["seed"])):
         key = line["data"], line["k"], line["method"]
         arrays = None if key in found else store.arrays(line["case_id"])
         if arrays is not None and {"truth", *needed} <= set(arrays) and arrays["truth"].ndim == 4:
-            found[key] = Kept(line, arrays)
+            found[key] = StoredCase(line, arrays)
     return list(found.values())

@@ -1,4 +1,4 @@
-"""What all figures of the benchmarks share: a colour and a mark for each method, and how they become files."""
+"""Common style of the figures: a colour and a mark for each method, and how files are written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,24 @@ _METADATA: dict[str, dict[str, None]] = {"png": {"Software": None}, "svg": {"Dat
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write a figure as PNG and as SVG; the folder is made if need be, an old file stays until the new one is whole."""
+    """Write a figure as PNG and as SVG.
+
+    The folder is created if necessary; an existing file is replaced once the new one is complete.
+
+    Parameters
+    ----------
+    figure
+        The figure.
+    folder
+        Folder of the files.
+    name
+        File name without its suffix.
+
+    Returns
+    -------
+    list of Path
+        Both files.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.{kind}" for kind in _METADATA]
     for path, (kind, metadata) in zip(paths, _METADATA.items(), strict=True):
