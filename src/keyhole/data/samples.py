@@ -297,7 +297,7 @@ class Samples(SampleSet):
             constraints=None, weights=None if self.weights is None else self.weights[sites],
             noise=None if self.noise is None else self.noise[:, sites],
         )  # fmt: skip
-        return rest if constraints is None else rest.with_constraints(constraints.asked)
+        return rest if constraints is None else rest.with_constraints(constraints.specification)
 
     @cached_property
     def missing(self) -> NDArray[np.bool_] | None:

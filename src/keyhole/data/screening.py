@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, KeyholeWarning
+from keyhole.core.text import listed
 from keyhole.data.samples import Samples
 
-__all__ = ["Finding", "leave_out", "notes_of", "screen", "warn_of"]
+__all__ = ["Finding", "exclude", "notes", "screen", "warn_about"]
 
 _FEWEST_ROWS = 10  # fewer whole numbers may well be in order by design
 _LEAST_DENSITY = 0.5  # share of the numbers between the first and the last that occur: parts of a table have gaps
@@ -32,7 +34,7 @@ class Finding:
     finding : str
         What was found, as the end of a sentence that begins with the column.
     sites : tuple of int
-        Numbers of its sites.
+        Flat grid indices of its sites.
     candidate : bool
         Whether it remains a candidate.
     reconstructed : bool
@@ -59,7 +61,7 @@ def screen(samples: Samples, name: Callable[[int], str] | None = None) -> list[F
     samples : Samples
         A table: one site for each column.
     name : callable, optional
-        Returns the name of a site, given its number; None: its own name.
+        Returns the name of a site, given its flat index; None: the grid's own name.
 
     Returns
     -------
@@ -71,7 +73,7 @@ def screen(samples: Samples, name: Callable[[int], str] | None = None) -> list[F
     return [*found, *_copies(samples, named, {site for one in found for site in one.sites})]
 
 
-def leave_out(samples: Samples, findings: Sequence[Finding]) -> Samples:
+def exclude(samples: Samples, findings: Sequence[Finding]) -> Samples:
     """Exclude the columns of the findings from the candidates; row numbers become invalid sites."""
     out = [site for one in findings if not one.candidate for site in one.sites]
     if not out:
@@ -83,23 +85,24 @@ def leave_out(samples: Samples, findings: Sequence[Finding]) -> Samples:
     candidates = (samples.observable if constraints is None else constraints.before).copy()
     candidates[out] = False
     left = replace(samples, observable=candidates, constraints=None)
-    left = left if constraints is None else left.with_constraints(constraints.asked)
+    left = left if constraints is None else left.with_constraints(constraints.specification)
     return left if keep.all() else left.restrict(keep)
 
 
-def warn_of(findings: Sequence[Finding]) -> None:
+def warn_about(findings: Sequence[Finding]) -> None:
     """Report all findings in one KeyholeWarning."""
     if not findings:
         return
-    left, kept = ([one for one in findings if one.candidate is candidate] for candidate in (False, True))
-    parts = (
-        [_sentence(left, "no candidate unless named as existing (existing=, --existing, must_select=)")] if left else []
-    )
-    parts += [_sentence(kept, "still a candidate; leave it out of the table if it only names the rows")] if kept else []
+    consequences = {
+        False: "no candidate unless named as existing (existing=, --existing, must_select=)",
+        True: "still a candidate; leave it out of the table if it only names the rows",
+    }
+    groups = {candidate: [one for one in findings if one.candidate is candidate] for candidate in consequences}
+    parts = [_sentence(group, consequences[candidate]) for candidate, group in groups.items() if group]
     warnings.warn("; ".join(parts), KeyholeWarning, stacklevel=3)
 
 
-def notes_of(findings: Sequence[Finding]) -> dict[str, Any]:
+def notes(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return the findings as a plan's record stores them; empty without findings."""
     rows = [{"column": one.column, "finding": one.finding, "candidate": one.candidate} for one in findings]
     return {"columns": rows} if rows else {}
@@ -107,9 +110,7 @@ def notes_of(findings: Sequence[Finding]) -> dict[str, Any]:
 
 def _sentence(findings: Sequence[Finding], consequence: str) -> str:
     """Findings and their consequence as one sentence."""
-    shown = ", ".join(f"column {one.column!r} {one.finding}" for one in findings[:_SHOWN])
-    more = f" and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
-    return f"{shown}{more}: {consequence}"
+    return f"{listed([f'column {one.column!r} {one.finding}' for one in findings], _SHOWN)}: {consequence}"
 
 
 def _units(samples: Samples) -> list[NDArray[np.int64]]:
@@ -145,17 +146,17 @@ def _numbered(unit: NDArray[np.int64], samples: Samples, name: Callable[[int], s
     return Finding(name(site), "numbers the rows", (site,), reconstructed=False)
 
 
-def _copies(samples: Samples, name: Callable[[int], str], passed: set[int]) -> Iterator[Finding]:
+def _copies(samples: Samples, name: Callable[[int], str], excluded: set[int]) -> Iterator[Finding]:
     """Find candidates that duplicate an existing site or an earlier candidate."""
-    there = dict[str, list[int]]()
+    existing = dict[str, list[int]]()
     for site in samples.existing.tolist():
-        there.setdefault(name(site), []).append(site)  # a column of words has several
+        existing.setdefault(name(site), []).append(site)  # a column of classes has several
     digests = _digests(samples)
-    kept = {_members(digests, sites): sites[0] for sites in there.values()}
+    kept = {_members(digests, sites): sites[0] for sites in existing.values()}
     for unit in _units(samples):
         sites = tuple(int(site) for site in unit)
         members = _members(digests, sites)
-        if not members or passed & set(sites):
+        if not members or excluded & set(sites):
             continue
         of = kept.setdefault(members, sites[0])
         if of != sites[0]:
@@ -168,17 +169,15 @@ def _members(digests: Mapping[int, bytes], sites: Sequence[int]) -> frozenset[by
 
 
 def _digests(samples: Samples) -> dict[int, bytes]:
-    """Digest of the values of each site, equal for an indicator and its complement; none for constant ones."""
+    """Hash of the values of each site, equal for an indicator and its complement; none for constant sites."""
     flat = samples.values
-    rng, found, rows = np.random.default_rng(0), dict[int, bytes](), len(samples) * samples.channels
-    factors = rng.integers(2**64, size=(2, rows, 1), dtype=np.uint64) | np.uint64(1)
+    found, rows = dict[int, bytes](), len(samples) * samples.channels
     columns = max(1, _BLOCK // rows)
     for start in range(0, flat.shape[2], columns):
         block = _canonical(flat[:, :, start : start + columns].reshape(rows, -1).astype(np.float64))
-        bits = block.view(np.uint64)
-        sums = np.stack([(bits * factor).sum(axis=0, dtype=np.uint64) for factor in factors])  # modulo 2**64
-        varies = (bits != bits[0]).any(axis=0)
-        found |= {start + int(place): sums[:, place].tobytes() for place in np.flatnonzero(varies)}
+        bits = np.ascontiguousarray(block.T).view(np.uint64)
+        for place in np.flatnonzero((bits != bits[:, :1]).any(axis=1)):
+            found[start + int(place)] = hashlib.sha256(bits[place]).digest()
     return found
 
 

@@ -83,7 +83,7 @@ class Constraints:
         names = ("costs", "cost_limit") if name.startswith("cost") else (name,)
         return replace(self, **dict.fromkeys(names))
 
-    def words(self) -> list[str]:
+    def described(self) -> list[str]:
         """Return the names of the constraints that are given, with their values where these are numbers."""
         values = {name: getattr(self, name) for name in self.given()}
         return [
@@ -166,8 +166,8 @@ class ResolvedConstraints:
         Minimum distance and cost by site; its ``existing`` are the existing sites.
     grouping : Grouping, optional
         Sites that are selected together; None: each site by itself.
-    asked : Constraints
-        The user's specification.
+    specification : Constraints
+        The constraints as the user specified them.
     """
 
     sites: Sites
@@ -175,7 +175,7 @@ class ResolvedConstraints:
     observable: NDArray[np.bool_]
     rules: PlacementRules
     grouping: Grouping | None = None
-    asked: Constraints = Constraints()
+    specification: Constraints = Constraints()
 
     def units(self) -> tuple[PlacementRules, NDArray[np.bool_]]:
         """Return the rules and the observable flags of the candidates: sites, or groups of sites."""
@@ -203,33 +203,33 @@ class ResolvedConstraints:
             raise InfeasibleError("either k or a cost limit (costs=, cost_limit=) is needed, and not both")
         want = 1 if k is None else k
         if self.fit(want)[0] < want:
-            raise InfeasibleError(_clash(self.asked, partial(self._fit_under, want), k))
+            raise InfeasibleError(_clash(self.specification, partial(self._fit_under, want), k))
 
     def add_to(self, digest: Any) -> None:
         """Add everything that defines the constraints to a hash."""
         self.rules.add_to(digest)
         digest.update(b"" if self.grouping is None else np.ascontiguousarray(self.grouping.units).data)
 
-    def _fit_under(self, want: int, asked: Constraints) -> tuple[int, bool]:
+    def _fit_under(self, want: int, specification: Constraints) -> tuple[int, bool]:
         """Largest feasible number of candidates under other constraints."""
-        return asked.resolve(self.sites, self.before).fit(want)
+        return specification.resolve(self.sites, self.before).fit(want)
 
 
-def _clash(asked: Constraints, fit: Callable[[Constraints], tuple[int, bool]], k: int | None) -> str:
+def _clash(given: Constraints, fit: Callable[[Constraints], tuple[int, bool]], k: int | None) -> str:
     """Error message: how many fit, under which minimal set of constraints, and how many would fit without each."""
-    want, kept = 1 if k is None else k, asked
-    for name in asked.given():
+    want, kept = 1 if k is None else k, given
+    for name in given.given():
         without = kept.without(name)
         if fit(without)[0] < want:
             kept = without
     count, sure = fit(kept)
     what = "groups" if kept.groups is not None else "sites"
     most = f"{'at most' if sure else 'no more than'} {count} {what} {'fit' if sure else 'were found to fit'}"
-    words = " and ".join(kept.words()) or "no constraints at all"
+    conditions = " and ".join(kept.described()) or "no constraints at all"
     loosened = {name: fit(kept.without(name)) for name in kept.given() if name != "costs"}
     eased = [f"without {name} {_count(*many, want)}" for name, many in loosened.items()]
     head = f"k={k} is infeasible" if k is not None else "no site is feasible"
-    return f"{head}: with {words}, {most}" + (f"; {', '.join(eased)}" if eased else "")
+    return f"{head}: with {conditions}, {most}" + (f"; {', '.join(eased)}" if eased else "")
 
 
 def _count(count: int, sure: bool, want: int) -> str:
