@@ -13,7 +13,19 @@ from keyhole.core.errors import DataError, SettingsError
 from keyhole.data.metric import on_sphere
 from keyhole.data.sites import FULL_TURN, Sites
 
-__all__ = ["align", "align_in_time", "find_positions", "is_a", "is_labelled", "match", "match_times", "times_of"]
+__all__ = [
+    "align",
+    "align_in_time",
+    "find_positions",
+    "is_a",
+    "is_labelled",
+    "match",
+    "match_times",
+    "same_sites",
+    "sites_along",
+    "sites_at",
+    "times_of",
+]
 
 _SHARE_OF_STEP = 1e-3  # of the smallest step between coordinates: labels that are nearer are the same
 _SINGLE = 1e-6  # the same for an axis of one position, as a share of its coordinate
@@ -172,6 +184,105 @@ def find_positions(
     rounding = 1e-6 if min(len(one), len(two)) else 0.0
     unique = (distance[:, 0] <= rounding) & (distance[:, 1] > rounding)
     return np.where(unique, nearest[:, 0], -1).astype(np.int64)
+
+
+def sites_at(columns: Mapping[str, Labels], sites: Sites) -> NDArray[np.int64]:
+    """Return the numbers of the sites at some positions, within rounding; -1 where there is none, or several are.
+
+    Parameters
+    ----------
+    columns
+        A coordinate of each position for each name in ``sites.location``.
+    sites
+        The sites.
+
+    Returns
+    -------
+    ndarray of int, shape (n,)
+
+    Examples
+    --------
+    >>> sites_at({"row": np.array([1, 7]), "column": np.array([0, 0])}, Sites.plain((2, 3)))
+    array([ 3, -1])
+    """
+    axes = [name for name in sites.location if name not in sites.auxiliary]
+    along = {name: _on_axis(columns[name], sites, name) for name in axes}
+    known = np.all([np.ones(len(columns[sites.location[0]]), bool), *(one >= 0 for one in along.values())], axis=0)
+    if len(axes) == len(sites.dims):
+        index = np.ravel_multi_index([np.maximum(along[dim], 0) for dim in sites.dims], sites.shape)
+        return np.where(known, sites.number(index), -1)
+    rest = {name: np.asarray(columns[name], np.float64) for name in sites.location if name in sites.auxiliary}
+    known &= np.all([np.isfinite(one) for one in rest.values()], axis=0)
+    held = {name: sites.places[sites.dims.index(name)] for name in axes}
+    held |= {name: sites.coordinate(name) for name in rest}
+    found = np.full(len(known), -1, np.int64)
+    found[known] = find_positions(
+        {name: one[known] for name, one in (along | rest).items()}, held,
+        longitude=[name for name in rest if _turn(sites, name)],
+    )  # fmt: skip
+    return found
+
+
+def _on_axis(labels: Labels, sites: Sites, dim: str) -> NDArray[np.int64]:
+    """Position of each label along an axis; -1 where there is none, or more than one."""
+    own = np.asarray(sites.axes[dim])
+    positions, counts = match(np.asarray(labels), own, turn=FULL_TURN if _turn(sites, dim) else None, steps=own)
+    return np.where(counts == 1, positions, -1)
+
+
+def sites_along(array: Any, dim: Any, sites: Sites) -> NDArray[np.int64] | None:
+    """Return the numbers of the sites that lie along one dimension of a DataArray, by coordinate; see `sites_at`.
+
+    Parameters
+    ----------
+    array : DataArray
+        With a coordinate along ``dim`` for each that says where a site is, as fields have that were selected at sites
+        (``field.sel(lat=..., lon=..., method="nearest")``).
+    dim
+        The dimension.
+    sites
+        The sites.
+
+    Returns
+    -------
+    ndarray of int or None
+        None without such coordinates.
+    """
+    named = {sites.find_coordinate(str(name)): one for name, one in array.coords.items() if one.dims == (dim,)}
+    if (sites.names is not None and not sites.auxiliary) or not set(named) >= set(sites.location):
+        return None
+    return sites_at({name: np.asarray(named[name].values) for name in sites.location}, sites)
+
+
+def same_sites(numbers: NDArray[np.int64], sites: Sites, other: Sites) -> NDArray[np.int64]:
+    """Return the numbers of some sites among other sites, by name where both have names, else by coordinate.
+
+    Parameters
+    ----------
+    numbers
+        Of some of ``sites``.
+    sites, other
+        The sites that these are of, and those among which they are looked up.
+
+    Returns
+    -------
+    ndarray of int
+        -1 where there is no such site.
+
+    Examples
+    --------
+    >>> axes = {"x": np.array([0.0, 1.0, 2.0])}
+    >>> there, here = (Sites.build((3,), ("x",), {"x": x}) for x in (np.arange(3.0), np.array([2.0, 1.0, 9.0])))
+    >>> same_sites(np.array([0, 2]), there, here)
+    array([-1,  0])
+    """
+    if sites.names is not None and other.names is not None:
+        places = {name: number for number, name in enumerate(other.names)}
+        return np.array([places.get(sites.names[number], -1) for number in numbers], np.int64)
+    columns = {other.find_coordinate(name): sites.coordinate(name)[numbers] for name in sites.location}
+    if not set(columns) >= set(other.location):
+        return np.full(len(numbers), -1, np.int64)
+    return sites_at({name: columns[name] for name in other.location}, other)
 
 
 def _along_dims(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from copy import copy
 from functools import cached_property
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from keyhole.core.errors import SettingsError
+from keyhole.core.errors import PlanError, SettingsError
+from keyhole.core.storage import array_of
 
 __all__ = ["EARTH_RADIUS_KM", "Euclidean", "GraphMetric", "GreatCircle", "Metric", "NoMetric"]
 
@@ -361,6 +363,42 @@ class GraphMetric(Metric):
         other._selected = self._nodes(sites)
         return other
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return arrays from which `restore` recovers the metric, but for its unit."""
+        parts = {"lengths": self.lengths, "weights": self.weights}
+        arrays = {f"{name}.{of}": getattr(part, of) for name, part in parts.items() for of in _SPARSE}
+        return arrays | ({} if self._selected is None else {"selected": self._selected})
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, NDArray[Any]], unit: str = "") -> GraphMetric:
+        """Recover a metric from the result of `state`.
+
+        Raises
+        ------
+        PlanError
+            If the arrays are missing or are no graph.
+        """
+        from scipy.sparse import csr_array
+
+        nodes = len(array_of(arrays, "lengths.indptr", (None,), "iu")) - 1
+        matrices = []
+        for name in ("lengths", "weights"):
+            data = array_of(arrays, f"{name}.data", (None,))
+            indices = array_of(arrays, f"{name}.indices", (len(data),), "iu").astype(np.int64)
+            indptr = array_of(arrays, f"{name}.indptr", (nodes + 1,), "iu").astype(np.int64)
+            if not (data > 0).all() or ((indices < 0) | (indices >= nodes)).any() or (np.diff(indptr) < 0).any():
+                raise PlanError(f"the array '{name}.data' and its indices are no graph")
+            if len(indptr) and (indptr[0] != 0 or indptr[-1] != len(data)):
+                raise PlanError(f"the array '{name}.indptr' does not end where the data do")
+            matrices.append(csr_array((data, indices, indptr), shape=(nodes, nodes)))
+        found = cls(*matrices, unit)
+        if "selected" in arrays:
+            selected = array_of(arrays, "selected", (None,), "iu").astype(np.int64)
+            if ((selected < 0) | (selected >= nodes)).any():
+                raise PlanError("the array 'selected' has a node that is not in the graph")
+            return found.take(selected)
+        return found
+
     @cached_property
     def laplacian(self) -> Any:
         """The normalised graph Laplacian, sparse."""
@@ -403,6 +441,7 @@ class GraphMetric(Metric):
 
 _MAX_DENSE_NODES = 3000  # up to which all eigenvectors of a Laplacian are computed
 _MAX_EIGENVECTORS = 512
+_SPARSE = ("data", "indices", "indptr")
 
 
 def on_sphere(latitude: NDArray[np.float64], longitude: NDArray[np.float64]) -> NDArray[np.float64]:

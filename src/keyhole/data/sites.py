@@ -67,6 +67,8 @@ class Sites:
         Distances between the sites.
     cell_area
         ``(m,)``, area of each site where the data say it (cell measures, bounds); None: not known.
+    vertical_scale
+        See `Sites.build`.
 
     Examples
     --------
@@ -84,6 +86,7 @@ class Sites:
     names: tuple[str, ...] | None = None
     metric: Metric = field(default_factory=lambda: NoMetric(0))
     cell_area: NDArray[np.float64] | None = None
+    vertical_scale: float | None = None
 
     @classmethod
     def build(
@@ -127,6 +130,7 @@ class Sites:
             _roles_of((*dims, *auxiliary)) if roles is None else dict(roles),
             None if names is None else tuple(names[place] for place in index),
             cell_area=None if cell_area is None else np.asarray(cell_area, np.float64).ravel()[index],
+            vertical_scale=vertical_scale,
         )  # fmt: skip
         return replace(sites, metric=_metric_of(sites, vertical_scale))
 

@@ -159,7 +159,7 @@ def harden_against_failures(found: Selection, train: ScaledSamples, failures: in
         "failures": failures,
         "left_before": _mean_error(before, sets) / prior_variance,
         "left_after": _mean_error(network, sets) / prior_variance,
-        "worst": covariance.candidates[np.array(selected)[worst]].tolist(),
+        "worst": train.sites.index[covariance.candidates[np.array(selected)[worst]]].tolist(),
         "left_without_worst": (prior_variance - network.explained + float(losses.max())) / prior_variance,
     }
     sites = rank_sites(train, covariance.candidates[selected], run)

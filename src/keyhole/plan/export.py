@@ -12,57 +12,62 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.data.grid import Grid
 from keyhole.data.origin import SourceInfo
 from keyhole.data.readers.calendars import to_calendar
+from keyhole.data.sites import Sites
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-__all__ = ["as_array", "as_field", "as_frame", "bounds_of", "global_attributes", "to_source_type"]
+__all__ = ["as_array", "as_field", "as_frame", "bounds_of", "coordinates_of", "global_attributes", "to_source_type"]
 
 Time = NDArray[Any] | None
 _OF_THE_FIELD = {"standard_name", "valid_min", "valid_max", "valid_range", "actual_range", "ancillary_variables"}
 
 
-def to_source_type(values: NDArray[Any], grid: Grid, origin: SourceInfo, time: Time) -> Any:
-    """Convert ``(N, channels, *grid)`` to the type of the data that were read."""
+def to_source_type(values: NDArray[Any], domain: Sites, origin: SourceInfo, time: Time) -> Any:
+    """Convert values of the sites ``(N, channels, m)`` to the type of the data that were read."""
     if origin.kind == "field":
-        return as_field(values, grid, origin, time)
+        return as_field(values, domain, origin, time)
     if origin.kind == "table":
-        return as_frame(values, grid, time)
-    return as_array(values, origin)
+        return as_frame(values, domain, time)
+    return as_array(values, domain, origin)
 
 
-def as_array(values: NDArray[Any], origin: SourceInfo) -> NDArray[Any]:
-    """Return an array with the channel axis where it was, or without one."""
-    return values[:, 0] if origin.channel_axis is None else np.moveaxis(values, 1, origin.channel_axis)
+def as_array(values: NDArray[Any], domain: Sites, origin: SourceInfo) -> NDArray[Any]:
+    """Return an array of the shape of the data, NaN at invalid sites, with the channel axis where it was, if any."""
+    whole = domain.to_grid(values)
+    return whole[:, 0] if origin.channel_axis is None else np.moveaxis(whole, 1, origin.channel_axis)
 
 
-def as_field(values: NDArray[Any], grid: Grid, origin: SourceInfo, time: Time) -> xr.DataArray | xr.Dataset:
+def as_field(values: NDArray[Any], domain: Sites, origin: SourceInfo, time: Time) -> xr.DataArray | xr.Dataset:
     """Return a DataArray with the coordinates and attributes of the data; a Dataset for several variables."""
     import xarray as xr
 
     if origin.variables:
         said = origin.variables.items()
         each = {name: replace(origin, name=name, attributes=about, variables={}) for name, about in said}
-        fields = {name: as_field(values[:, [i]], grid, one, time) for i, (name, one) in enumerate(each.items())}
+        fields = {name: as_field(values[:, [i]], domain, one, time) for i, (name, one) in enumerate(each.items())}
         return xr.Dataset(fields, attrs=global_attributes(origin))
     sample = origin.sample_dim
     many = values.shape[1] > 1
-    dims = (sample, *(("channel",) if many else ()), *grid.dims)
-    coordinates: dict[str, Any] = {
-        dim: (dim, np.asarray(grid.coordinates[dim]), dict(origin.axis_attributes.get(dim, {}))) for dim in grid.dims
-    }
+    dims = (sample, *(("channel",) if many else ()), *domain.dims)
+    coordinates = coordinates_of(domain, origin)
     if time is not None:
         about = dict(origin.axis_attributes.get(sample, {}))
         coordinates[sample] = (sample, to_calendar(time, origin.calendar), about)
     elif origin.clock == "dates":  # numbers that were made up would pass for times
         coordinates[sample] = np.arange(len(values))
-    return xr.DataArray(
-        values if many else values[:, 0], coordinates, dims, name=origin.name, attrs=dict(origin.attributes)
-    )
+    whole = domain.to_grid(values if many else values[:, 0])
+    return xr.DataArray(whole, coordinates, dims, name=origin.name, attrs=dict(origin.attributes))
+
+
+def coordinates_of(domain: Sites, origin: SourceInfo) -> dict[str, Any]:
+    """Return the coordinates of the data, auxiliary ones included, with their attributes, as xarray takes them."""
+    found: dict[str, tuple[Any, NDArray[Any]]] = {dim: (dim, np.asarray(domain.axes[dim])) for dim in domain.dims}
+    found |= domain.auxiliary
+    return {name: (*one, dict(origin.axis_attributes.get(name, {}))) for name, one in found.items()}
 
 
 def bounds_of(origin: SourceInfo, interval: float) -> tuple[SourceInfo, SourceInfo]:
@@ -101,10 +106,10 @@ def _version() -> str:
     return version("keyhole")
 
 
-def as_frame(values: NDArray[Any], grid: Grid, time: Time) -> pd.DataFrame:
-    """Return a DataFrame with a column for each site."""
+def as_frame(values: NDArray[Any], domain: Sites, time: Time) -> pd.DataFrame:
+    """Return a DataFrame with a column for each valid site."""
     import pandas as pd
 
-    columns = [grid.name(index) for index in range(grid.size)]
+    columns = [domain.name(site) for site in range(len(domain))]
     index = None if time is None else pd.Index(time, name="time")
     return pd.DataFrame(values.reshape(len(values), -1), columns=columns, index=index)

@@ -6,7 +6,6 @@ that a file takes no more memory than its own size calls for, and a plan that wa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -18,35 +17,29 @@ from numpy.typing import NDArray
 from keyhole.core.errors import KeyholeError, PlanError
 from keyhole.core.storage import Arrays, array_of, read_container, write_container
 from keyhole.data.covariates import check_periods
-from keyhole.data.grid import Grid
 from keyhole.data.origin import SourceInfo
 from keyhole.data.scaler import Scaler
+from keyhole.data.sites import Sites
 from keyhole.models.intervals import PredictionIntervals
 from keyhole.models.predictors import PREDICTORS, Predictor
 from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor
-from keyhole.plan._format1 import upgrade
+from keyhole.plan import _format1, _format2
+from keyhole.plan.domain_format import domain_state, restore_domain
 from keyhole.plan.plan import Plan
 from keyhole.plan.schema import Header, OriginPart, checked_header
 
 __all__ = ["load", "save"]
 
-_NUMBERS = re.compile(r"[<>=|]?(bool|int|uint|float|[biuf])\d{0,2}")
-_TIMES = re.compile(r"[<>=]?(datetime64|timedelta64|[Mm]8)(\[\d{0,6}[A-Za-z]{1,2}\])?")
-_TEXTS = re.compile(r"[<>=]?U\d{1,12}")
-_LARGEST_TEXTS = 2**26  # bytes of an axis of texts, each as wide as the longest, that need no further reason
-_WIDER_THAN_WRITTEN = 64  # times as many bytes as characters: beyond that, one long text makes many short ones wide
 _PHASES = {None: 1, "month": 12}
 
 
 def save(plan: Plan, path: Path) -> None:
     """Write a plan to one file; see `Plan.save`."""
     settings, learned = plan.reconstructor.state()
-    axes = {dim: plan.grid.coordinates[dim] for dim in plan.grid.dims}
+    domain, coordinates = domain_state(plan.domain)
     header: dict[str, Any] = {
         "kind": "plan",
-        "grid": {"shape": plan.grid.shape, "dims": plan.grid.dims, "names": plan.grid.names},
-        "coordinate_types": {dim: str(axis.dtype) for dim, axis in axes.items()},
-        "coordinate_texts": {dim: axis.tolist() for dim, axis in axes.items() if axis.dtype.kind == "U"},
+        **domain,
         "scaling": {"cycle": plan.scaling.cycle, "periods": plan.scaling.periods},
         "reconstructor": {"name": plan.reconstructor.name, "settings": settings},
         "origin": asdict(plan.origin),
@@ -59,13 +52,12 @@ def save(plan: Plan, path: Path) -> None:
         "sites.gain": plan.gain,
         "sites.covariance": plan.covariance,
         "sites.range": plan.ranges,
-        "grid.inside": plan.grid.inside,
         "scaling.baseline": plan.scaling.baseline,
         "scaling.scale": plan.scaling.scale,
         "scaling.columns": plan.scaling.columns,
         "scaling.root": plan.scaling.root,
+        **coordinates,
     }
-    arrays |= {f"coordinates.{dim}": _numbers(axis) for dim, axis in axes.items() if axis.dtype.kind != "U"}
     arrays |= {f"reconstructor.{name}": array for name, array in learned.items()}
     if plan.intervals is not None:
         header["intervals"], spread = plan.intervals.state()
@@ -83,7 +75,7 @@ def load(path: str | Path) -> Plan:
     Parameters
     ----------
     path
-        Plan file; files of format 1 are converted.
+        Plan file; files of older formats are converted.
 
     Returns
     -------
@@ -105,7 +97,10 @@ def load(path: str | Path) -> Plan:
     """
     header, arrays = read_container(Path(path), "plan")
     try:
-        return _unpack(*(upgrade(header, arrays) if header["format"] == 1 else (header, arrays)))
+        for version, upgrade in ((1, _format1.upgrade), (2, _format2.upgrade)):
+            if header["format"] <= version:
+                header, arrays = upgrade(header, arrays)
+        return _unpack(header, arrays)
     except Exception as error:  # components may raise anything on invalid headers and arrays
         reason = str(error) if isinstance(error, KeyholeError) else f"{type(error).__name__}: {error}"
         raise PlanError(f"{path}: not a plan that this Keyhole understands ({reason})") from error
@@ -114,18 +109,18 @@ def load(path: str | Path) -> Plan:
 def _unpack(given: Mapping[str, Any], arrays: Arrays) -> Plan:
     """Assemble a plan from its parts."""
     header = checked_header(given, arrays)
-    grid = _grid(header, arrays)
-    sites, scaling = _sites(header, arrays, grid), _scaling(header, arrays, grid)
-    k, channels = len(sites), len(scaling.scale)
+    domain = restore_domain(header, arrays)
+    indices, scaling = _indices(header, arrays, domain), _scaling(header, arrays, domain)
+    k, channels = len(indices), len(scaling.scale)
     return Plan(
-        grid=grid,
-        indices=sites,
+        domain=domain,
+        indices=indices,
         scaling=scaling,
-        reconstructor=_reconstructor(header, arrays, grid, sites, scaling),
-        origin=_origin(header, grid, channels),
+        reconstructor=_reconstructor(header, arrays, domain, indices, scaling),
+        origin=_origin(header, domain, channels),
         predictor=_predictor(header, arrays, k * channels),
         covariance=_covariance(arrays, k * channels),
-        intervals=_intervals(header, arrays, k * channels, channels * len(grid.cells)),
+        intervals=_intervals(header, arrays, k * channels, channels * len(domain)),
         gain=array_of(arrays, "sites.gain", (k,)),
         metadata=dict(given["metadata"]),
         metrics=dict(given["metrics"]),
@@ -134,82 +129,31 @@ def _unpack(given: Mapping[str, Any], arrays: Arrays) -> Plan:
     )
 
 
-def _grid(header: Header, arrays: Arrays) -> Grid:
-    """Return the grid: the shape is that of an array, coordinates are as long as it and of types that are listed."""
-    shape, dims, names = tuple(header.grid.shape), tuple(header.grid.dims), header.grid.names
-    inside = array_of(arrays, "grid.inside", shape, "b")
-    if not inside.any():
-        raise PlanError("the array 'grid.inside' has no valid cell")
-    if len(dims) != len(shape) or len(set(dims)) < len(dims):
-        raise PlanError(f"header: grid.dims: {len(shape)} different names are needed, not {list(dims)}")
-    if names is not None and (len(names) != inside.size or len(set(names)) < len(names)):
-        raise PlanError(f"header: grid.names: {inside.size} different names are needed")
-    axes = {dim: _axis(header, arrays, dim, n) for dim, n in zip(dims, shape, strict=True)}
-    return Grid(shape, dims, axes, inside, None if names is None else tuple(names))
-
-
-def _axis(header: Header, arrays: Arrays, dim: str, n: int) -> NDArray[Any]:
-    """Return the coordinate of an axis; the type that is declared is never more than what the file holds."""
-    kind = header.coordinate_types.get(dim, "")
-    if dim in header.coordinate_texts:
-        if not _TEXTS.fullmatch(kind):
-            raise PlanError(f"header: coordinate_types.{dim}: {kind!r} is no type of texts")
-        return _texts(header.coordinate_texts[dim], dim, n)
-    found = array_of(arrays, f"coordinates.{dim}", (n,), "biuf")
-    of_times = _TIMES.fullmatch(kind) is not None
-    if not of_times and not _NUMBERS.fullmatch(kind):
-        raise PlanError(f"header: coordinate_types.{dim}: {kind!r} is no type that coordinates are saved with")
-    declared = np.dtype(kind)
-    if found.dtype != (np.dtype(np.int64) if of_times else declared.newbyteorder("=")):
-        raise PlanError(f"the array 'coordinates.{dim}' is of type {found.dtype}, and the header says {kind}")
-    return found.astype(declared)
-
-
-def _texts(texts: list[str], dim: str, n: int) -> NDArray[np.str_]:
-    """Return the labels of an axis, unless one is so long that the array would be far larger than the file."""
-    if len(texts) != n:
-        raise PlanError(f"header: coordinate_texts.{dim}: {n} are needed, and there are {len(texts)}")
-    lengths = [len(text) for text in texts]
-    if 4 * n * max(lengths) > max(_LARGEST_TEXTS, _WIDER_THAN_WRITTEN * sum(lengths)):
-        raise PlanError(f"header: coordinate_texts.{dim}: one of {max(lengths)} characters is longer than all others")
-    return np.array(texts, str)
-
-
-def _numbers(coordinate: NDArray[Any]) -> NDArray[Any]:
-    """Return dates as integers of their unit, since safetensors holds no dates."""
-    if coordinate.dtype.kind in "mM":
-        return coordinate.astype(np.int64)
-    if coordinate.dtype.kind not in "biuf":
-        raise PlanError(f"coordinates of type {coordinate.dtype} cannot be saved; use numbers, dates or texts")
-    return coordinate
-
-
-def _sites(header: Header, arrays: Arrays, grid: Grid) -> NDArray[np.int64]:
-    """Return the sites: different cells that are valid."""
-    sites = array_of(arrays, "sites.index", (None,), "iu")
-    if not len(sites):
+def _indices(header: Header, arrays: Arrays, domain: Sites) -> NDArray[np.int64]:
+    """Return the positions of the selected sites in the data: different ones that are valid."""
+    indices = array_of(arrays, "sites.index", (None,), "iu")
+    if not len(indices):
         raise PlanError("the array 'sites.index' has no site")
-    invalid = sites[(sites < 0) | (sites >= grid.size)]
-    invalid = invalid if len(invalid) else sites[~grid.inside.ravel()[sites.astype(np.int64)]]
+    within = (indices >= 0) & (indices < domain.size)
+    invalid = indices[~within] if not within.all() else indices[domain.number(indices.astype(np.int64)) < 0]
     if len(invalid):
-        raise PlanError(f"the array 'sites.index' has the site {invalid[0]}, which is no valid cell of the grid")
-    if len(np.unique(sites)) < len(sites):
+        raise PlanError(f"the array 'sites.index' has the site {invalid[0]}, which is not a valid one of the data")
+    if len(np.unique(indices)) < len(indices):
         raise PlanError("the array 'sites.index' has a site more than once")
     groups = header.metadata.constraints.groups
-    if groups is not None and len(groups) != len(sites):
-        raise PlanError(f"header: metadata.constraints.groups: {len(sites)} are needed, one for each site")
-    return sites.astype(np.int64)
+    if groups is not None and len(groups) != len(indices):
+        raise PlanError(f"header: metadata.constraints.groups: {len(indices)} are needed, one for each site")
+    return indices.astype(np.int64)
 
 
-def _scaling(header: Header, arrays: Arrays, grid: Grid) -> Scaler:
+def _scaling(header: Header, arrays: Arrays, domain: Sites) -> Scaler:
     """Return the scaling, whose scales are positive."""
     cycle = header.scaling.cycle
     scale = array_of(arrays, "scaling.scale", (None,))
-    baseline = array_of(arrays, "scaling.baseline", (_PHASES[cycle], len(scale), *grid.shape))
+    baseline = array_of(arrays, "scaling.baseline", (_PHASES[cycle], len(scale), len(domain)))
     columns = array_of({"scaling.columns": np.zeros((2, 0)), **arrays}, "scaling.columns", (2, None))
-    root = array_of(arrays, "scaling.root", grid.shape) if "scaling.root" in arrays else None
-    weights = np.ones(1) if root is None else root[grid.inside]
-    for name, positive in (("scale", scale), ("columns", columns[1]), ("root", weights)):
+    root = array_of(arrays, "scaling.root", (len(domain),)) if "scaling.root" in arrays else None
+    for name, positive in (("scale", scale), ("columns", columns[1]), ("root", np.ones(1) if root is None else root)):
         if not (positive > 0).all():
             raise PlanError(f"the array 'scaling.{name}' holds numbers that are not positive")
     if not len(scale):
@@ -218,9 +162,9 @@ def _scaling(header: Header, arrays: Arrays, grid: Grid) -> Scaler:
     return Scaler(baseline, scale.astype(np.float64), cycle, periods, columns.astype(np.float64), root)
 
 
-def _origin(header: Header, grid: Grid, channels: int) -> SourceInfo:
+def _origin(header: Header, domain: Sites, channels: int) -> SourceInfo:
     """Return the type and attributes of the data, in which reconstructions can be returned."""
-    origin, axes = header.origin, len(grid.shape) + 2
+    origin, axes = header.origin, len(domain.shape) + 2
     if origin.channel_axis is not None and not -axes <= origin.channel_axis < axes:
         raise PlanError(f"header: origin.channel_axis: {origin.channel_axis} is no axis of {axes}")
     if origin.variables and len(origin.variables) != channels:
@@ -228,7 +172,8 @@ def _origin(header: Header, grid: Grid, channels: int) -> SourceInfo:
     if origin.kind == "table" and channels > 1:
         raise PlanError(f"header: origin.kind: a table has one channel, not {channels}")
     if origin.kind == "field":
-        _check_different([origin.sample_dim, *(origin.variables or [origin.name]), *grid.dims], channels, origin)
+        names = [origin.sample_dim, *(origin.variables or [origin.name]), *domain.dims, *domain.auxiliary]
+        _check_different(names, channels, origin)
     return SourceInfo(**origin.model_dump())
 
 
@@ -241,12 +186,12 @@ def _check_different(names: list[str], channels: int, origin: OriginPart) -> Non
 
 
 def _reconstructor(
-    header: Header, arrays: Arrays, grid: Grid, sites: NDArray[np.int64], scaling: Scaler
+    header: Header, arrays: Arrays, domain: Sites, indices: NDArray[np.int64], scaling: Scaler
 ) -> Reconstructor:
     """Return the reconstructor, fitted to as many sites, channels and covariates as the plan has."""
     kind, settings = RECONSTRUCTORS[header.reconstructor.name], header.reconstructor.settings
-    made = kind.restore(settings, _under("reconstructor.", arrays), grid, sites)
-    if not made.takes(len(sites), len(scaling.scale), 2 * len(scaling.periods) + scaling.columns.shape[1]):
+    made = kind.restore(settings, _under("reconstructor.", arrays), domain, domain.number(indices))
+    if not made.takes(len(indices), len(scaling.scale), 2 * len(scaling.periods) + scaling.columns.shape[1]):
         raise PlanError("the reconstructor was fitted to other sites, channels or covariates than the plan has")
     return made
 
@@ -281,7 +226,7 @@ def _intervals(header: Header, arrays: Arrays, readings: int, outputs: int) -> P
         return None
     made = PredictionIntervals.restore(header.intervals.model_dump(), _under("intervals.", arrays))
     if not made.takes(readings, outputs):
-        raise PlanError("the prediction intervals are for other sites, channels or cells than the plan has")
+        raise PlanError("the prediction intervals are for other sites or channels than the plan has")
     return made
 
 

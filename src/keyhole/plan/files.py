@@ -16,7 +16,7 @@ from keyhole.core.storage import replacing
 from keyhole.data.origin import SourceInfo
 from keyhole.data.readers.arrays import load_npy
 from keyhole.data.readers.tables import TIME, load_csv
-from keyhole.plan.export import as_array, as_field, as_frame, bounds_of, global_attributes
+from keyhole.plan.export import as_array, as_field, as_frame, bounds_of, coordinates_of, global_attributes
 from keyhole.plan.plan import Plan
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ __all__ = [
     "write_reconstruction",
     "write_sites",
 ]
+
+_COLUMNS = ("index", "name", "gain", "existing")  # of a table of sites, whatever the coordinates are called
 
 
 def read_readings(path: Path) -> Any:
@@ -82,7 +84,7 @@ def write_reconstruction(
     reconstructed = parts[0]
     if path.suffix == ".csv" and reconstructed.shape[1] > 1:
         raise DataError(f"{path}: several channels do not fit a table; write .nc or .npy")
-    array = as_array(reconstructed, plan.origin)
+    array = as_array(reconstructed, plan.domain, plan.origin)
     if path.suffix == ".nc":
         content = _netcdf(plan, parts, time, interval, path)
     with replacing(path) as file:
@@ -91,8 +93,9 @@ def write_reconstruction(
         elif path.suffix == ".npy":
             np.save(file, array)
         else:
-            file.write(as_frame(reconstructed, plan.grid, time).to_csv(index=time is not None).encode())
-    return reconstructed.shape if path.suffix == ".nc" and reconstructed.shape[1] > 1 else array.shape
+            file.write(as_frame(reconstructed, plan.domain, time).to_csv(index=time is not None).encode())
+    several = path.suffix == ".nc" and reconstructed.shape[1] > 1
+    return (*reconstructed.shape[:2], *plan.domain.shape) if several else array.shape
 
 
 def _netcdf(plan: Plan, parts: Sequence[Any], time: Any, interval: float | None, path: Path) -> bytes:
@@ -118,7 +121,7 @@ def _netcdf(plan: Plan, parts: Sequence[Any], time: Any, interval: float | None,
 def _dataset(plan: Plan, values: Any, origin: SourceInfo, time: Any) -> xr.Dataset:
     import xarray as xr
 
-    field = as_field(values, plan.grid, origin, time)
+    field = as_field(values, plan.domain, origin, time)
     return field if isinstance(field, xr.Dataset) else field.to_dataset(name=field.name)
 
 
@@ -156,10 +159,9 @@ def write_sites(plan: Plan, path: Path) -> None:
 
 def sites_geojson(plan: Plan) -> dict[str, Any]:
     """Return the sites as a GeoJSON collection of points, longitudes from -180 to 180."""
-    axes = plan.grid.axis_of_longitude(), plan.grid.axis_of_latitude()
-    if None in axes:
-        raise DataError("GeoJSON needs latitude and longitude, and the plan's grid has none; write .csv or .nc")
-    east, north = (plan.grid.dims[int(axis or 0)] for axis in axes)
+    if not plan.domain.is_geographic:
+        raise DataError("GeoJSON needs latitude and longitude, and the plan's sites have none; write .csv or .nc")
+    east, north = plan.domain.roles["longitude"], plan.domain.roles["latitude"]
     rows = [{name: _native(value) for name, value in row.items()} for row in plan.sites.to_dict("records")]
     features = [
         {
@@ -181,26 +183,25 @@ def _sites_json(plan: Plan) -> bytes:
 
 
 def _sites_netcdf(plan: Plan) -> bytes:
-    """Encode one entry for each site along ``site``, and the ranks on the grid, 0 where there is no site."""
+    """Encode one entry for each site along ``site``, and the ranks in the shape of the data, 0 where no site is."""
     import xarray as xr
 
-    table = plan.sites
-    dims = plan.grid.dims
-    attributes = plan.origin.axis_attributes
+    table, whole = plan.sites, coordinates_of(plan.domain, plan.origin)
     columns = {name: ("site", table[name].to_numpy()) for name in ("index", "gain")}
     columns |= {
         "name": ("site", table["name"].to_numpy(str)),
         "existing": ("site", table["existing"].to_numpy(np.int8)),
     }
-    places = {
-        f"site_{dim}": ("site", table[dim].to_numpy(), dict(attributes.get(dim, {}))) for dim in dims if dim in table
+    positions = {
+        f"site_{name}": ("site", table[name].to_numpy(values.dtype), about)
+        for name, (_, values, about) in whole.items()
+        if name in table and name not in _COLUMNS
     }
-    ranks = np.zeros(plan.grid.size, np.int32)
+    ranks = np.zeros(plan.domain.size, np.int32)
     ranks[plan.indices] = table["rank"]
-    axes = {dim: (dim, np.asarray(plan.grid.coordinates[dim]), dict(attributes.get(dim, {}))) for dim in dims}
     dataset = xr.Dataset(
-        columns | places | {"rank_on_grid": (dims, ranks.reshape(plan.grid.shape))},
-        {"site": ("site", table["rank"].to_numpy()), **axes},
+        columns | positions | {"rank_on_grid": (plan.domain.dims, ranks.reshape(plan.domain.shape))},
+        {"site": ("site", table["rank"].to_numpy()), **whole},
     )
     return bytes(dataset.to_netcdf(engine="h5netcdf"))
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import PlanError
-from keyhole.data.alignment import by_time
-from keyhole.data.grid import Grid
+from keyhole.data.alignment import align_in_time
 from keyhole.data.imputation import impute_by_covariance
 from keyhole.data.origin import SourceInfo
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
+from keyhole.data.sites import Sites
 from keyhole.models.intervals import PredictionIntervals
 from keyhole.models.predictors import Predictor
 from keyhole.models.reconstructors import Reconstructor
@@ -34,10 +34,10 @@ class FittedModels:
 
     Parameters
     ----------
-    grid
-        Grid of the data.
+    domain
+        The m valid sites of the data, which are reconstructed.
     indices
-        ``(K,)``, flat grid index (C order) of each site, by rank.
+        ``(K,)``, position of each selected site in the data (C order), by rank.
     scaling
         Mean or climatology and scale of each channel.
     reconstructor
@@ -52,7 +52,7 @@ class FittedModels:
         Calibrated prediction intervals; None if no samples were held out for calibration.
     """
 
-    grid: Grid
+    domain: Sites
     indices: NDArray[np.int64]
     scaling: Scaler
     reconstructor: Reconstructor
@@ -66,6 +66,11 @@ class FittedModels:
         """Number of sites."""
         return len(self.indices)
 
+    @cached_property
+    def numbers(self) -> NDArray[np.int64]:
+        """Number of each selected site among the valid ones, ``(K,)``, by rank."""
+        return self.domain.number(self.indices)
+
     @property
     def error_scale(self) -> NDArray[np.float64]:
         """Divisor of the errors of each channel before pooling: one, or the channel's scale if units differ."""
@@ -77,7 +82,7 @@ class FittedModels:
 
     def scaled(self, readings: NDArray[Any], time: NDArray[Any] | None) -> NDArray[np.float32]:
         """Scale readings and impute missing ones from the others of the same sample."""
-        scaled = self.scaling.scale_readings(readings, self.indices, time)
+        scaled = self.scaling.scale_readings(readings, self.numbers, time)
         if not np.isnan(scaled).any():
             return scaled
         if self.covariance is None:
@@ -94,20 +99,19 @@ class FittedModels:
     def reconstruct_array(
         self, readings: NDArray[Any], time: NDArray[Any] | None, covariates: Any = None
     ) -> NDArray[np.floating[Any]]:
-        """Reconstruct ``(N, channels, *grid)`` in the user's units; NaN at invalid sites."""
+        """Reconstruct the valid sites, ``(N, channels, m)``, in the user's units."""
         scaled = self.scaled(readings, time)
-        known = self.scaling.covariates(time, by_time(covariates, time, "covariates"), len(readings))
+        known = self.scaling.covariates(time, align_in_time(covariates, time, "covariates"), len(readings))
         if isinstance(self.reconstructor, LinearReconstructor):
             features = self.reconstructor.features(flat(scaled), known)
             phases = np.eye(len(self.scaling.baseline))[self.scaling.phase(time, len(readings))]
             whole = np.concatenate([features, phases], axis=1).astype(self._affine.dtype) @ self._affine
-            return np.asarray(whole.reshape(len(readings), -1, *self.grid.shape))
-        reconstructed = self.scaling.undo(self.reconstructor.reconstruct(scaled, known), time)
-        return np.where(self.grid.inside, reconstructed, reconstructed.dtype.type(np.nan))
+            return np.asarray(whole.reshape(len(readings), -1, len(self.domain)))
+        return self.scaling.undo(self.reconstructor.reconstruct(scaled, known), time)
 
     def reconstruct_samples(self, samples: Samples) -> NDArray[np.floating[Any]]:
         """Reconstruct samples in the user's units from their own readings at the sites."""
-        return self.reconstruct_array(samples.noisy_readings(self.indices), samples.time, samples.covariates)
+        return self.reconstruct_array(samples.noisy_readings(self.numbers), samples.time, samples.covariates)
 
     @cached_property
     def _affine(self) -> NDArray[np.floating[Any]]:
@@ -118,7 +122,7 @@ class FittedModels:
         """Predict the target: probabilities ``(N, classes)``, or numbers ``(N,)``."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             predicted = self.need_predictor().predict(self.scaled(readings, time))
-        check_finite(predicted, predicted.size, "prediction")
+        check_finite(predicted, "prediction")
         return predicted
 
     def need_predictor(self) -> Predictor:
@@ -128,7 +132,7 @@ class FittedModels:
         return self.predictor
 
     def half_width(self, readings: NDArray[Any], time: NDArray[Any] | None, interval: float) -> NDArray[np.float64]:
-        """Return half the width of the prediction intervals, ``(N, channels * valid sites)``."""
+        """Return half the width of the prediction intervals, ``(N, channels * m)``."""
         if self.intervals is None:
             raise PlanError(
                 "this plan has no prediction intervals: it was made with intervals=False, or from too few samples"
@@ -141,9 +145,9 @@ class FittedModels:
         return np.asarray(spread * factors[:, np.newaxis])
 
 
-def check_finite(values: NDArray[Any], finite: int, what: str) -> None:
-    """Raise a PlanError unless so many of the values are finite; ``what`` names them."""
-    if np.count_nonzero(np.isfinite(values)) != finite:
+def check_finite(values: NDArray[Any], what: str) -> None:
+    """Raise a PlanError unless all values are finite; ``what`` names them."""
+    if not np.isfinite(values).all():
         raise PlanError(
             f"the {what} is not finite: a reading is too large for this plan, or the plan's own numbers are; "
             "put NaN for a reading that is wrong"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.models.reconstructors.base import unpack
 from keyhole.plan.export import bounds_of, to_source_type
 from keyhole.plan.fitted import FittedModels, check_finite
 from keyhole.plan.readings import check_units, order_readings, warn_beyond
@@ -29,7 +28,7 @@ class ReconstructionInterval(NamedTuple):
     mean
         The reconstruction, as `Plan.reconstruct` returns it without an interval.
     lower, upper
-        Bounds of the prediction interval of each cell.
+        Bounds of the prediction interval of each site.
     """
 
     mean: Any
@@ -42,7 +41,7 @@ class Plan(FittedModels):
     """K ranked sites, the reconstructor fitted to them, and the predictor if there is a target.
 
     Returned by `select`, `extend` and `drop`; saved with `save` and loaded with `load`. The sites and the fitted models
-    are fields of the base class: ``grid``, ``indices``, ``scaling``, ``reconstructor``, ``origin``, ``predictor``,
+    are fields of the base class: ``domain``, ``indices``, ``scaling``, ``reconstructor``, ``origin``, ``predictor``,
     ``covariance`` and ``intervals``.
 
     Parameters
@@ -77,7 +76,7 @@ class Plan(FittedModels):
     @property
     def names(self) -> list[str]:
         """Names of the sites in rank order."""
-        return [self.grid.name(int(index)) for index in self.indices]
+        return [self.domain.name(int(number)) for number in self.numbers]
 
     @property
     def target(self) -> str | None:
@@ -86,12 +85,16 @@ class Plan(FittedModels):
 
     @property
     def sites(self) -> pd.DataFrame:
-        """Table of the sites by rank: rank, index, name, coordinates, gain, existing, and group if there are groups."""
+        """Table of the sites by rank: rank, index, name, coordinates, gain, existing, and group if there are groups.
+
+        The coordinates that say where a site is come first, then all others.
+        """
         import pandas as pd
 
-        places = [self.grid.position(int(index)) for index in self.indices]
+        domain = self.domain
         columns: dict[str, Any] = {"rank": np.arange(1, self.k + 1), "index": self.indices, "name": self.names}
-        columns |= {dim: [place[dim] for place in places] for dim in self.grid.dims if dim not in columns}
+        coordinates = dict.fromkeys([*domain.location, *domain.dims, *domain.auxiliary])
+        columns |= {name: domain.coordinate(name)[self.numbers] for name in coordinates if name not in columns}
         constraint_metadata = self.metadata.get("constraints", {})
         columns |= {"gain": self.gain, "existing": np.arange(self.k) < constraint_metadata.get("existing", 0)}
         return pd.DataFrame(
@@ -120,7 +123,7 @@ class Plan(FittedModels):
         Returns
         -------
         array, DataArray, Dataset, DataFrame or ReconstructionInterval
-            ``(N, *grid)`` in the user's units, of the same type as the data that were read; NaN at invalid cells. With
+            ``(N, *grid)`` in the user's units, of the same type as the data that were read; NaN at invalid sites. With
             ``interval``, a `ReconstructionInterval` of three such objects: ``mean``, ``lower``, ``upper``.
 
         Raises
@@ -136,10 +139,10 @@ class Plan(FittedModels):
         values, when = self.take_readings(readings, time, interval)
         parts = self.reconstruct_with_bounds(values, when, covariates, interval)
         if interval is None:
-            return to_source_type(parts[0], self.grid, self.origin, when)
+            return to_source_type(parts[0], self.domain, self.origin, when)
         origins = (self.origin, *bounds_of(self.origin, interval))
         return ReconstructionInterval(
-            *(to_source_type(part, self.grid, one, when) for part, one in zip(parts, origins, strict=True))
+            *(to_source_type(part, self.domain, one, when) for part, one in zip(parts, origins, strict=True))
         )
 
     def take_readings(
@@ -155,7 +158,7 @@ class Plan(FittedModels):
         check_units(readings, units)
         values, when = order_readings(
             readings, self.names, channels, time, clock=self.origin.clock,
-            grid=self.grid, variables=tuple(self.origin.variables),
+            domain=self.domain, variables=tuple(self.origin.variables),
         )  # fmt: skip
         if self.ranges is not None:
             warn_beyond(values, self.ranges, self.scaling.scale, self.names, units, interval, stacklevel=stacklevel)
@@ -164,17 +167,17 @@ class Plan(FittedModels):
     def reconstruct_with_bounds(
         self, readings: NDArray[Any], time: NDArray[Any] | None, covariates: Any = None, interval: float | None = None
     ) -> list[NDArray[np.floating[Any]]]:
-        """Reconstruct ``(N, channels, *grid)`` from ordered readings; with an interval, followed by its bounds.
+        """Reconstruct ``(N, channels, m)`` from ordered readings; with an interval, followed by its bounds.
 
         Raises a PlanError if the result is not finite because of overflow.
         """
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             parts = [self.reconstruct_array(readings, time, covariates)]
             if interval is not None:
-                half = unpack(self.half_width(readings, time, interval), parts[0].shape[1], self.grid)
+                half = self.half_width(readings, time, interval).reshape(parts[0].shape)
                 parts += [parts[0] - half, parts[0] + half]
         for part in parts:
-            check_finite(part, part.size // self.grid.size * len(self.grid.cells), "reconstruction")
+            check_finite(part, "reconstruction")
         return parts
 
     def predict(self, readings: Any, *, time: Any = None) -> NDArray[Any]:

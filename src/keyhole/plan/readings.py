@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import PlanError, ReadingsWarning
-from keyhole.data.alignment import is_a, same_places
-from keyhole.data.grid import Grid
+from keyhole.data.alignment import is_a, sites_along
 from keyhole.data.origin import Clock
 from keyhole.data.readers.calendars import from_calendar
 from keyhole.data.readers.tables import TIME, parse_dates
+from keyhole.data.sites import Sites
 
 __all__ = ["check_units", "order_readings", "range_of", "same_units", "warn_beyond"]
 
@@ -36,7 +36,7 @@ _KINDS: dict[Clock, str] = {"dates": "M", "numbers": "iuf", "durations": "m"}  #
 
 def order_readings(
     readings: Any, names: Sequence[str], channels: int, time: Any = None, *, clock: Clock = "dates",
-    grid: Grid | None = None, variables: Sequence[str] = (),
+    domain: Sites | None = None, variables: Sequence[str] = (),
 ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:  # fmt: skip
     """Return readings as ``(N, K, channels)`` in rank order, NaN where missing, and their times if known.
 
@@ -55,8 +55,8 @@ def order_readings(
         Time of each reading; takes precedence over that of the labels.
     clock
         Kind of times of the data that the plan was made from: dates, numbers or durations.
-    grid
-        Grid of the sites, to recognise them by their coordinates.
+    domain
+        All sites of the data, to recognise some by their coordinates.
     variables
         Names of the channels, if they have any.
 
@@ -79,7 +79,7 @@ def order_readings(
         readings = {name: readings[name].values for name in names}  # one variable for each site
     labelled_time = None
     if is_a(readings, "xarray", "Dataset") or (is_a(readings, "xarray", "DataArray") and len(readings.coords)):
-        readings, labelled_time = _from_xarray(readings, names, channels, grid, variables, clock)
+        readings, labelled_time = _from_xarray(readings, names, channels, domain, variables, clock)
     elif isinstance(readings, Mapping) or is_a(readings, "pandas", "Series", "DataFrame"):
         if channels > 1:
             raise PlanError(f"readings: labelled readings hold one value a site; {_expected(len(names), channels)}")
@@ -125,11 +125,11 @@ def _from_frame(readings: Any, names: Sequence[str]) -> tuple[NDArray[Any], Any]
 
 
 def _from_xarray(
-    readings: Any, names: Sequence[str], channels: int, grid: Grid | None, variables: Sequence[str], clock: Clock
+    readings: Any, names: Sequence[str], channels: int, domain: Sites | None, variables: Sequence[str], clock: Clock
 ) -> tuple[NDArray[Any], Any]:
     """Return readings of a DataArray or Dataset as ``(N, K, channels)``, and their times if it has any."""
     array = _one_array(readings, channels, variables)
-    site, order = _site_dim(array, names, grid)
+    site, order = _site_dim(array, names, domain)
     array = array.isel({site: order})
     others = [dim for dim in array.dims if dim != site]
     channel = [dim for dim in others if channels > 1 and str(dim) in _CHANNELS][:1]
@@ -158,15 +158,15 @@ def _one_array(readings: Any, channels: int, variables: Sequence[str]) -> Any:
     return readings[wanted[0]] if channels == 1 else readings[wanted].to_array(_CHANNELS[0])
 
 
-def _site_dim(array: Any, names: Sequence[str], grid: Grid | None) -> tuple[Any, list[int]]:
+def _site_dim(array: Any, names: Sequence[str], domain: Sites | None) -> tuple[Any, list[int]]:
     """Find the dimension of sites and the positions along it in rank order: by name, coordinates, or unlabelled."""
     for dim in array.dims:
         if dim in array.coords and not {str(label) for label in array[dim].values}.isdisjoint(names):
             return dim, _positions(array[dim].values, names, "site")
-    for dim in array.dims if grid is not None else ():
-        cells = None if grid is None else same_places(array, dim, grid)
-        if cells is not None and grid is not None:
-            return dim, _positions(_names_at(cells, dim, grid), names, "site")
+    for dim in array.dims if domain is not None else ():
+        numbers = None if domain is None else sites_along(array, dim, domain)
+        if numbers is not None and domain is not None:
+            return dim, _positions(_names_at(numbers, dim, domain), names, "site")
     labelled = {dim for coordinate in array.coords.values() for dim in coordinate.dims}
     bare = [dim for dim in array.dims if array.sizes[dim] == len(names) and dim not in labelled]
     if len(bare) == 1:
@@ -177,15 +177,15 @@ def _site_dim(array: Any, names: Sequence[str], grid: Grid | None) -> tuple[Any,
     )
 
 
-def _names_at(cells: NDArray[np.int64], dim: Any, grid: Grid) -> list[str]:
-    """Return the site names of flat grid indices; negative ones are not on the grid."""
-    unknown = np.flatnonzero(cells < 0)
+def _names_at(numbers: NDArray[np.int64], dim: Any, domain: Sites) -> list[str]:
+    """Return the names of sites by their numbers, which are negative where there is none."""
+    unknown = np.flatnonzero(numbers < 0)
     if len(unknown):
         raise PlanError(
-            f"readings: the place at {dim} {unknown[0]} is no cell of the plan's grid; take the nearest cell, or label "
-            "it by site name"
+            f"readings: the position at {dim} {unknown[0]} is no site of the plan's data; take the nearest one, or "
+            "label it by site name"
         )
-    return [grid.name(int(cell)) for cell in cells]
+    return [domain.name(int(number)) for number in numbers]
 
 
 def _positions(labels: Any, wanted: Sequence[str], what: str) -> list[int]:

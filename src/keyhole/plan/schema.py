@@ -11,6 +11,7 @@ from keyhole.core.errors import PlanError
 from keyhole.core.storage import Arrays, check_numbers
 from keyhole.data.covariates import Period
 from keyhole.data.origin import Clock
+from keyhole.data.sites import Role
 
 __all__ = ["Header", "OriginPart", "checked_header"]
 
@@ -30,11 +31,15 @@ class _Part(BaseModel):
 
 
 class GridPart(_Part):
-    """Shape, names of the axes, and names of the cells if they have any."""
+    """Shape, axes and coordinates of the data, and names of the sites if they have any; see `Sites`."""
 
     shape: list[Annotated[int, Field(ge=1, lt=2**63)]] = Field(min_length=1, max_length=32)
     dims: list[str]
     names: list[str] | None
+    auxiliary: dict[str, list[str]] = {}
+    roles: dict[Role, str] | None = None  # files older than auxiliary coordinates have none
+    vertical_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    unit: str = ""
 
 
 class ScalingPart(_Part):

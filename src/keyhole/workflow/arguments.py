@@ -16,8 +16,8 @@ from keyhole.core.errors import InfeasibleError, KeyholeError, SettingsError, St
 from keyhole.core.processes import is_first, processes
 from keyhole.core.registry import Registry
 from keyhole.core.run import Run
-from keyhole.data.grid import Grid
 from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
 from keyhole.models.predictors import PREDICTORS, Predictor
 from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor
 from keyhole.models.reconstructors.networks import check_two_dimensional
@@ -77,7 +77,7 @@ class Parts:
         reason = self.selector.incompatibility(samples)
         if reason is not None:
             raise SettingsError(f"method {self.method!r}: {reason}")
-        check_reconstructor(self.reconstructor, samples.grid)
+        check_reconstructor(self.reconstructor, samples.sites)
         if self.predictor is not None and samples.target is None:
             raise SettingsError(f"predictor {self.predictor.name!r} requires a target")
 
@@ -211,10 +211,10 @@ def make_model(registry: Registry[Any], kind: type[Part], given: Any, settings: 
     return make_part(registry, kind, given, settings)
 
 
-def check_reconstructor(reconstructor: Reconstructor | None, grid: Grid) -> None:
-    """Raise a SettingsError unless a reconstructor supports the grid."""
+def check_reconstructor(reconstructor: Reconstructor | None, sites: Sites) -> None:
+    """Raise a SettingsError unless a reconstructor supports sites of this shape."""
     if reconstructor is not None and reconstructor.name in _CONVOLUTIONAL:
-        check_two_dimensional(grid.shape, reconstructor.name)
+        check_two_dimensional(sites.shape, reconstructor.name)
 
 
 # Number of sites ------------------------------------------------------------------------------------------------------

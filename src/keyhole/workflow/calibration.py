@@ -31,10 +31,10 @@ def spread_of(models: FittedModels, part: Samples) -> PredictionIntervals:
     part
         Held-out samples in the user's units.
     """
-    readings = part.noisy_readings(models.indices)
-    scale = np.repeat(models.error_scale, len(models.grid.cells))
+    readings = part.noisy_readings(models.numbers)
+    scale = np.repeat(models.error_scale, len(models.domain))
     return PredictionIntervals.fit(
-        flat(models.scaled(readings, part.time)), _errors(models, part, models.reconstruct_samples(part)), scale
+        flat(models.scaled(readings, part.time)), _errors(part, models.reconstruct_samples(part)), scale
     )
 
 
@@ -57,13 +57,13 @@ def calibrate(models: FittedModels, intervals: PredictionIntervals, part: Sample
     ----------
     Lei, G'Sell, Rinaldo, Tibshirani & Wasserman (2018). Distribution-free predictive inference for regression. JASA.
     """
-    readings, rng = part.noisy_readings(models.indices), np.random.default_rng(0)
+    readings, rng = part.noisy_readings(models.numbers), np.random.default_rng(0)
     scores: dict[int, NDArray[np.float64]] = {}
     for missing in sorted({0, *(2**power for power in range(12) if 2**power < models.k), models.k}):
         given = np.array(readings, np.float64)
         for row in given:
             row[rng.permutation(len(row))[:missing]] = np.nan
-        errors = _errors(models, part, models.reconstruct_array(given, part.time, part.covariates))
+        errors = _errors(part, models.reconstruct_array(given, part.time, part.covariates))
         found = (np.abs(errors) / intervals.spread(flat(models.scaled(given, part.time)))).ravel()
         scores[missing] = found[:: -(-len(found) // _MOST_SCORES)]
     return intervals.calibrated(scores, len(part))
@@ -88,8 +88,8 @@ def coverage(
     dict
         ``coverage_90`` and ``width_90`` for level 0.9.
     """
-    half = models.half_width(part.noisy_readings(models.indices), part.time, level)
-    within = _within(_errors(models, part, reconstructed), half)
+    half = models.half_width(part.noisy_readings(models.numbers), part.time, level)
+    within = _within(_errors(part, reconstructed), half)
     name = f"{100 * level:g}"
     return {
         f"coverage_{name}": float(np.nanmean(within)),
@@ -104,19 +104,19 @@ def reliability(models: FittedModels, part: Samples, levels: Sequence[float]) ->
 
 
 def width_map(models: FittedModels, part: Samples, level: float = _LEVEL) -> NDArray[np.float64]:
-    """Return the mean width of the prediction interval in each cell, in error units; NaN at invalid cells."""
-    half = _pooled(models, models.half_width(part.noisy_readings(models.indices), part.time, level))
-    return _on_grid(models, 2 * half.mean(axis=0).reshape(part.channels, -1).mean(axis=0))
+    """Return the mean width of the prediction interval at each site, ``(m,)``, in error units."""
+    half = _pooled(models, models.half_width(part.noisy_readings(models.numbers), part.time, level))
+    return np.asarray(2 * half.mean(axis=0).reshape(part.channels, -1).mean(axis=0))
 
 
 def coverage_map(models: FittedModels, part: Samples, level: float = _LEVEL) -> NDArray[np.float64]:
-    """Return the coverage of the prediction interval in each cell; NaN at invalid cells."""
-    half = models.half_width(part.noisy_readings(models.indices), part.time, level)
-    within = _within(_errors(models, part, models.reconstruct_samples(part)), half)
+    """Return the coverage of the prediction interval at each site, ``(m,)``; NaN where the truth is always missing."""
+    half = models.half_width(part.noisy_readings(models.numbers), part.time, level)
+    within = _within(_errors(part, models.reconstruct_samples(part)), half)
     known = (~np.isnan(within)).sum(axis=0)
     shares = np.nansum(within, axis=0) / np.maximum(known, 1)
     shares = np.where(known > 0, shares, np.nan).reshape(part.channels, -1)
-    return _on_grid(models, shares.mean(axis=0))
+    return np.asarray(shares.mean(axis=0))
 
 
 def errors_by_failures(
@@ -139,38 +139,30 @@ def errors_by_failures(
         Mean and largest RMSE over the sets, for 0, 1, ... ``most`` failures.
     """
     part = part.take(np.linspace(0, len(part) - 1, min(len(part), _MOST_SAMPLES)).astype(np.int64))
-    readings, rng = part.noisy_readings(models.indices), np.random.default_rng(0)
+    readings, rng = part.noisy_readings(models.numbers), np.random.default_rng(0)
     found = []
     for failed in range(min(most, models.k - 1) + 1):
         rmse = []
         for _ in range(draws if failed else 1):
             given = np.array(readings, np.float64)
             given[:, rng.permutation(models.k)[:failed]] = np.nan
-            errors = _errors(models, part, models.reconstruct_array(given, part.time, part.covariates))
+            errors = _errors(part, models.reconstruct_array(given, part.time, part.covariates))
             rmse.append(float(np.sqrt(np.nanmean(np.square(_pooled(models, errors))))))
         found.append((np.mean(rmse), np.max(rmse)))
     mean, worst = np.array(found, np.float64).T
     return mean, worst
 
 
-def _on_grid(models: FittedModels, cells: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Place values of the valid cells on the grid, NaN elsewhere."""
-    full = np.full(models.grid.size, np.nan)
-    full[models.grid.cells] = cells
-    return full.reshape(models.grid.shape)
-
-
 def _within(errors: NDArray[np.float64], half_width: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return whether each true value lies in its interval, ``(N, channels * cells)``, NaN if missing."""
+    """Return whether each true value lies in its interval, ``(N, channels * m)``, NaN if missing."""
     return np.where(np.isnan(errors), np.nan, np.abs(errors) <= half_width)
 
 
 def _pooled(models: FittedModels, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ``(N, channels * cells)`` in units in which channels can be pooled."""
-    return np.asarray(values / np.repeat(models.error_scale, len(models.grid.cells)))
+    """Return ``(N, channels * m)`` in units in which channels can be pooled."""
+    return np.asarray(values / np.repeat(models.error_scale, len(models.domain)))
 
 
-def _errors(models: FittedModels, part: Samples, reconstructed: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the errors in the valid cells, ``(N, channels * cells)``; NaN where the true value is missing."""
-    errors = (part.values - reconstructed).reshape(len(part), part.channels, -1)[:, :, models.grid.cells]
-    return np.asarray(flat(errors), np.float64)
+def _errors(part: Samples, reconstructed: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the errors, ``(N, channels * m)``; NaN where the true value is missing."""
+    return np.asarray(flat(part.values - reconstructed), np.float64)

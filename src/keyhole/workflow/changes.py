@@ -16,7 +16,7 @@ from keyhole.data.constraints import Constraints
 from keyhole.data.constraints.site_lookup import sites_given
 from keyhole.data.preparation import prepare
 from keyhole.data.readers import read
-from keyhole.data.samples import Samples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.data.splits import SplitLike
 from keyhole.models.predictors import eliminate
 from keyhole.models.reconstructors import Reconstructor
@@ -38,7 +38,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     plan
         Plan of the existing network; its sites are kept and come first in the new plan.
     data
-        `Samples` on the grid of the plan, or anything that `read` takes. Target and treatment of missing values are
+        `Samples` of the sites of the plan, or anything that `read` takes. Target and treatment of missing values are
         those of the plan unless given.
     k
         Number of further sites; None under a cost limit.
@@ -55,7 +55,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     Raises
     ------
     PlanError
-        The data are on another grid, or lack the plan's target.
+        The data have other sites, or lack the plan's target.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind")}
     samples = _read_like(plan, data, **reading)
     constraints = Constraints.of(constraints)
-    existing = [*(int(site) for site in _sites_on(plan, samples)), *sites_given(constraints.existing)]
+    existing = [*samples.sites.index[_sites_in(plan, samples)].tolist(), *sites_given(constraints.existing)]
     defaults: dict[str, Any] = {"reconstructor": plan.reconstructor, "missing": reading["missing"] or _missing(plan)}
     if plan.predictor is not None:
         defaults["predictor"] = plan.predictor
@@ -90,7 +90,7 @@ def drop(
     plan
         Plan of the existing network.
     data
-        `Samples` on the grid of the plan, or anything that `read` takes. The target is that of the plan.
+        `Samples` of the sites of the plan, or anything that `read` takes. The target is that of the plan.
     k
         Number of sites to drop, less than ``plan.k``.
     reconstructor
@@ -110,7 +110,7 @@ def drop(
     InfeasibleError
         ``k`` is not between 1 and ``plan.k - 1``.
     PlanError
-        The data are on another grid, or lack the plan's target.
+        The data have other sites, or lack the plan's target.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def drop(
     samples = _read_like(plan, data, missing=missing)
     samples = samples if plan.predictor is not None else samples.with_target(None)
     prepared = prepare(samples, split, seed, calibrate_intervals=plan.predictor is None)
-    kept, dropped = _eliminate(prepared.development, _sites_on(plan, prepared.signals), k)
+    kept, dropped = _eliminate(prepared.development, _sites_in(plan, prepared.samples), k)
     with progress(None) as report:
         run = replace(make_run(seed=seed, device=device, time_limit=time_limit), callback=report)
         fitted = fit_reconstructor(plan.reconstructor if reconstructor is None else reconstructor, prepared, kept, run)
@@ -154,49 +154,50 @@ def _read_like(plan: Plan, data: Any, *, missing: Any = None, target: Any = None
         target, target_kind = target or predictor.target, target_kind or ("class" if predictor.is_class else "number")
     missing = "error" if is_read else missing or _missing(plan)
     samples = read(data, target=target, target_kind=target_kind, missing=missing)
-    if samples.grid.shape != plan.grid.shape or samples.grid.dims != plan.grid.dims:
+    there, here = plan.domain, samples.sites
+    if not there.auxiliary and (here.shape, here.dims) != (there.shape, there.dims):
         raise PlanError(
-            f"the plan is for a grid {plan.grid.dims} of shape {plan.grid.shape}, and the data are on "
-            f"{samples.grid.dims} of shape {samples.grid.shape}"
+            f"the plan is for data along {there.dims} of shape {there.shape}, and these are along {here.dims} of shape "
+            f"{here.shape}"
         )
-    invalid = [site for site in _sites_on(plan, samples) if not samples.grid.inside.ravel()[site]]
-    if invalid:
-        name = samples.grid.name(int(invalid[0]))
-        raise PlanError(f"the plan's site {name} is missing (NaN in all samples) in the data")
+    _sites_in(plan, samples)
     return samples.anomalies(plan.scaling.cycle) if plan.scaling.cycle is not None else samples
 
 
-def _sites_on(plan: Plan, samples: Samples) -> NDArray[np.int64]:
-    """Return the flat indices of the plan's sites on the grid of the data, matched by coordinate or name."""
-    sites = same_sites(plan.indices, plan.grid, samples.grid)
+def _sites_in(plan: Plan, samples: Samples) -> NDArray[np.int64]:
+    """Return the numbers of the plan's sites in the data, matched by name or coordinate."""
+    sites = same_sites(plan.numbers, plan.domain, samples.sites)
     if (sites < 0).any():
         name = plan.names[int(np.flatnonzero(sites < 0)[0])]
         raise PlanError(
-            f"the plan's site {name} is not on the grid of the data, whose coordinates or names differ from the plan's"
+            f"the plan's site {name} is not in the data: it is missing (NaN in all samples), or coordinates or names "
+            "differ from the plan's"
         )
     return sites
 
 
 def _eliminate(
-    development: Samples, sites: NDArray[np.int64], k: int
+    development: ScaledSamples, sites: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
     """Drop sites one by one, the least important first; the others keep their order."""
     eliminate_by = _eliminate_for_target if development.target is not None else _eliminate_for_field
     gone = eliminate_by(development, sites, k)
-    dropped = [{"site": development.grid.name(site), "index": site, "left": unexplained} for site, unexplained in gone]
+    domain = development.sites
+    dropped = [
+        {"site": domain.name(site), "index": int(domain.index[site]), "left": unexplained}
+        for site, unexplained in gone
+    ]
     return np.array([site for site in sites if site not in [one for one, _ in gone]], np.int64), dropped
 
 
-def _eliminate_for_target(development: Samples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
+def _eliminate_for_target(development: ScaledSamples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
     """Return the dropped sites and the unexplained variance of the target after each, by linear prediction."""
     return [(int(sites[position]), unexplained) for position, unexplained in eliminate(development, sites, k)]
 
 
-def _eliminate_for_field(development: Samples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
+def _eliminate_for_field(development: ScaledSamples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
     """Return the dropped sites and the unexplained variance of the field after each, by optimal interpolation."""
-    among = np.zeros(development.grid.size, bool)
-    among[sites] = True
-    only = replace(development, observable=among.reshape(development.grid.shape))
+    only = replace(development, observable=np.isin(np.arange(len(development.sites)), sites))
     covariance, _ = fit_localised_covariance(only, sites, Run(), "drop")
     total = float(np.square(covariance.targets, dtype=np.float64).sum())
     kept_positions, gone = list(range(len(covariance.candidates))), []

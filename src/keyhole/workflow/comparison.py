@@ -150,9 +150,9 @@ def compare(
     each = make_all_parts(methods, reconstructor, predictor, settings)
     samples = read(data, target=target, target_kind=target_kind).anomalies_as_asked(anomalies)
     prepared = prepare(samples, split, seed, calibrate_intervals=intervals)
-    k = check_budget(k, prepared.signals)
+    k = check_budget(k, prepared.samples)
     for parts in each.values():
-        parts.check(prepared.signals)
+        parts.check(prepared.samples)
     entries = []
     with progress(callback) as report:
         for label, parts in each.items():
@@ -179,9 +179,9 @@ def _ranking_key(scores: Mapping[str, float]) -> tuple[float, ...]:
 
 def _errors_by_k(plan: Plan, prepared: PreparedSamples) -> NDArray[np.float64]:
     """Return the test RMSE of ridge with the first 0, 1, ... K sites of a plan."""
-    development = prepared.development.unweighted()
-    test = prepared.scaling.apply(prepared.test).filled(development.imputer).unweighted()
-    ridge = Ridge().fit(prepared.development, plan.indices, validation=prepared.validation, run=Run())
-    scale = None if prepared.signals.origin.units_differ else prepared.scaling.scale
-    errors = nested_errors(development, test, plan.indices, ridge.strength, scale)
-    return np.asarray(np.sqrt(np.maximum(errors, 0) / test.valid_values().size))
+    development = replace(prepared.development, weights=None)
+    test = replace(prepared.scaling.apply(prepared.test).impute(prepared.development.imputer), weights=None)
+    ridge = Ridge().fit(prepared.development, plan.numbers, validation=prepared.validation, run=Run())
+    scale = None if prepared.samples.origin.units_differ else prepared.scaling.scale
+    errors = nested_errors(development, test, plan.numbers, ridge.strength, scale)
+    return np.asarray(np.sqrt(np.maximum(errors, 0) / test.values.size))

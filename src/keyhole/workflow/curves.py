@@ -64,7 +64,7 @@ class Row:
     seconds
         Time that site selection took; the rows of a nested method share one selection.
     sites
-        ``(k,)``, flat grid indices by rank.
+        ``(k,)``, positions of the sites in the data (C order), by rank.
     """
 
     method: str
@@ -171,7 +171,7 @@ class Curve:
         ]
 
     def frame(self) -> pd.DataFrame:
-        """Return the rows as a pandas DataFrame; ``sites`` are flat grid indices by rank."""
+        """Return the rows as a pandas DataFrame; ``sites`` are positions in the data by rank."""
         import pandas as pd
 
         return pd.DataFrame(self.records())
@@ -239,7 +239,7 @@ def curve(
         selector that is not nested is run again for each K tried.
     metric
         Error to report: ``"fvu"`` (unexplained variance, the default), ``"rmse"`` or ``"mse"``; ``"fvu_area"`` or
-        ``"rmse_area"`` (area-weighted) on latitude-longitude grids; with a target ``"target_error"``, ``"target_fvu"``,
+        ``"rmse_area"`` (area-weighted) where the areas of the sites are known; with a target ``"target_error"``, ``"target_fvu"``,
         ..., of which the first is the default.
     time_limit
         Time limit in seconds for selection and fit of one method at one K.
@@ -270,10 +270,10 @@ def curve(
     samples = read(data, target=target, target_kind=target_kind).anomalies_as_asked(anomalies)
     prepared = prepare(samples, split, seed)
     for parts in each.values():
-        parts.check(prepared.signals)
-    metric, counts = _check_metric(metric, prepared.signals), _check_ks(ks, prepared.signals)
+        parts.check(prepared.samples)
+    metric, counts = _check_metric(metric, prepared.samples), _check_ks(ks, prepared.samples)
     name = reconstructor if isinstance(reconstructor, str) else reconstructor.name
-    empty = Curve((), counts, metric, name, target_error, prepared.signals.origin)
+    empty = Curve((), counts, metric, name, target_error, prepared.samples.origin)
     rows: list[Row] = []
     with deferred() as pending, progress(callback) as report:
         run = replace(run, callback=report)
@@ -306,7 +306,7 @@ def _check_ks(ks: Sequence[int], samples: Samples) -> list[int]:
 
 def _check_metric(metric: str | None, samples: Samples) -> str:
     """Return the given metric, or the default of the samples."""
-    known = ["fvu", "rmse", "mse"] + (["fvu_area", "rmse_area"] if samples.grid.area() is not None else [])
+    known = ["fvu", "rmse", "mse"] + (["fvu_area", "rmse_area"] if samples.sites.area is not None else [])
     if samples.target is not None:
         of_class, of_number = ["target_error", "target_log_loss"], ["target_fvu", "target_rmse", "target_mse"]
         known = (of_class if samples.target.is_class else of_number) + known
@@ -357,23 +357,24 @@ class _MethodRows:
         """Score the method at ``k`` as a plan of ``k`` sites is scored."""
         run = replace(self.run, deadline=deadline_after(self.time_limit))
         sites, seconds = self._sites(k, run)
+        index = self.prepared.samples.sites.index[sites]
         if self._shares_ridge():
-            return Row(self.label, k, *self._scores_by_ridge(sites), seconds, sites)
+            return Row(self.label, k, *self._scores_by_ridge(sites), seconds, index)
         metrics = fit_plan(self.prepared, Selection(sites), self.parts, run).metrics
-        return Row(self.label, k, metrics["validation"], metrics["test"], seconds, sites)
+        return Row(self.label, k, metrics["validation"], metrics["test"], seconds, index)
 
     def _shares_ridge(self) -> bool:
         """Whether all K of a ranking can share one decomposition; imputation of missing values depends on the sites."""
-        samples, ridge = self.prepared.signals, self.parts.reconstructor
-        plain = samples.target is None and samples.gaps is None
+        samples, ridge = self.prepared.samples, self.parts.reconstructor
+        plain = samples.target is None and samples.missing is None
         return plain and self.ranking is not None and isinstance(ridge, Ridge) and ridge.settings == Ridge().settings
 
     def _scores_by_ridge(self, sites: NDArray[np.int64]) -> tuple[dict[str, float], dict[str, float]]:
         """Return validation and test errors of the first sites of the ranking, which share one decomposition."""
-        prepared, samples = self.prepared, self.prepared.signals
+        prepared, samples = self.prepared, self.prepared.samples
         on_train, final = (
             FittedModels(
-                grid=samples.grid, indices=sites, scaling=scaling, origin=samples.origin,
+                domain=samples.sites, indices=samples.sites.index[sites], scaling=scaling, origin=samples.origin,
                 reconstructor=ridge.first(len(sites)),
             )
             for scaling, ridge in zip((prepared.choosing, prepared.scaling), self._ridges, strict=True)
@@ -405,8 +406,8 @@ class _MethodRows:
 
 def _first(sites: NDArray[np.int64], k: int, prepared: PreparedSamples) -> NDArray[np.int64]:
     """Truncate a ranking to the existing sites and the first ``k`` others, or groups of them."""
-    existing, constraints = len(prepared.existing), prepared.signals.constraints
+    existing, constraints = len(prepared.existing), prepared.samples.constraints
     if constraints is None or constraints.grouping is None:
         return sites[: existing + k]
-    units = constraints.grouping.units_of(sites[existing:])
+    units = constraints.grouping.units[sites[existing:]]
     return sites[: existing + int(np.isin(units, list(dict.fromkeys(units.tolist()))[:k]).sum())]

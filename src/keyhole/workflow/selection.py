@@ -103,7 +103,7 @@ def select(
     Parameters
     ----------
     data
-        `Samples`, or anything that `read` takes: an array ``(N, *grid)``, a DataArray or Dataset, a frame, or a path.
+        `Samples`, or anything that `read` takes: an array ``(N, ...)``, a DataArray or Dataset, a frame, or a path.
     k
         Number of sites; exactly ``k`` distinct observable sites are selected, besides existing ones. With groups, the
         number of groups. None if ``constraints`` has a cost limit, which then determines the number.
@@ -111,13 +111,13 @@ def select(
         Constraints on the sites (`Constraints`, or its fields as a mapping): allowed and forbidden regions, minimum
         distance, costs and cost limit, groups, and existing sites, to which ``k`` are added.
     weights
-        Loss weights of the cells, as `Samples.with_weights` takes them: ``"area"`` (cell area, the default on
-        latitude-longitude grids), ``"none"``, an array of the grid's shape, or a region of interest.
+        Loss weights of the sites, as `Samples.with_weights` takes them: ``"area"`` (the default where the areas of the
+        sites are known), ``"none"``, an array of the shape of the data, or a region of interest.
     noise
         Standard deviation of the measurement noise in the units of the data: a scalar, or one value for each channel or
-        cell. Selection, fitting and scoring then use readings with this noise.
+        site. Selection, fitting and scoring then use readings with this noise.
     missing
-        Treatment of NaN in cells that are not missing in all samples: ``"error"`` refuses them, ``"model"`` fits to the
+        Treatment of NaN at sites that are not missing in all samples: ``"error"`` refuses them, ``"model"`` fits to the
         values present and scores on them; see `read`.
     failures
         Number of sensors that may fail. If positive, the sites are exchanged to minimise the mean error over random
@@ -208,8 +208,8 @@ def select(
     samples = samples if weights is None else samples.with_weights(weights)
     samples = samples if noise is None else samples.with_noise(noise)
     prepared = prepare(samples, split, seed, calibrate_intervals=intervals and samples.target is None)
-    k = check_budget(k, prepared.signals)
-    parts.check(prepared.signals)
+    k = check_budget(k, prepared.samples)
+    parts.check(prepared.samples)
     with managed_checkpoints(run), progress(callback) as report:
         run = replace(run, callback=report)
         selection = choose_sites(parts.selector, prepared, k, run, failures=failures)
@@ -304,12 +304,12 @@ def fit_reconstructor(
         A name in the registry, or an object to clone; ``"auto"`` or None for the best on validation, or for ridge if
         there is a target, so that the time is spent on that.
     prepared, sites, run
-        The split and scaled samples, flat indices of the sites by rank, and the run.
+        The split and scaled samples, numbers of the sites by rank, and the run.
     """
     reconstructor = make_model(RECONSTRUCTORS, Reconstructor, given, {})
-    check_reconstructor(reconstructor, prepared.signals.grid)
+    check_reconstructor(reconstructor, prepared.samples.sites)
     train, validation = prepared.train, prepared.validation
-    if reconstructor is None and prepared.signals.target is None:
+    if reconstructor is None and prepared.samples.target is None:
         return fit_best(train, sites, validation=validation, run=run)
     reconstructor = Ridge() if reconstructor is None else reconstructor.clone()
     return reconstructor.fit(train, sites, validation=validation, run=run)
@@ -319,7 +319,7 @@ def fit_target(
     predictor: Predictor | None, prepared: PreparedSamples, sites: NDArray[np.int64], run: Run
 ) -> Predictor | None:
     """Fit the predictor, or the best on validation if it is None; return None if the samples have no target."""
-    if prepared.signals.target is None:
+    if prepared.samples.target is None:
         return None
     train, validation = prepared.train, prepared.validation
     if predictor is None:
@@ -354,10 +354,10 @@ def make_plan(
     recorded
         Further metadata, which take precedence.
     """
-    samples, sites, split = prepared.signals, selection.sites, prepared.split
+    samples, sites, split = prepared.samples, selection.sites, prepared.split
     on_train = FittedModels(
-        grid=samples.grid, indices=sites, scaling=prepared.choosing, reconstructor=fitted, origin=samples.origin,
-        predictor=predictor, covariance=prepared.development.reading_covariance(sites),
+        domain=samples.sites, indices=samples.sites.index[sites], scaling=prepared.choosing, reconstructor=fitted,
+        origin=samples.origin, predictor=predictor, covariance=prepared.development.reading_covariance(sites),
     )  # fmt: skip
     validation = samples.take(split.validation)
     scores = {"validation": score(on_train, validation, prepared.choosing)}
@@ -372,7 +372,7 @@ def make_plan(
         **_target_metadata(predictor),
         **constraint_metadata(samples, sites),
         **({"error_units": STANDARDISED} if samples.origin.units_differ else {}),
-        **({} if samples.gaps is None else {"missing": "model"}),
+        **({} if samples.missing is None else {"missing": "model"}),
         "split": split.sizes(),
         "data": {"name": samples.origin.name, "fingerprint": samples.fingerprint()},
         **(recorded or {}),
@@ -395,7 +395,7 @@ def _refitted(models: FittedModels, prepared: PreparedSamples, run: Run) -> Fitt
     reconstructor, predictor = models.reconstructor, models.predictor
     if not reconstructor.closed_form or (predictor is not None and not predictor.closed_form):
         return models
-    on: Any = {"train": prepared.development, "sites": models.indices, "validation": prepared.validation, "run": run}
+    on: Any = {"train": prepared.development, "sites": models.numbers, "validation": prepared.validation, "run": run}
     return replace(
         models,
         scaling=prepared.scaling,
@@ -425,14 +425,14 @@ def score(models: FittedModels, part: Samples, baseline: Scaler) -> dict[str, fl
     reconstructed = models.reconstruct_samples(part)
     scale = baseline.scale if part.origin.units_differ else None
     scores = metrics.evaluate(
-        part.values, reconstructed, baseline.expected(part), models.grid, part.weights, scale=scale,
+        part.values, reconstructed, baseline.expected(part), models.domain, part.weights, scale=scale,
         names=tuple(part.origin.variables),
     )  # fmt: skip
     if models.intervals is not None:
         scores |= coverage(models, part, reconstructed)
     if models.predictor is None or part.target is None:
         return scores
-    predicted = models.predict_array(part.noisy_readings(models.indices), part.time)
+    predicted = models.predict_array(part.noisy_readings(models.numbers), part.time)
     target_scores = metrics.target_scores(part.target, predicted, models.predictor.expected)
     return scores | {f"target_{name}": value for name, value in target_scores.items()}
 
@@ -440,7 +440,7 @@ def score(models: FittedModels, part: Samples, baseline: Scaler) -> dict[str, fl
 def gains(prepared: PreparedSamples, sites: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the reduction of the validation error (ridge, fraction of variance) by each site given those before."""
     train, validation = prepared.train, prepared.validation
-    if prepared.signals.target is not None:
+    if prepared.samples.target is not None:
         errors = nested_target_errors(train, validation, sites)
     else:
         strength = Ridge().fit(train, sites, validation=validation, run=Run()).strength
@@ -477,7 +477,7 @@ def constraint_metadata(samples: Samples, sites: NDArray[np.int64]) -> dict[str,
         cost = float(constraints.rules.costs[sites[n_existing:]].sum())
         found |= {"cost": cost, "cost_limit": constraints.rules.limit}
     if constraints.grouping is not None:
-        found["groups"] = constraints.grouping.units_of(sites).tolist()
+        found["groups"] = constraints.grouping.units[sites].tolist()
     return {"constraints": found}
 
 
