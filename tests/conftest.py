@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from hypothesis import settings
 import keyhole as kh
 from command_line import Outcome, in_process
 from example_data import monthly_field, quick, smooth
-from keyhole import Plan
+
+if TYPE_CHECKING:
+    from keyhole import Plan
 
 # The same examples in every run; `pytest --hypothesis-profile=explore` looks for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None, max_examples=40, database=None)

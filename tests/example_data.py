@@ -6,14 +6,17 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import keyhole as kh
-from keyhole import Plan
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
+
+if TYPE_CHECKING:
+    from keyhole import Plan
+    from keyhole.data.samples import Samples
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,11 @@ def monthly_field(months: int = 60) -> Any:
     }
     attributes = {"units": "degC", "long_name": "temperature", "valid_range": np.array([-5.0, 40.0])}
     return xr.DataArray(values.astype(np.float32), axes, ("time", "lat", "lon"), "sst", attributes)
+
+
+def gridded(samples: Samples) -> np.ndarray:
+    """The values in the shape of the data, ``(N, channels, *shape)``; NaN where no valid site is."""
+    return samples.sites.to_grid(samples.values)
 
 
 def quick(source: Any, k: int = 3, **options: Any) -> Plan:

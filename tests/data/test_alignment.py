@@ -10,20 +10,20 @@ import xarray as xr
 import keyhole as kh
 from example_data import monthly_field, quick, smooth
 from keyhole.core.errors import DataError, PlanError, SettingsError
-from keyhole.data.alignment import match, on_grid
+from keyhole.data.alignment import match, align
 from keyhole.data.constraints.groups import labels_of
 from keyhole.data.constraints.regions import region
 from keyhole.data.constraints.site_lookup import find_sites
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 from keyhole.data.target import Target
 
 FIELD = monthly_field().fillna(1.0) * np.linspace(1, 2, 20).reshape(4, 5)
 LABELLED = xr.DataArray(np.arange(1.0, 21.0).reshape(4, 5), {"lat": FIELD.lat, "lon": FIELD.lon}, ("lat", "lon"))
 
 
-def grid() -> Grid:
+def map_sites() -> Sites:
     """Latitude descending, longitude 0 to 360."""
-    return kh.read(FIELD).grid
+    return kh.read(FIELD).sites
 
 
 def rearranged() -> dict[str, xr.DataArray]:
@@ -45,15 +45,15 @@ def rearranged() -> dict[str, xr.DataArray]:
 @pytest.mark.parametrize("kind", rearranged())
 def test_labelled_values_are_aligned_by_coordinate(kind):
     """Whatever their order, masks, costs, labels of groups, weights and noise mean the same sites."""
-    values, signals, plain = rearranged()[kind], kh.read(FIELD), LABELLED.values
-    np.testing.assert_array_equal(region(values > 7, signals.grid), plain > 7)
-    np.testing.assert_array_equal(region([values > 7, {"lat": (50, 90)}], signals.grid)[1:], plain[1:] > 7)
+    values, signals, plain = rearranged()[kind], kh.read(FIELD), LABELLED.values.ravel()
+    np.testing.assert_array_equal(region(values > 7, signals.sites), plain > 7)
+    np.testing.assert_array_equal(region([values > 7, {"lat": (50, 90)}], signals.sites)[5:], plain[5:] > 7)
     np.testing.assert_array_equal(signals.with_weights(values).weights, plain)
     np.testing.assert_array_equal(signals.with_weights(values > 7).weights, plain > 7)
     np.testing.assert_array_equal(signals.with_noise(values).noise[0], plain)
     resolved = signals.with_constraints({"costs": values, "cost_limit": 50.0}).constraints
-    np.testing.assert_array_equal(resolved.rules.costs, plain.ravel())
-    np.testing.assert_array_equal(labels_of(values % 3, signals.grid), labels_of(plain % 3, signals.grid))
+    np.testing.assert_array_equal(resolved.rules.costs, plain)
+    np.testing.assert_array_equal(labels_of(values % 3, signals.sites), labels_of(LABELLED.values % 3, signals.sites))
 
 
 def test_a_mask_of_the_north_chooses_sites_in_the_north():
@@ -68,19 +68,19 @@ def test_a_mask_of_the_north_chooses_sites_in_the_north():
 
 def test_a_dimension_that_is_left_out_is_broadcast():
     """A mask of latitudes alone, a cost of places on a grid with depth."""
-    np.testing.assert_array_equal(region(LABELLED.sortby("lat").lat > 0, grid()), LABELLED.values <= 10)
+    np.testing.assert_array_equal(region(LABELLED.sortby("lat").lat > 0, map_sites()), LABELLED.values.ravel() <= 10)
     deep = {"depth": np.array([0.0, 10.0]), "lat": FIELD.lat.values, "lon": FIELD.lon.values}
-    whole = Grid((2, 4, 5), tuple(deep), deep, np.ones((2, 4, 5), bool))
-    np.testing.assert_array_equal(on_grid(LABELLED.sortby("lat"), whole, "costs")[1], LABELLED.values)
+    whole = Sites.build((2, 4, 5), tuple(deep), deep)
+    np.testing.assert_array_equal(align(LABELLED.sortby("lat"), whole, "costs"), np.tile(LABELLED.values.ravel(), 2))
 
 
 def test_a_dimension_without_labels_goes_by_its_name():
     """Nothing but the order is known along it."""
     bare = xr.DataArray(LABELLED.values.T, dims=("lon", "lat"))
-    np.testing.assert_array_equal(on_grid(bare, grid(), "costs"), LABELLED.values)
-    np.testing.assert_array_equal(on_grid(bare.variable, grid(), "costs"), LABELLED.values)
-    with pytest.raises(SettingsError, match="costs: 3 values along 'lat', which has 4, and no labels"):
-        on_grid(bare[:, :3], grid(), "costs")
+    np.testing.assert_array_equal(align(bare, map_sites(), "costs"), LABELLED.values.ravel())
+    np.testing.assert_array_equal(align(bare.variable, map_sites(), "costs"), LABELLED.values.ravel())
+    with pytest.raises(SettingsError, match="costs: 3 values along 'lat' and no labels"):
+        align(bare[:, :3], map_sites(), "costs")
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_a_dimension_without_labels_goes_by_its_name():
         (LABELLED.assign_coords(lat=LABELLED.lat + 5), "no value at lat=60.0, 20.0, -20.0 ..., 4 of 4 along 'lat'"),
         (LABELLED[1:], "no value at lat=60.0, 1 of 4"),
         (LABELLED.isel(lon=[0, 1, 2, 2, 3, 4]), "more than one value at lon=144"),
-        (LABELLED.rename(lat="y"), "its dimension 'y' is no axis of the grid; the grid has lat, lon"),
-        (LABELLED.expand_dims(time=2), "its dimension 'time' is no axis"),
+        (LABELLED.rename(lat="y"), "its dimension 'y' is no coordinate of the sites; the sites have lat, lon"),
+        (LABELLED.expand_dims(time=2), "its dimension 'time' is no coordinate of the sites"),
         (LABELLED.to_dataset(name="cost"), "a Dataset; give one of its variables"),
         (LABELLED.assign_coords(lat=list("abcd")), "no value at lat=60.0"),
         (LABELLED.assign_coords(lat=pd.date_range("2000", periods=4)), "no value at lat=60.0"),
-        (pd.Series(np.arange(20.0)), "a Series has 1 index for a grid of lat, lon"),
+        (pd.Series(np.arange(20.0)), "a Series has 1 index for data along lat, lon"),
         (pd.DataFrame(LABELLED.values), "no value at lat=60.0"),
         ({"lat=60 lon=0": 1.0}, "no value for site 'lat=60 lon=72'; 19 of 20 are missing"),
     ],
@@ -107,16 +107,16 @@ def test_labels_that_do_not_fit_are_refused(values, said):
     assert said in str(caught.value)
 
 
-def test_frames_and_series_of_a_grid():
+def test_frames_and_series_of_a_map_sites():
     """Rows and columns by their labels; one level of an index for each axis."""
     frame = LABELLED.to_pandas()
     for one in (frame[::-1], frame.T, frame.rename_axis(index=None, columns=None).iloc[::-1, ::-1]):
-        np.testing.assert_array_equal(on_grid(one, grid(), "costs"), LABELLED.values)
+        np.testing.assert_array_equal(align(one, map_sites(), "costs"), LABELLED.values.ravel())
     series = LABELLED.to_series()
-    np.testing.assert_array_equal(on_grid(series[::-1], grid(), "costs"), LABELLED.values)
-    np.testing.assert_array_equal(on_grid(LABELLED.rename("cost").to_series(), grid(), "costs"), LABELLED.values)
+    np.testing.assert_array_equal(align(series[::-1], map_sites(), "costs"), LABELLED.values.ravel())
+    np.testing.assert_array_equal(align(LABELLED.rename("cost").to_series(), map_sites(), "costs"), LABELLED.values.ravel())
     with pytest.raises(SettingsError, match=r"costs: more than one value at 60\.0, 0\.0"):
-        on_grid(pd.concat([series[:1], series]), grid(), "costs")
+        align(pd.concat([series[:1], series]), map_sites(), "costs")
 
 
 def test_columns_of_a_table_go_by_name():
@@ -128,8 +128,8 @@ def test_columns_of_a_table_go_by_name():
         assert resolved.rules.costs.tolist() == [1.0, 2.0, 3.0, 4.0]
     assert table.with_weights(pd.Series(costs)).weights.tolist() == [1.0, 2.0, 3.0, 4.0]
     assert table.with_noise(pd.Series(costs)).noise[0].tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert region(pd.Series(costs) > 2, table.grid).tolist() == [False, False, True, True]
-    assert labels_of(pd.Series({"d": "x", "b": "y", "a": "x", "c": ""}), table.grid).tolist() == [0, 1, -1, 0]
+    assert region(pd.Series(costs) > 2, table.sites).tolist() == [False, False, True, True]
+    assert labels_of(pd.Series({"d": "x", "b": "y", "a": "x", "c": ""}), table.sites).tolist() == [0, 1, -1, 0]
     with pytest.raises(SettingsError, match="weights: no value at column=a, b, c"):
         table.with_weights(pd.Series([1.0, 2.0, 3.0, 4.0]))
     with pytest.raises(SettingsError, match="costs: numbers are needed"):
@@ -141,7 +141,7 @@ def test_stations_go_by_their_texts():
     stations = xr.DataArray(smooth(20, 3), {"station": ["buoy", "pier", "reef"]}, ("time", "station"), "level")
     costs = pd.Series({"reef": 3.0, "buoy": 1.0, "pier": 2.0})
     for given in (costs, costs.rename_axis("station").to_xarray()):
-        assert on_grid(given, kh.read(stations).grid, "costs").tolist() == [1.0, 2.0, 3.0]
+        assert align(given, kh.read(stations).sites, "costs").tolist() == [1.0, 2.0, 3.0]
 
 
 def test_noise_by_variable_goes_by_name():
@@ -149,17 +149,17 @@ def test_noise_by_variable_goes_by_name():
     signals = kh.read(xr.Dataset({"sst": FIELD, "wind": 2 * FIELD}))
     one = pd.Series({"wind": 0.5, "sst": 0.1})
     for given in (one, one.to_dict(), one.rename_axis("variable").to_xarray()):
-        np.testing.assert_array_equal(signals.with_noise(given).noise[:, 2, 2], [0.1, 0.5])
+        np.testing.assert_array_equal(signals.with_noise(given).noise[:, 12], [0.1, 0.5])
     both = xr.Dataset({"wind": 2 * LABELLED.sortby("lat"), "sst": LABELLED})
     for given in (both, both.to_dataarray("variable")):
-        np.testing.assert_array_equal(signals.with_noise(given).noise, np.stack([LABELLED.values, 2 * LABELLED.values]))
+        np.testing.assert_array_equal(signals.with_noise(given).noise, np.outer([1, 2], LABELLED.values))
     with pytest.raises(SettingsError, match="noise: no value for variable 'sst'"):
         signals.with_noise(pd.Series({"wind": 0.5, "air": 0.1}))
 
 
-def test_sites_of_a_table_go_by_place_not_by_the_index_of_another_grid():
+def test_sites_of_a_table_go_by_place_not_by_the_index_of_another_map_sites():
     """A plan of the same field, upside down: its `index` counts along another grid."""
-    plan, turned = quick(FIELD, k=3), kh.read(FIELD.sortby("lat")).grid
+    plan, turned = quick(FIELD, k=3), kh.read(FIELD.sortby("lat")).sites
     found = find_sites(plan.sites, turned)
     names = [turned.name(int(site)) for site in found]
     assert names == plan.names
@@ -171,7 +171,7 @@ def test_sites_of_a_table_go_by_place_not_by_the_index_of_another_grid():
     np.testing.assert_allclose(again.sites["lon"][:3] % 360, plan.sites["lon"])
     table = pd.DataFrame(smooth(30, 4), columns=list("abcd"))
     chosen = quick(table, k=2)
-    other = kh.read(table[list("dcba")]).grid
+    other = kh.read(table[list("dcba")]).sites
     assert [other.name(int(site)) for site in find_sites(chosen.sites, other)] == chosen.names
 
 
@@ -199,11 +199,11 @@ def test_labels_match_within_rounding_and_no_further():
 def test_a_table_of_sites_may_hold_notes():
     """What is neither a label nor a coordinate does not count beside an index or a name."""
     notes = pd.DataFrame({"index": [3, 7], "note": ["old", "new"]})
-    assert find_sites(notes, grid()).tolist() == [3, 7]
-    assert find_sites(notes.assign(name=["lat=60 lon=0", "lat=20 lon=0"]), grid()).tolist() == [0, 5]
-    assert find_sites(notes.assign(lat=[60.0, 20.0], lon=[0.0, -72.0]), grid()).tolist() == [0, 9]
+    assert find_sites(notes, map_sites()).tolist() == [3, 7]
+    assert find_sites(notes.assign(name=["lat=60 lon=0", "lat=20 lon=0"]), map_sites()).tolist() == [0, 5]
+    assert find_sites(notes.assign(lat=[60.0, 20.0], lon=[0.0, -72.0]), map_sites()).tolist() == [0, 9]
     with pytest.raises(SettingsError, match="whole number"):
-        find_sites(notes.assign(index=[0.5, 1.0]), grid())
+        find_sites(notes.assign(index=[0.5, 1.0]), map_sites())
 
 
 def test_a_plan_is_extended_and_cut_by_place():
@@ -218,12 +218,12 @@ def test_a_plan_is_extended_and_cut_by_place():
     assert fewer.names == same.names
     beside = kh.extend(plan, FIELD, k=1, method="qr", constraints={"existing": more.sites[4:]}, reconstructor="ridge")
     assert beside.names[:5] == more.names
-    with pytest.raises(PlanError, match=r"the plan's site lat=.* is not on the grid of the data"):
+    with pytest.raises(PlanError, match=r"the plan's site lat=.* is not among the sites of the data"):
         kh.extend(plan, FIELD.assign_coords(lat=FIELD.lat + 7), k=1)
     table = pd.DataFrame(smooth(40, 5), columns=list("abcde"))
     chosen = quick(table, k=3)
     assert kh.extend(chosen, table[list("edcba")], k=1, method="qr", reconstructor="ridge").names[:3] == chosen.names
-    with pytest.raises(PlanError, match=r"the plan's site . is not on the grid"):
+    with pytest.raises(PlanError, match=r"the plan's site . is not among"):
         kh.drop(chosen, table.set_axis(list("vwxyz"), axis=1), k=1)
 
 

@@ -19,7 +19,8 @@ from keyhole.data.constraints.feasible_set import PlacementRules
 from keyhole.data.constraints.groups import labels_of
 from keyhole.data.constraints.regions import inside_rings, region
 from keyhole.data.constraints.site_lookup import find_sites
-from keyhole.data.grid import Grid
+from keyhole.data.metric import Euclidean
+from keyhole.data.sites import Sites
 from keyhole.data.preparation import prepare
 from keyhole.placement import SELECTORS
 from keyhole.workflow.selection import choose_sites
@@ -83,7 +84,7 @@ def choose(name, kind, signals=None):
     k, asked = KINDS[kind]
     parts = prepare((toy() if signals is None else signals).with_constraints(asked), None, seed=0)
     chosen = selector(name)
-    if chosen.incompatibility(parts.signals):
+    if chosen.incompatibility(parts.samples):
         pytest.skip("these signals are refused, with a reason")
     return parts, choose_sites(chosen, parts, k, Run()).sites.tolist()
 
@@ -211,7 +212,7 @@ def test_k_and_a_limit_of_cost_exclude_each_other():
         ({"costs": COSTS}, "go together"),
         ({"costs": COSTS[:2], "cost_limit": 3}, "shape"),
         ({"costs": -COSTS, "cost_limit": 3}, "above zero"),
-        ({"allowed": {"depth": (0, 1)}}, "no axis 'depth'"),
+        ({"allowed": {"depth": (0, 1)}}, "no coordinate 'depth'"),
         ({"allowed": {"row": (2, 1)}}, "low end"),
         ({"allowed": {"row": 3}}, "low and a high"),
         ({"allowed": np.ones((2, 2), bool)}, "shape"),
@@ -237,9 +238,9 @@ def test_constraints_that_make_no_sense_are_refused(asked, said):
 
 def test_boxes_go_east_over_the_edge_of_the_map():
     """350 is -10."""
-    grid = kh.datasets.sst().grid
-    cells = region({"lon": (-20, 20), "lat": (None, 0)}, grid)
-    lat, lon = grid.along(0).reshape(grid.shape), grid.along(1).reshape(grid.shape)
+    sites = kh.datasets.sst().sites
+    cells = region({"lon": (-20, 20), "lat": (None, 0)}, sites)
+    lat, lon = sites.coordinate("lat"), sites.coordinate("lon")
     np.testing.assert_array_equal(cells, ((lon <= 20) | (lon >= 340)) & (lat <= 0))
 
 
@@ -264,34 +265,32 @@ def square(low, high):
 
 def test_geojson_holes_collections_and_files(tmp_path):
     """A square with a hole, in every wrapping; edges are inside."""
-    grid = Grid.plain((9, 9))
+    sites = Sites.plain((9, 9))
     polygon = {"type": "Polygon", "coordinates": [square(1, 7), square(3, 5)]}
-    cells = region(polygon, grid)
-    assert cells[1, 1]
-    assert not cells[4, 4]
-    assert not cells[0, 4]
+    cells = region(polygon, sites)
+    assert sites.to_grid(cells)[[1, 4, 0], [1, 4, 4]].tolist() == [True, False, False]
     feature = {"type": "Feature", "properties": {}, "geometry": polygon}
     many = {"type": "MultiPolygon", "coordinates": [polygon["coordinates"]]}
     for other in (
         feature, many, {"type": "FeatureCollection", "features": [feature]},
         {"type": "GeometryCollection", "geometries": [polygon]},
     ):  # fmt: skip
-        np.testing.assert_array_equal(region(other, grid), cells)
+        np.testing.assert_array_equal(region(other, sites), cells)
     (tmp_path / "a.geojson").write_text(json.dumps(feature))
-    np.testing.assert_array_equal(region(tmp_path / "a.geojson", grid), cells)
-    np.testing.assert_array_equal(region([polygon, {"row": (0, 0)}], grid), cells | (np.indices((9, 9))[0] == 0))
+    np.testing.assert_array_equal(region(tmp_path / "a.geojson", sites), cells)
+    np.testing.assert_array_equal(region([polygon, {"row": (0, 0)}], sites), cells | (np.arange(81) < 9))
 
 
-def globe(convention: str) -> Grid:
+def globe(convention: str) -> Sites:
     """Ten degrees by ten, with longitudes written one way or the other."""
     lon = np.arange(0.0, 360.0, 10.0) if convention == "0..360" else np.arange(-180.0, 180.0, 10.0)
     axes = {"lat": np.arange(-80.0, 90.0, 10.0), "lon": lon}
-    return Grid((17, 36), tuple(axes), axes, np.ones((17, 36), bool))
+    return Sites.build((17, 36), tuple(axes), axes)
 
 
-def longitudes(cells, grid) -> list[float]:
+def longitudes(cells, sites) -> list[float]:
     """Longitudes of a region, from 0 to 360."""
-    return sorted(set((grid.along(1)[cells.ravel()] % 360).tolist()))
+    return sorted(set((sites.coordinate("lon")[cells] % 360).tolist()))
 
 
 @pytest.mark.parametrize("convention", ["0..360", "-180..180"])
@@ -311,19 +310,19 @@ def longitudes(cells, grid) -> list[float]:
 )
 def test_longitudes_wrap_in_either_convention(ends, found, convention):
     """From the first to the second, going east."""
-    grid = globe(convention)
-    assert longitudes(region({"lon": ends}, grid), grid) == found
+    sites = globe(convention)
+    assert longitudes(region({"lon": ends}, sites), sites) == found
 
 
 @pytest.mark.parametrize(("convention", "last"), [("0..360", 350), ("-180..180", 170)])
 def test_an_open_end_of_longitude_is_the_edge_of_the_map(convention, last):
     """However the other end is written."""
-    grid = globe(convention)
+    sites = globe(convention)
     for low in (150, -210):
-        assert longitudes(region({"lon": (low, None)}, grid), grid) == list(range(150, last + 10, 10))
+        assert longitudes(region({"lon": (low, None)}, sites), sites) == list(range(150, last + 10, 10))
     for high in (-190, 170):
         first = 0 if last == 350 else 180
-        assert longitudes(region({"lon": (None, high)}, grid), grid) == [
+        assert longitudes(region({"lon": (None, high)}, sites), sites) == [
             one for one in range(0, 360, 10) if (one - first) % 360 <= (170 - first) % 360
         ]
 
@@ -331,46 +330,46 @@ def test_an_open_end_of_longitude_is_the_edge_of_the_map(convention, last):
 @pytest.mark.parametrize("convention", ["0..360", "-180..180"])
 def test_a_ring_over_the_date_line_goes_the_short_way(convention):
     """Written with a jump, or on beyond 180; a hole in it too."""
-    grid = globe(convention)
+    sites = globe(convention)
     box = {"lon": (160, -160), "lat": (-20, 20)}
     for east in (-160, 200):
         ring = [[160, -20], [east, -20], [east, 20], [160, 20]]
         for one in (ring, ring[::-1], ring[2:] + ring[:2]):
-            cells = region({"type": "Polygon", "coordinates": [one]}, grid)
-            np.testing.assert_array_equal(cells, region(box, grid))
+            cells = region({"type": "Polygon", "coordinates": [one]}, sites)
+            np.testing.assert_array_equal(cells, region(box, sites))
         hole = [[185, -5], [195, -5], [195, 5], [185, 5]]
         for turned in (hole, [[x - 360, y] for x, y in hole]):
-            cells = region({"type": "Polygon", "coordinates": [ring, turned]}, grid)
-            expected = region(box, grid) & ~region({"lon": (190, 190), "lat": (0, 0)}, grid)
+            cells = region({"type": "Polygon", "coordinates": [ring, turned]}, sites)
+            expected = region(box, sites) & ~region({"lon": (190, 190), "lat": (0, 0)}, sites)
             np.testing.assert_array_equal(cells, expected)
 
 
 @pytest.mark.parametrize("convention", ["0..360", "-180..180"])
 def test_rings_around_the_globe(convention):
     """A band from edge to edge is one; an edge whose way round is not clear is refused."""
-    grid = globe(convention)
+    sites = globe(convention)
     band = [[-180, -20], [180, -20], [180, 20], [-180, 20]]
     np.testing.assert_array_equal(
-        region({"type": "Polygon", "coordinates": [band]}, grid), region({"lat": (-20, 20)}, grid)
+        region({"type": "Polygon", "coordinates": [band]}, sites), region({"lat": (-20, 20)}, sites)
     )
     cap = [[-180, 60], [-60, 60], [60, 60], [180, 60], [180, 90], [-180, 90]]
     np.testing.assert_array_equal(
-        region({"type": "Polygon", "coordinates": [cap]}, grid), region({"lat": (60, 90)}, grid)
+        region({"type": "Polygon", "coordinates": [cap]}, sites), region({"lat": (60, 90)}, sites)
     )
     for unclear in ([[0, 60], [90, 60], [180, 60], [-90, 60]], [[-180, 0], [10, 0], [180, 0], [180, 20], [-180, 20]]):
         with pytest.raises(DataError, match=r"180 degrees.*goes around the globe"):
-            region({"type": "Polygon", "coordinates": [unclear]}, grid)
-    plain = Grid.plain((3, 400))
+            region({"type": "Polygon", "coordinates": [unclear]}, sites)
+    plain = Sites.plain((3, 400))
     wide = [[0, 0], [300, 0], [300, 2], [0, 2]]
-    assert region({"type": "Polygon", "coordinates": [wide]}, plain)[1, 150]
+    assert plain.to_grid(region({"type": "Polygon", "coordinates": [wide]}, plain))[1, 150]
 
 
 def test_polygons_over_the_date_line():
     """Longitudes of a polygon may be written either way."""
-    grid = kh.datasets.sst().grid
+    sites = kh.datasets.sst().sites
     ring = [[-30, -20], [10, -20], [10, 20], [-30, 20]]
-    cells = region({"type": "Polygon", "coordinates": [ring]}, grid)
-    np.testing.assert_array_equal(cells, region({"lon": (-30, 10), "lat": (-20, 20)}, grid))
+    cells = region({"type": "Polygon", "coordinates": [ring]}, sites)
+    np.testing.assert_array_equal(cells, region({"lon": (-30, 10), "lat": (-20, 20)}, sites))
 
 
 @pytest.mark.parametrize(
@@ -382,11 +381,11 @@ def test_files_that_hold_no_polygons(tmp_path, text, error):
     """An error that names the file."""
     (tmp_path / "a.geojson").write_text(text)
     with pytest.raises(error, match=r"a\.geojson"):
-        region(tmp_path / "a.geojson", Grid.plain((3, 3)))
+        region(tmp_path / "a.geojson", Sites.plain((3, 3)))
     with pytest.raises(StorageError, match=r"b\.geojson"):
-        region(tmp_path / "b.geojson", Grid.plain((3, 3)))
+        region(tmp_path / "b.geojson", Sites.plain((3, 3)))
     with pytest.raises(SettingsError, match=r"\.shp"):
-        region(tmp_path / "b.shp", Grid.plain((3, 3)))
+        region(tmp_path / "b.shp", Sites.plain((3, 3)))
 
 
 # Rules and how many fit.
@@ -397,7 +396,7 @@ def test_files_that_hold_no_polygons(tmp_path, text, error):
 def test_the_most_that_fit_is_what_brute_force_finds(seed, apart):
     """Ten places in the plane."""
     points = np.random.default_rng(seed).uniform(size=(10, 2))
-    rules = PlacementRules(10, min_distance=apart, points=points)
+    rules = PlacementRules(10, min_distance=apart, metric=Euclidean(points))
     distance = np.linalg.norm(points[:, None] - points, axis=2) + 9 * np.eye(10)
     best = max(
         size
@@ -417,7 +416,7 @@ def test_room_is_what_it_would_be_if_made_anew(seed, moves):
     """Taking and leaving in any order."""
     rng = np.random.default_rng(seed)
     rules = PlacementRules(
-        12, min_distance=0.3, points=rng.uniform(size=(12, 2)), costs=rng.uniform(0.1, 1, 12), limit=2.0
+        12, min_distance=0.3, metric=Euclidean(rng.uniform(size=(12, 2))), costs=rng.uniform(0.1, 1, 12), limit=2.0
     )
     feasible = rules.feasible_set(np.ones(12, bool))
     for site in moves:
@@ -433,27 +432,27 @@ def test_room_is_what_it_would_be_if_made_anew(seed, moves):
 
 def test_labels_of_groups():
     """Axes by name, labels of any kind, and sites that stay alone."""
-    grid = Grid.plain((2, 2))
-    assert labels_of("column", grid).tolist() == [0, 0, 1, 1]
-    assert labels_of(["row", "column"], grid).tolist() == [0, 0, 0, 0]
-    assert labels_of([["a", ""], ["a", "b"]], grid).tolist() == [0, -1, 0, 1]
-    assert labels_of(np.array([[np.nan, 1], [1, -1]]), grid).tolist() == [-1, 0, 0, -1]
-    assert labels_of(None, grid) is None
+    sites = Sites.plain((2, 2))
+    assert labels_of("column", sites).tolist() == [0, 0, 1, 1]
+    assert labels_of(["row", "column"], sites).tolist() == [0, 0, 0, 0]
+    assert labels_of([["a", ""], ["a", "b"]], sites).tolist() == [0, -1, 0, 1]
+    assert labels_of(np.array([[np.nan, 1], [1, -1]]), sites).tolist() == [-1, 0, 0, -1]
+    assert labels_of(None, sites) is None
 
 
 def test_sites_by_index_name_coordinates_and_frame():
     """However they are named."""
-    grid = kh.datasets.sst().grid
-    index = int(grid.cells[100])
-    place = {dim: float(value) for dim, value in grid.position(index).items()}
+    sites = kh.datasets.sst().sites
+    index = int(sites.index[100])
+    place = {dim: float(value) for dim, value in sites.position(100).items()}
     turned = place | {"lon": place["lon"] - 360}
-    for one in (index, grid.name(index), place, turned):
-        assert find_sites([one], grid).tolist() == [index]
+    for one in (index, sites.name(100), place, turned):
+        assert find_sites([one], sites).tolist() == [100]
     plan = kh.select(kh.datasets.sst(), 3, method="qr", reconstructor="ridge")
-    assert find_sites(plan.sites, grid).tolist() == plan.indices.tolist()
-    assert find_sites(plan.sites[["lat", "lon"]], grid).tolist() == plan.indices.tolist()
+    assert sites.index[find_sites(plan.sites, sites)].tolist() == plan.indices.tolist()
+    assert sites.index[find_sites(plan.sites[["lat", "lon"]], sites)].tolist() == plan.indices.tolist()
     with pytest.raises(SettingsError, match="lat, lon are needed"):
-        find_sites(plan.sites[["lat"]], grid)
+        find_sites(plan.sites[["lat"]], sites)
 
 
 def test_many_members_of_a_group_are_turned_to_a_few():
@@ -475,7 +474,7 @@ def test_channels_may_be_sites_of_their_own():
     first, second = (rng.normal(size=(90, 2)) @ rng.normal(size=(2, 12)) for _ in range(2))
     data = xr.Dataset({n: (("time", "x"), v) for n, v in (("t", first), ("p", 1e5 * second))})
     signals = kh.read(data).channels_apart()
-    assert signals.grid.shape == (2, 12)
+    assert signals.sites.shape == (2, 12)
     assert signals.channels == 1
     plan = kh.select(signals, 4, method="greedy", reconstructor="ridge")
     assert plan.sites["variable"].value_counts().to_dict() == {"t": 2, "p": 2}
@@ -494,10 +493,10 @@ def test_constraints_by_name_are_constraints():
 def test_latitude_and_longitude_go_by_any_of_their_names():
     """Lat finds the axis latitude, in boxes and in places; another axis only goes by its own name."""
     axes = {"latitude": np.array([-10.0, 0.0, 10.0]), "longitude": np.array([0.0, 90.0, 180.0, 270.0])}
-    grid = Grid((3, 4), tuple(axes), axes, np.ones((3, 4), bool))
-    assert region({"lat": (5, 90), "lon": (-100, 10)}, grid, "allowed").ravel().nonzero()[0].tolist() == [8, 11]
-    assert find_sites({"lat": 1.0, "lon": -89.0}, grid).tolist() == [7]
-    with pytest.raises(SettingsError, match="no axis 'row'"):
-        region({"row": (0, 1)}, grid, "allowed")
+    sites = Sites.build((3, 4), tuple(axes), axes)
+    assert region({"lat": (5, 90), "lon": (-100, 10)}, sites, "allowed").nonzero()[0].tolist() == [8, 11]
+    assert find_sites({"lat": 1.0, "lon": -89.0}, sites).tolist() == [7]
+    with pytest.raises(SettingsError, match="no coordinate 'row'"):
+        region({"row": (0, 1)}, sites, "allowed")
     with pytest.raises(SettingsError, match="latitude, longitude are needed"):
-        find_sites({"lat": 1.0, "latitude": 2.0}, grid)
+        find_sites({"lat": 1.0, "latitude": 2.0}, sites)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from example_data import gridded
 from keyhole.data import datasets
 from keyhole.errors import DataError
 
@@ -32,7 +33,7 @@ ELSEWHERE = {
 
 def test_sst_is_monthly_from_1981_12_to_2023_01_on_36_by_72():
     field = datasets.sst()
-    assert field.values.shape == (494, 1, 36, 72)
+    assert (len(field), field.channels, field.sites.shape) == (494, 1, (36, 72))
     months = np.arange("1981-12", "2023-02", dtype="datetime64[M]")
     np.testing.assert_array_equal(field.time.astype("datetime64[M]"), months)
     assert field.cycle == "month"
@@ -41,23 +42,22 @@ def test_sst_is_monthly_from_1981_12_to_2023_01_on_36_by_72():
 
 def test_sst_has_latitude_longitude_and_land():
     field = datasets.sst()
-    assert field.grid.dims == ("lat", "lon")
-    np.testing.assert_array_equal(field.grid.coordinates["lat"], np.arange(87.5, -90, -5))
-    np.testing.assert_array_equal(field.grid.coordinates["lon"], np.arange(2.5, 360, 5))
+    assert field.sites.dims == ("lat", "lon")
+    np.testing.assert_array_equal(field.sites.axes["lat"], np.arange(87.5, -90, -5))
+    np.testing.assert_array_equal(field.sites.axes["lon"], np.arange(2.5, 360, 5))
     at = {name: (int((87.5 - lat) / 5), int((lon - 2.5) / 5)) for name, lat, lon in
           (("Sahara", 22.5, 12.5), ("Pacific", 2.5, 202.5), ("Antarctica", -82.5, 92.5))}  # fmt: skip
-    assert field.observable[at["Pacific"]]
-    assert not field.observable[at["Sahara"]]
-    assert not field.observable[at["Antarctica"]]
-    np.testing.assert_array_equal(np.isnan(field.values).any(axis=(0, 1)), ~field.grid.inside)
+    number = {name: field.sites.number(np.ravel_multi_index(place, (36, 72))) for name, place in at.items()}
+    assert field.observable[number["Pacific"]]
+    assert number["Sahara"] == number["Antarctica"] == -1
+    assert field.missing is None
 
 
 def test_sst_is_in_degrees_celsius_and_warm_at_the_equator():
     field = datasets.sst()
-    sea = field.values[:, 0, field.grid.inside]
-    assert -2 <= sea.min() < 0
-    assert 30 < sea.max() < 36
-    mean = np.where(field.grid.inside, field.values.mean(axis=(0, 1)), np.nan)
+    assert -2 <= field.values.min() < 0
+    assert 30 < field.values.max() < 36
+    mean = field.sites.to_grid(field.values.mean(axis=(0, 1)))
     assert np.nanmean(mean[16:20]) > 25 > 5 > np.nanmean(mean[3:5])
 
 
@@ -75,12 +75,12 @@ def test_the_embedded_file_is_small_integers_with_its_axes():
             assert set(data) == {"sst", "latitude", "longitude", "time", "land"}
             assert data["sst"].dtype == np.int16
             np.testing.assert_array_equal(data["land"], (data["sst"] == -32768).all(axis=0))
-            np.testing.assert_array_equal(~data["land"], datasets.sst().observable)
+            np.testing.assert_array_equal(np.flatnonzero(~data["land"]), datasets.sst().sites.index)
 
 
 def test_digits_are_images_from_0_to_1():
     images = datasets.digits()
-    assert images.values.shape == (1797, 1, 8, 8)
+    assert gridded(images).shape == (1797, 1, 8, 8)
     assert (images.values.min(), images.values.max()) == (0, 1)
     assert images.observable.all()
     np.testing.assert_array_equal(images.split.test, np.arange(1437, 1797))
@@ -167,7 +167,7 @@ def test_damaged_data_are_refused_by_name(monkeypatch, tmp_path, name, damage):
 )
 def test_the_benchmark_data_are_as_described(data_folder, name, shape, test, cycle):
     signals = datasets.load(name)
-    assert signals.values.shape == shape
+    assert gridded(signals).shape == shape
     assert signals.values.dtype == np.float32
     assert len(signals.split.test) == test
     assert len(signals.split.development) == shape[0] - test

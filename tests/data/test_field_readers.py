@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
-from example_data import monthly_field, quick, smooth
+from example_data import gridded, monthly_field, quick, smooth
 from keyhole.core.memory import check_fits, free_memory
 from keyhole.errors import DataError, KeyholeWarning, StorageError
 from keyhole.plan.files import write_reconstruction
@@ -24,9 +24,9 @@ from keyhole.workflow import open_store, select_stored
 def test_a_field_keeps_coordinates_time_land_and_attributes():
     field = monthly_field()
     signals = kh.read(field)
-    np.testing.assert_array_equal(signals.values[:, 0], field.values)
-    assert signals.grid.dims == ("lat", "lon")
-    np.testing.assert_array_equal(signals.grid.coordinates["lat"], field.lat)
+    np.testing.assert_array_equal(gridded(signals)[:, 0], field.values)
+    assert signals.sites.dims == ("lat", "lon")
+    np.testing.assert_array_equal(signals.sites.axes["lat"], field.lat)
     np.testing.assert_array_equal(signals.time, field.time.values)
     assert signals.observable.sum() == 18
     assert signals.origin.units == "degC"
@@ -63,7 +63,7 @@ def test_packed_netcdf_is_unpacked(tmp_path):
     encoding = {"sst": {"dtype": "int16", "scale_factor": 0.01, "add_offset": 10.0, "_FillValue": -32768}}
     monthly_field().to_netcdf(tmp_path / "packed.nc", encoding=encoding)
     signals = kh.read(tmp_path / "packed.nc")
-    np.testing.assert_allclose(signals.values[:, 0], monthly_field().values, atol=0.006)
+    np.testing.assert_allclose(gridded(signals)[:, 0], monthly_field().values, atol=0.006)
     assert signals.observable.sum() == 18
 
 
@@ -140,7 +140,7 @@ def test_stations_may_have_text_for_coordinates(tmp_path, names):
     field = xr.DataArray(smooth(6, 3), {"station": list(names)}, ("time", "station"), "level")
     field.to_netcdf(tmp_path / "stations.nc")
     for signals in (kh.read(field), kh.read(tmp_path / "stations.nc")):
-        assert signals.grid.name(1) == "station=pier"
+        assert signals.sites.name(1) == "station=pier"
 
 
 def test_attributes_become_what_json_can_hold():
@@ -213,8 +213,8 @@ def test_samples_and_places_of_dimensions_are_chosen_by_name(tmp_path):
     levels.to_dataset(name="t").to_netcdf(tmp_path / "levels.nc")
     for source in (levels, tmp_path / "levels.nc"):
         signals = kh.read(source, at={"level": 840})
-        np.testing.assert_array_equal(signals.values[:, 0], levels.sel(level=850).values)
-    assert kh.read(levels, samples="level").values.shape == (3, 1, 60, 4, 5)
+        np.testing.assert_array_equal(gridded(signals)[:, 0], levels.sel(level=850).values)
+    assert gridded(kh.read(levels, samples="level")).shape == (3, 1, 60, 4, 5)
     for wrong, said in (({"depth": 1}, "no dimension 'depth'"), ({"level": "x"}, "there is no level='x'")):
         with pytest.raises(DataError, match=said):
             kh.read(levels, at=wrong)
@@ -239,11 +239,11 @@ def test_a_dimension_that_is_no_space_is_refused_by_name(tmp_path, dim):
             kh.read(source)
     with pytest.raises(DataError, match=said), open_store(tmp_path / "ensemble.nc", "1GiB"):
         pass
-    assert kh.read(field, at={dim: 1}).grid.dims == ("lat", "lon")
-    assert kh.read(field, samples=dim).grid.dims == ("time", "lat", "lon")
-    assert kh.read(field.isel({dim: [0]})).grid.shape == (1, 4, 5)
+    assert kh.read(field, at={dim: 1}).sites.dims == ("lat", "lon")
+    assert kh.read(field, samples=dim).sites.dims == ("time", "lat", "lon")
+    assert kh.read(field.isel({dim: [0]})).sites.shape == (1, 4, 5)
     stacked = kh.read(field.stack(sample=("time", dim)).reset_index("sample"), samples="sample")
-    assert (len(stacked), stacked.grid.dims) == (180, ("lat", "lon"))
+    assert (len(stacked), stacked.sites.dims) == (180, ("lat", "lon"))
 
 
 def test_dates_and_what_says_so_are_no_space():
@@ -255,7 +255,7 @@ def test_dates_and_what_says_so_are_no_space():
     with pytest.raises(DataError, match=r"'e' \(3\) is not space"):
         kh.read(field)
     days = xr.DataArray(smooth(9, 24), dims=("day", "hour"))
-    assert kh.read(days).grid.dims == ("hour",)  # the only other dimension is what sites are chosen of
+    assert kh.read(days).sites.dims == ("hour",)  # the only other dimension is what sites are chosen of
     with pytest.raises(DataError, match="samples would run along 'lat'"):
         kh.read(monthly_field().isel(time=0).expand_dims("x", axis=2))
 
@@ -263,13 +263,13 @@ def test_dates_and_what_says_so_are_no_space():
 def test_vertical_axes_are_space_and_others_are_warned_of():
     """Depth is space like latitude; what is neither known as space nor as anything else is said to be taken as such."""
     for dim in ("level", "depth", "plev", "isobaricInhPa"):
-        assert kh.read(members(dim)).grid.dims == (dim, "lat", "lon")
+        assert kh.read(members(dim)).sites.dims == (dim, "lat", "lon")
     named = members("k")
     named["k"].attrs["positive"] = "up"
-    assert kh.read(named).grid.dims == ("k", "lat", "lon")
+    assert kh.read(named).sites.dims == ("k", "lat", "lon")
     with pytest.warns(KeyholeWarning, match=r"dimension 'band' \(3\) is taken as space.*at=\{'band': ...\}"):
-        assert kh.read(members("band")).grid.dims == ("band", "lat", "lon")
-    assert kh.read(xr.DataArray(smooth(9, 2, 3), dims=("time", "y", "x"))).grid.dims == ("y", "x")
+        assert kh.read(members("band")).sites.dims == ("band", "lat", "lon")
+    assert kh.read(xr.DataArray(smooth(9, 2, 3), dims=("time", "y", "x"))).sites.dims == ("y", "x")
 
 
 def test_the_nearest_longitude_is_found_around_the_globe():
@@ -277,7 +277,7 @@ def test_the_nearest_longitude_is_found_around_the_globe():
     field = monthly_field()
     for place, nearest in ((-140, 216.0), (359, 0.0), (-288, 72.0)):
         signals = kh.read(field.fillna(0.0), at={"lon": place})
-        np.testing.assert_array_equal(signals.values[:, 0], field.fillna(0.0).sel(lon=nearest).values)
+        np.testing.assert_array_equal(gridded(signals)[:, 0], field.fillna(0.0).sel(lon=nearest).values)
 
 
 @pytest.mark.parametrize("calendar", ["noleap", "360_day"])
@@ -309,7 +309,7 @@ def test_zarr_stores_and_groups(tmp_path):
     data.to_netcdf(tmp_path / "c.nc", group="ocean")
     for name, group in (("a.zarr", None), ("b.zarr", "ocean/top"), ("a.zarr.zip", None), ("c.nc", "ocean")):
         signals = kh.read(tmp_path / name, group=group)
-        np.testing.assert_array_equal(signals.values[:, 0], field.values)
+        np.testing.assert_array_equal(gridded(signals)[:, 0], field.values)
         assert signals.origin.units == "degC"
         assert signals.time is not None
     for name, group in (("b.zarr", None), ("b.zarr", "land"), ("c.nc", "land")):
@@ -378,7 +378,7 @@ def test_a_zipped_store_writes_nothing_wherever_its_members_say_they_are(tmp_pat
     except DataError as error:
         assert "a.zarr.zip" in str(error)  # noqa: PT017
     else:
-        np.testing.assert_array_equal(signals.values[:, 0], monthly_field().values)
+        np.testing.assert_array_equal(gridded(signals)[:, 0], monthly_field().values)
     assert sorted(tmp_path.rglob("*")) == before
     assert not Path("/etc/evil").exists()
 
@@ -543,8 +543,8 @@ def test_files_without_time_are_joined_in_the_order_given(tmp_path):
     for name, rows in (("a", slice(0, 4)), ("b", slice(4, 9))):
         whole[rows].to_netcdf(tmp_path / f"{name}.nc")
     paths = [tmp_path / "b.nc", tmp_path / "a.nc"]
-    np.testing.assert_array_equal(kh.read(tmp_path).values[:, 0], whole.values)
-    np.testing.assert_array_equal(kh.read(paths).values[:5, 0], whole.values[4:])
+    np.testing.assert_array_equal(gridded(kh.read(tmp_path))[:, 0], whole.values)
+    np.testing.assert_array_equal(gridded(kh.read(paths))[:5, 0], whole.values[4:])
 
 
 def test_zarr_stores_are_joined_too(tmp_path):

@@ -16,7 +16,7 @@ import scipy.io
 from PIL import Image
 
 import keyhole as kh
-from example_data import smooth
+from example_data import gridded, smooth
 from keyhole.core.errors import DataError, SettingsError
 from keyhole.data.readers import images
 
@@ -51,21 +51,21 @@ def test_grey_images_of_a_folder_and_a_zip(tmp_path):
     zipped(tmp_path / "set.zip", {f"deep/{seed}.png": picture(seed) for seed in range(5)})
     for source in ("set", "set.zip"):
         signals = kh.read(tmp_path / source)
-        assert signals.values.shape == (5, 1, 6, 8)
-        np.testing.assert_allclose(signals.values[3, 0], np.asarray(picture(3)) / 255, rtol=1e-6)
+        assert gridded(signals).shape == (5, 1, 6, 8)
+        np.testing.assert_allclose(gridded(signals)[3, 0], np.asarray(picture(3)) / 255, rtol=1e-6)
 
 
 def test_colour_size_and_depth(tmp_path):
     """RGB gives three channels, grey one; sizes are made equal where asked; 16 bits keep their depth."""
     rgb, deep = folder(tmp_path / "rgb", mode="RGB"), folder(tmp_path / "deep", mode="I;16")
     signals = kh.read(rgb)
-    assert signals.values.shape == (5, 3, 6, 8)
+    assert gridded(signals).shape == (5, 3, 6, 8)
     first = np.asarray(picture(0, mode="RGB")) / 255
-    np.testing.assert_allclose(signals.values[0].transpose(1, 2, 0), first, rtol=1e-6)
+    np.testing.assert_allclose(gridded(signals)[0].transpose(1, 2, 0), first, rtol=1e-6)
     assert kh.read(rgb, colour="grey").channels == 1
-    assert kh.read(rgb, size=4).grid.shape == (4, 4)
-    assert kh.read(rgb, size=(3, 5), colour="grey").grid.shape == (3, 5)
-    np.testing.assert_allclose(kh.read(deep).values[1, 0], np.asarray(picture(1, mode="I;16")) / 65535, rtol=1e-5)
+    assert kh.read(rgb, size=4).sites.shape == (4, 4)
+    assert kh.read(rgb, size=(3, 5), colour="grey").sites.shape == (3, 5)
+    np.testing.assert_allclose(gridded(kh.read(deep))[1, 0], np.asarray(picture(1, mode="I;16")) / 65535, rtol=1e-5)
     plan = kh.select(rgb, 3, method="qr", reconstructor="ridge")
     assert plan.reconstruct(np.zeros((2, 3, 3))).shape == (2, 6, 8, 3)
 
@@ -82,10 +82,10 @@ def test_one_colour_image_makes_the_set_colour(tmp_path, kind, first):
     else:
         zipped(tmp_path / kind, pictures)
     signals = kh.read(tmp_path / kind)
-    assert signals.values.shape == (4, 3, 6, 8)
+    assert gridded(signals).shape == (4, 3, 6, 8)
     for place, image in enumerate(pictures.values()):
         truth = np.asarray(image.convert("RGB")) / 255
-        np.testing.assert_allclose(signals.values[place].transpose(1, 2, 0), truth, rtol=1e-6)
+        np.testing.assert_allclose(gridded(signals)[place].transpose(1, 2, 0), truth, rtol=1e-6)
     assert kh.read(tmp_path / kind, colour="grey").channels == 1
 
 
@@ -136,7 +136,7 @@ def test_a_zip_writes_nothing_wherever_its_members_say_they_are(tmp_path, monkey
     monkeypatch.chdir(inner)
     zipped("tricks.zip", {name: picture(seed) for seed, name in enumerate(names)})
     before = sorted(tmp_path.rglob("*"))
-    assert kh.read("tricks.zip").values.shape == (2, 1, 6, 8)
+    assert gridded(kh.read("tricks.zip")).shape == (2, 1, 6, 8)
     assert sorted(tmp_path.rglob("*")) == before
     assert not any(Path("/etc").glob("evil*"))
 
@@ -179,9 +179,9 @@ def test_matlab_files(tmp_path):
     """The only array, or the one named; what else is there is listed."""
     values = smooth(10, 3, 4)
     scipy.io.savemat(tmp_path / "one.mat", {"X": values, "note": "text"})
-    np.testing.assert_allclose(kh.read(tmp_path / "one.mat").values[:, 0], values)
+    np.testing.assert_allclose(gridded(kh.read(tmp_path / "one.mat"))[:, 0], values)
     scipy.io.savemat(tmp_path / "two.mat", {"X": values, "Y": values[:, :2].astype("int16")})
-    assert kh.read(tmp_path / "two.mat", variable="Y").grid.shape == (2, 4)
+    assert kh.read(tmp_path / "two.mat", variable="Y").sites.shape == (2, 4)
     with pytest.raises(DataError, match=r"two\.mat: holds 2 arrays \(X, Y\)"):
         kh.read(tmp_path / "two.mat")
     with pytest.raises(DataError, match="no array 'Z'; there is X, Y"):
@@ -254,7 +254,7 @@ def test_parquet_files(tmp_path):
     frame = pd.DataFrame(smooth(20, 4), columns=list("abcd"))
     frame.assign(time=pd.date_range("2000-01-01", periods=20), kind=["x", "y"] * 10).to_parquet(tmp_path / "t.parquet")
     signals = kh.read(tmp_path / "t.parquet", target="kind")
-    assert signals.grid.names == ("a", "b", "c", "d")
+    assert signals.sites.names == ("a", "b", "c", "d")
     assert signals.time is not None
     assert signals.target is not None
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")

@@ -37,7 +37,7 @@ def test_gaps_are_refused_unless_asked_for():
     with pytest.raises(SettingsError, match="missing='drop'"):
         kh.read(values, missing="drop")
     signals = kh.read(values, missing="model")
-    np.testing.assert_array_equal(signals.gaps[:, 0], np.isnan(values))
+    np.testing.assert_array_equal(signals.missing[:, 0], np.isnan(values))
 
 
 @pytest.mark.parametrize("name", SELECTORS)
@@ -45,7 +45,7 @@ def test_every_selector_works_with_gaps_or_says_why_not(name):
     """Exactly K sites."""
     parts = prepare(kh.read(torn()[0], missing="model"), None, seed=0)
     chosen = selector(name)
-    if chosen.incompatibility(parts.signals):
+    if chosen.incompatibility(parts.samples):
         pytest.skip("these signals are refused, with a reason")
     assert len(set(choose_sites(chosen, parts, 4, Run()).sites.tolist())) == 4
 
@@ -72,7 +72,7 @@ def test_missing_targets_have_no_say_in_a_linear_fit():
     from keyhole.models.reconstructors import Ridge
 
     fitted = Ridge().fit(parts.train, sites, validation=parts.validation, run=Run())
-    known = parts.train.truth()[:, 0, 7]
+    known = parts.train.known_targets[:, 0, 7]
     rows = ~np.isnan(known)
     design = np.concatenate([np.ones((rows.sum(), 1)), parts.train.readings(sites)[rows, :, 0]], axis=1)
     alone = np.linalg.lstsq(design, known[rows], rcond=None)[0]
@@ -101,14 +101,14 @@ def test_cells_that_are_hardly_known_are_left_out():
     values, _ = torn(share=0.0)
     values[3:, 2, 2] = np.nan
     plan = quick(values, missing="model")
-    assert not plan.grid.inside[2, 2]
+    assert 14 not in plan.domain.index
 
 
 def test_errors_count_what_is_known_alone():
     """The same numbers as without the missing values."""
     truth = np.array([[[1.0, np.nan, 3.0]], [[2.0, 5.0, np.nan]]])
     reconstructed = np.array([[[2.0, 9.0, 3.0]], [[2.0, 7.0, 9.0]]])
-    scores = evaluate(truth, reconstructed, np.zeros_like(truth), kh.read(np.nan_to_num(truth[:, 0])).grid)
+    scores = evaluate(truth, reconstructed, np.zeros_like(truth), kh.read(np.nan_to_num(truth[:, 0])).sites)
     assert scores["mse"] == pytest.approx((1 + 0 + 0 + 4) / 4)
     assert scores["fvu"] == pytest.approx(5 / (1 + 9 + 4 + 25))
 
@@ -164,7 +164,7 @@ def test_a_field_with_ice_works_by_month():
     plan = quick(kh.read(field, missing="model").anomalies("month"), k=4)
     assert np.isfinite(plan.metrics["test"]["fvu"])
     reconstructed = plan.reconstruct(np.full(4, np.nan), time="2005-01-01")
-    assert np.isfinite(reconstructed.values[0][plan.grid.inside]).all()
+    assert np.isfinite(plan.domain.from_grid(reconstructed.values)).all()
 
 
 def test_a_row_at_the_pole_is_rebuilt_around_gaps():

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import keyhole as kh
-from example_data import little_memory, monthly_field, smooth
+from example_data import gridded, little_memory, monthly_field, smooth
 from keyhole.data.readers import FILES
 from keyhole.errors import DataError, StorageError
 from keyhole.plan.files import read_readings
@@ -60,11 +60,11 @@ def test_an_array_of_any_type_and_layout_is_read_as_it_is(data, shape, dtype, la
     array = laid_out(numbers.astype(dtype), layout)
     signals = kh.read(array, channels=channels)
     expected = numbers[:, np.newaxis] if channels is None else np.moveaxis(numbers, channels, 1)
-    np.testing.assert_array_equal(signals.values, expected)
+    np.testing.assert_array_equal(gridded(signals), expected)
     assert signals.values.flags.c_contiguous
     assert signals.values.dtype in (np.float32, np.float64)
     assert signals.values.dtype.isnative
-    assert signals.grid.shape == expected.shape[2:]
+    assert signals.sites.shape == expected.shape[2:]
     assert signals.channels == expected.shape[1]
 
 
@@ -90,8 +90,9 @@ def test_any_array_gives_finite_signals_or_a_data_error(data, shape, kind, layou
     else:
         assert len(signals) == shape[0] >= 2
         assert not np.isinf(signals.values).any()
-        known = np.isfinite(signals.values) | (False if signals.gaps is None else signals.gaps)
-        np.testing.assert_array_equal(known.all(axis=(0, 1)), signals.grid.inside)
+        known = np.isfinite(signals.values) | (False if signals.missing is None else signals.missing)
+        assert known.all()
+        assert len(signals.sites) == signals.values.shape[2] <= signals.sites.size
 
 
 @given(
@@ -122,9 +123,9 @@ def test_a_masked_array_is_read_with_its_mask():
     values = smooth(6, 4)
     values[:, 2] = 1e20
     signals = kh.read(np.ma.masked_greater(values, 1e19))
-    np.testing.assert_array_equal(signals.grid.inside, [True, True, False, True])
+    np.testing.assert_array_equal(signals.sites.index, [0, 1, 3])
     integers = np.ma.masked_equal(np.array([[1, -999], [2, -999]], np.int16), -999)
-    np.testing.assert_array_equal(kh.read(integers).grid.inside, [True, False])
+    np.testing.assert_array_equal(kh.read(integers).sites.index, [0])
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_every_version_of_npy_is_read(tmp_path, version):
 
 def test_channels_of_a_file_are_found_on_their_axis(tmp_path):
     np.save(tmp_path / "a.npy", smooth(5, 3, 4, 2))
-    assert kh.read(tmp_path / "a.npy", channels=-1).grid.shape == (3, 4)
+    assert kh.read(tmp_path / "a.npy", channels=-1).sites.shape == (3, 4)
 
 
 def npy_header(text: str) -> bytes:

@@ -1,18 +1,21 @@
-"""Signals: what is checked at the door, and what they give; and the small signals that other tests use."""
+"""Samples: what is checked on the way in, and what they give."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
+from example_data import gridded
 from keyhole.data.samples import Samples
 from keyhole.data.splits import Split
 from keyhole.errors import DataError, SettingsError
 
 
 def build(values: np.ndarray, **options) -> Samples:
-    return Samples.build(values, Grid.plain(values.shape[2:]), **options)
+    return Samples.build(values, Sites.plain(values.shape[2:]), **options)
 
 
 @pytest.fixture
@@ -22,31 +25,39 @@ def signals(rng) -> Samples:
     return build(values, time=np.arange("2000-01", "2000-06", dtype="datetime64[M]"), split=Split.blocks(5))
 
 
-def test_cells_without_values_are_outside_and_not_observable(signals):
-    expected = np.ones((3, 4), bool)
-    expected[0, 1] = False
-    np.testing.assert_array_equal(signals.grid.inside, expected)
-    np.testing.assert_array_equal(signals.observable, expected)
+def test_positions_without_values_are_no_sites(signals):
+    np.testing.assert_array_equal(signals.sites.index, np.delete(np.arange(12), 1))
+    assert signals.observable.all()
+    assert signals.observable.shape == (11,)
 
 
-def test_a_cell_that_the_grid_leaves_out_stays_out(rng):
-    inside = np.array([True, False, True])
-    signals = Samples.build(rng.normal(size=(4, 1, 3)), Grid.plain((3,), inside))
-    np.testing.assert_array_equal(signals.grid.inside, inside)
-    np.testing.assert_array_equal(signals.observable, inside)
+def test_a_position_that_is_not_valid_stays_out(rng):
+    values = rng.normal(size=(4, 1, 3))
+    signals = Samples.build(values, Sites.plain((3,), np.array([True, False, True])))
+    np.testing.assert_array_equal(signals.sites.index, [0, 2])
+    np.testing.assert_array_equal(signals.values, values[:, :, [0, 2]])
 
 
-def test_packed_holds_the_inside_cells_in_c_order(signals):
-    packed = signals.valid_values()
-    assert packed.shape == (5, 2, 11)
-    np.testing.assert_array_equal(packed, signals.values[:, :, signals.grid.inside])
+def test_values_are_those_of_the_sites_in_c_order(rng):
+    """NaN in all samples and channels is land, in some of them a missing value."""
+    values = rng.normal(size=(5, 2, 3, 4))
+    values[:, :, 0, 1] = np.nan
+    values[2, 0, 2, 2] = values[:, 1, 1, 0] = np.nan
+    samples = build(values)
+    np.testing.assert_array_equal(samples.values, values.reshape(5, 2, 12)[:, :, samples.sites.index])
+    np.testing.assert_array_equal(samples.missing, np.isnan(samples.values))
+    np.testing.assert_array_equal(gridded(samples), values)
+    for one in (samples, samples.restrict(np.arange(11) > 2)):
+        assert one.values.flags.c_contiguous
+    assert build(np.nan_to_num(values)).missing is None
 
 
 def test_readings_are_samples_by_sites_by_channels(signals):
-    readings = signals.readings(np.array([11, 2]))
+    readings = signals.readings(np.array([10, 1]))
     assert readings.shape == (5, 2, 2)
-    np.testing.assert_array_equal(readings[:, 0], signals.values[:, :, 2, 3])
-    np.testing.assert_array_equal(readings[:, 1], signals.values[:, :, 0, 2])
+    whole = gridded(signals)
+    np.testing.assert_array_equal(readings[:, 0], whole[:, :, 2, 3])
+    np.testing.assert_array_equal(readings[:, 1], whole[:, :, 0, 2])
 
 
 def test_take_gives_samples_with_their_times_and_drops_the_split(signals):
@@ -84,13 +95,16 @@ def test_large_integers_stay_apart():
     np.testing.assert_array_equal(signals.values.ravel(), [2**24, 2**24 + 1])
 
 
-def test_fingerprint_follows_values_cycle_and_observable_cells(signals):
-    changed = signals.values.copy()
+def test_fingerprint_follows_values_cycle_sites_and_observable_sites(signals):
+    whole = gridded(signals)
+    changed, moved = whole.copy(), whole.copy()
     changed[0, 0, 2, 2] += 1
-    others = [build(changed), signals.anomalies("month"), signals.take(np.arange(4))]
+    moved[:, :, 0, :2] = whole[:, :, 0, 1::-1]
+    fewer = replace(signals, observable=np.arange(11) > 0)
+    others = [build(changed), build(moved), fewer, signals.anomalies("month"), signals.take(np.arange(4))]
     prints = {s.fingerprint() for s in (signals, *others)}
-    assert len(prints) == 4
-    assert signals.fingerprint() == build(signals.values).fingerprint()
+    assert len(prints) == 6
+    assert signals.fingerprint() == build(whole).fingerprint()
 
 
 def test_anomalies_switch_on_and_off(signals):
@@ -119,6 +133,6 @@ def test_time_must_be_there_for_each_sample(rng):
         build(values, time=np.array(["2000-01-01", "NaT"], "datetime64[ns]"))
 
 
-def test_values_must_fit_the_grid(rng):
-    with pytest.raises(DataError, match=r"shape \(4, 1, 3\) do not end with the grid's shape \(2,\)"):
-        Samples.build(rng.normal(size=(4, 1, 3)), Grid.plain((2,)))
+def test_values_must_fit_the_sites(rng):
+    with pytest.raises(DataError, match=r"shape \(4, 1, 3\) do not end with .* \(2,\)"):
+        Samples.build(rng.normal(size=(4, 1, 3)), Sites.plain((2,)))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
 from keyhole.errors import DataError, PlanError
@@ -17,7 +17,7 @@ MONTHS = np.arange("1999-11", "2002-11", dtype="datetime64[M]").astype("datetime
 
 def make(values: np.ndarray, cycle=None) -> Samples:
     time = MONTHS[: len(values)] if cycle else None
-    return Samples.build(values, Grid.plain(values.shape[2:]), time=time, cycle=cycle)
+    return Samples.build(values, Sites.plain(values.shape[2:]), time=time, cycle=cycle)
 
 
 @given(
@@ -36,30 +36,43 @@ def test_what_is_scaled_comes_back(seed, channels, grid, cycle, dtype, offset, s
     values.reshape(36, channels, -1)[:, :, 1] = np.nan
     signals = make(values, cycle)
     scaling = Scaler.fit(signals)
-    back = scaling.undo(scaling.apply(signals).values, signals.time)
-    inside = signals.grid.inside
+    back = scaling.undo(scaling.apply(signals).targets, signals.time)
     assert back.dtype == values.dtype
     tolerance = 1e-6 * (abs(offset) + 10 * size)
-    np.testing.assert_allclose(back[:, :, inside], values[:, :, inside], rtol=0, atol=tolerance)
+    np.testing.assert_allclose(signals.sites.to_grid(back), values, rtol=0, atol=tolerance)
 
 
 def test_the_baseline_is_the_mean_and_the_scale_is_of_each_channel(rng):
     values = rng.normal(size=(50, 2, 3, 4)) * np.array([2.0, 30.0])[:, None, None] + 7
     scaling = Scaler.fit(make(values))
-    np.testing.assert_allclose(scaling.baseline, values.mean(axis=0, keepdims=True))
+    np.testing.assert_allclose(scaling.baseline, values.mean(axis=0).reshape(1, 2, 12))
     np.testing.assert_allclose(scaling.scale, np.sqrt(values.var(axis=0).mean(axis=(1, 2))))
 
 
-def test_scaled_signals_have_no_mean_unit_size_and_zeros_outside(rng):
+def test_scaled_samples_have_no_mean_unit_size_and_zeros_where_values_are_missing(rng):
     values = 5 + 3 * rng.normal(size=(40, 1, 6))
     values[:, :, 2] = np.nan
+    values[3:7, :, 4] = np.nan
     signals = make(values)
-    scaled = Scaler.fit(signals).apply(signals).values
-    assert scaled.dtype == np.float32
-    assert (scaled[:, :, 2] == 0).all()
-    inside = scaled[:, :, signals.grid.inside]
-    np.testing.assert_allclose(inside.mean(axis=0), 0, atol=1e-6)
-    np.testing.assert_allclose(np.square(inside).mean(), 1, rtol=1e-5)
+    scaled = Scaler.fit(signals).apply(signals)
+    assert scaled.values.dtype == np.float32
+    assert scaled.values.shape == (40, 1, 5)
+    assert (scaled.values[3:7, :, 3] == 0).all()
+    known = np.where(scaled.missing, np.nan, scaled.values)
+    np.testing.assert_allclose(np.nanmean(known, axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(np.nanmean(np.square(known)), 1, rtol=1e-5)
+
+
+def test_targets_are_values_weighted_by_the_root(rng):
+    """A plain sum of squared errors of targets is the weighted one of values; readings are not weighted."""
+    weights = rng.uniform(0.1, 2, 6)
+    samples = make(rng.normal(size=(40, 1, 6))).with_weights(weights)
+    scaler = Scaler.fit(samples)
+    scaled = scaler.apply(samples)
+    np.testing.assert_allclose(np.square(scaled.targets), np.square(scaled.values) * weights / weights.mean(), rtol=1e-5)
+    np.testing.assert_allclose(scaled.readings(np.array([4, 1]))[:, :, 0], scaled.values[:, 0, [4, 1]])
+    np.testing.assert_allclose(scaler.undo(scaled.targets, None), samples.values, atol=1e-5)
+    np.testing.assert_allclose(np.square(scaled.targets).mean(), 1, rtol=1e-5)
 
 
 def test_the_climatology_is_the_mean_of_each_calendar_month(rng):

@@ -73,6 +73,13 @@ def test_area_of_a_row_at_the_pole_is_that_of_its_polygons():
     np.testing.assert_allclose(rows[1:-1] / rows[1:-1].sum(), exact[1:-1] / exact[1:-1].sum())
 
 
+@pytest.mark.parametrize("valid", [[0], [0, 6, 12], [3, 4, 9, 16]])
+def test_few_sites_of_a_map_keep_its_areas(valid):
+    """However little of it is sea: its axes say how large a cell is."""
+    sea = np.isin(np.arange(20), valid).reshape(4, 5)
+    np.testing.assert_allclose(regular(sea).area, regular().area[valid])
+
+
 def test_scattered_positions_have_no_known_area(rng):
     up, around = np.rad2deg(np.arcsin(rng.uniform(-1, 1, 50))), rng.uniform(0, 360, 50)
     auxiliary = {"lat": Auxiliary(("station",), up), "lon": Auxiliary(("station",), around)}

@@ -22,7 +22,7 @@ from keyhole.errors import DataError, SettingsError
 def test_a_frame_gives_names_and_times():
     index = pd.date_range("2000-01-01", periods=6, freq="D")
     signals = kh.read(pd.DataFrame(smooth(6, 3), columns=["pulse", "age", 7], index=index))
-    assert signals.grid.names == ("pulse", "age", "7")
+    assert signals.sites.names == ("pulse", "age", "7")
     np.testing.assert_array_equal(signals.time, index.to_numpy())
     np.testing.assert_array_equal(signals.values[:, 0], smooth(6, 3))
 
@@ -38,7 +38,7 @@ def test_columns_of_every_kind_of_number_go_together(column):
 
 def test_a_column_without_any_value_is_outside():
     signals = kh.read(pd.DataFrame({"a": [0.5, 1.5], "b": [np.nan, np.nan], "c": pd.array([None, None], "Int64")}))
-    np.testing.assert_array_equal(signals.grid.inside, [True, False, False])
+    np.testing.assert_array_equal(signals.sites.index, [0])
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_row_of_another_length_than_the_header_is_refused_by_its_line(tmp_path
 def test_blank_lines_and_other_line_ends_are_no_rows(tmp_path, text):
     """Before the header, between rows and at the end."""
     signals = kh.read(written(tmp_path, text))
-    assert signals.grid.names == ("a", "b")
+    assert signals.sites.names == ("a", "b")
     np.testing.assert_array_equal(signals.values[:, 0], [[1, 2], [3, 5]])
 
 
@@ -160,7 +160,7 @@ def test_a_target_stays_with_its_samples(tmp_path):
 def test_what_sites_lack_is_marked_as_before(tmp_path):
     """Numbers alone stand there, so a marker is no name."""
     signals = kh.read(written(tmp_path, "a,b,y\n1,NA,None\n2,null,mild\n3,,None\n"), target="y")
-    np.testing.assert_array_equal(signals.grid.inside, [True, False])
+    np.testing.assert_array_equal(signals.sites.index, [0])
 
 
 # The kind of the target ---------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def test_an_index_of_times_in_a_parquet_gives_the_times(tmp_path, name):
     time = pd.date_range("2000-01-01", periods=20, name=name)
     pd.DataFrame(smooth(20, 3), time, list("abc")).to_parquet(tmp_path / "t.parquet")
     signals = kh.read(tmp_path / "t.parquet")
-    assert signals.grid.names == ("a", "b", "c")
+    assert signals.sites.names == ("a", "b", "c")
     np.testing.assert_array_equal(signals.time, time.to_numpy("datetime64[ns]"))
 
 
@@ -288,7 +288,7 @@ def test_an_index_that_is_no_time_is_not_read(tmp_path):
     frame.to_parquet(tmp_path / "t.parquet")
     signals = kh.read(tmp_path / "t.parquet")
     assert signals.time is None
-    assert signals.grid.names == ("a", "b", "c")
+    assert signals.sites.names == ("a", "b", "c")
 
 
 @pytest.mark.parametrize("kind", ["float32", "int16", "Int64", "boolean", "bool", "Float32"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.io import savemat
 
 import keyhole as kh
-from example_data import monthly_field, smooth
+from example_data import gridded, monthly_field, smooth
 from keyhole.data import datasets
 from keyhole.data.scaler import Scaler
 from keyhole.data.target import Target
@@ -157,7 +157,7 @@ def test_a_column_of_a_frame_becomes_the_target(frame, column):
     """It is no site any more; names that are numbers are found by their text."""
     frame = frame if column == "mood" else frame.drop(columns="mood")
     signals = kh.read(frame, target=column)
-    assert signals.grid.names == tuple(str(name) for name in frame.columns if str(name) != column)
+    assert signals.sites.names == tuple(str(name) for name in frame.columns if str(name) != column)
     assert signals.target.name == column
     assert signals.target.is_class == (column == "mood")
 
@@ -168,14 +168,14 @@ def test_a_csv_is_read_as_the_frame_is(frame, tmp_path):
     read, known = kh.read(tmp_path / "people.csv", target="mood"), kh.read(frame, target="mood")
     np.testing.assert_allclose(read.values, known.values)
     np.testing.assert_array_equal(read.target.values, known.target.values)
-    assert (read.grid.names, read.origin.kind, read.origin.name) == (known.grid.names, "table", "people")
+    assert (read.sites.names, read.origin.kind, read.origin.name) == (known.sites.names, "table", "people")
 
 
 def test_a_column_called_time_gives_the_times(tmp_path):
     """As in readings: it is no site, and samples are split in blocks."""
     (tmp_path / "a.csv").write_text("time,a,b\n2000-01-01,1,2\n2000-02-01,2,3\n2000-03-01,4,1\n")
     signals = kh.read(tmp_path / "a.csv")
-    assert signals.grid.names == ("a", "b")
+    assert signals.sites.names == ("a", "b")
     np.testing.assert_array_equal(signals.time.astype("datetime64[M]"), np.arange("2000-01", "2000-04", dtype="M8[M]"))
 
 
@@ -217,7 +217,7 @@ def test_a_target_by_name_needs_a_table(source):
 
 def test_labels_of_digits_are_in_the_order_of_the_images():
     """A one has ink in the middle, a zero has none."""
-    target, images = datasets.labels("digits"), datasets.digits().values[:, 0]
+    target, images = datasets.labels("digits"), gridded(datasets.digits())[:, 0]
     assert target.classes == tuple("0123456789")
     ink = [images[target.values == code, 2:6, 3:5].mean() for code in (0, 1)]
     assert ink[0] < 0.35 < 0.6 < ink[1]
@@ -248,7 +248,7 @@ def tabular(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_tabular_sets_have_a_fixed_random_split(tabular, name, grid):
     """The same each time, with every part of most classes, although the file is sorted by class."""
     first, again = datasets.load(name), datasets.load(name)
-    assert first.grid.shape == grid
+    assert first.sites.shape == grid
     assert first.target is None
     assert len(datasets.labels(name)) == len(first) == 50
     np.testing.assert_array_equal(first.split.test, again.split.test)
@@ -259,7 +259,7 @@ def test_tabular_sets_have_a_fixed_random_split(tabular, name, grid):
 
 def test_images_of_coil_stand_upright(tabular):
     """The file runs down the columns: what is lit in the first row is in the first row."""
-    images = datasets.coil20().values[:, 0]
+    images = gridded(datasets.coil20())[:, 0]
     assert (images[:, 0] > 0).all()
     assert not images[:, 1:].any()
 
@@ -299,6 +299,6 @@ def test_labels_of_mnist_are_those_to_train_then_those_to_test(tmp_path, monkeyp
 def test_the_tabular_sets_are_as_described(data_folder, name, shape, classes):
     """Where they are there."""
     signals = datasets.load(name)
-    assert signals.values.shape == shape
+    assert gridded(signals).shape == shape
     assert len(signals.split.test) == 0.2 * shape[0]
     assert len(datasets.labels(name).classes) == classes

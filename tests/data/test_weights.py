@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keyhole as kh
-from example_data import monthly_field, quick, smooth
+from example_data import gridded, monthly_field, quick, smooth
 from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
@@ -36,11 +36,11 @@ def test_sites_go_where_errors_count(name):
 def test_weights_are_area_where_there_is_latitude_and_longitude():
     """By default; and none or others where asked for."""
     field = kh.read(monthly_field())
-    np.testing.assert_allclose(field.weights[:, 0], np.cos(np.deg2rad(field.grid.coordinates["lat"])), rtol=1e-6)
+    np.testing.assert_allclose(field.weights, np.cos(np.deg2rad(field.sites.coordinate("lat"))), rtol=1e-6)
     assert field.with_weights("none").weights is None
     assert kh.read(smooth(9, 3, 4)).weights is None
     own = np.arange(20.0).reshape(4, 5)
-    np.testing.assert_array_equal(field.with_weights(own).weights, own)
+    np.testing.assert_array_equal(field.with_weights(own).weights, field.sites.from_grid(own))
 
 
 def test_a_weighted_plan_rebuilds_in_the_users_units(tmp_path):
@@ -66,7 +66,7 @@ def test_errors_by_weight_are_told():
 @pytest.mark.parametrize(
     ("given", "said"),
     [("areas", "geojson"), (np.ones((2, 2)), "shape"), (-np.ones((2, 8)), "non-negative"),
-     (np.zeros((2, 8)), "no valid site"), ({"row": (5, 6)}, "no valid site"), ("area", "no latitude")],
+     (np.zeros((2, 8)), "no valid site"), ({"row": (5, 6)}, "no valid site"), ("area", "areas of the sites are not known")],
 )  # fmt: skip
 def test_weights_that_make_no_sense_are_refused(given, said):
     """An error that names the argument."""
@@ -98,7 +98,7 @@ def test_noise_is_in_the_error_and_the_reconstructor_is_ready_for_it():
     truth = kh.read(values).with_noise(1.0).take(np.arange(300, 400))
     unprepared = quick(values, k=5)
     errors = [
-        float(np.square(plan.reconstruct_array(truth.noisy_readings(plan.indices), None) - truth.values).mean())
+        float(np.square(plan.reconstruct(truth.noisy_readings(plan.indices)) - gridded(truth)[:, 0]).mean())
         for plan in (unprepared, made_for_noise)
     ]
     assert errors[1] < errors[0]
@@ -126,4 +126,4 @@ def test_noise_that_makes_no_sense_is_refused(given):
 def test_noise_by_channel():
     """One number for each."""
     signals = kh.read(np.random.default_rng(0).normal(size=(20, 3, 4, 2)), channels=3).with_noise([0.1, 2.0])
-    np.testing.assert_array_equal(signals.noise[:, 1, 1], [0.1, 2.0])
+    np.testing.assert_array_equal(signals.noise, np.repeat([[0.1], [2.0]], 12, axis=1))

@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 from keyhole.metrics import evaluate, sharpness, squared_error_map
 
 
-def globe(rows: int, columns: int, inside: np.ndarray) -> Grid:
+def globe(rows: int, columns: int, valid: np.ndarray | None = None) -> Sites:
     axes = {"lat": 50.0 - 20.0 * np.arange(rows), "lon": np.arange(columns) * 10.0}
-    return Grid((rows, columns), ("lat", "lon"), axes, inside)
+    return Sites.build((rows, columns), ("lat", "lon"), axes, valid=valid)
 
 
-def by_hand(truth, reconstructed, expected, grid) -> dict[str, float]:
-    """The same figures, cell by cell."""
+def by_hand(truth, reconstructed, expected, sites) -> dict[str, float]:
+    """The same figures, site by site."""
     error = spread = area_error = area_spread = area = 0.0
     count = 0
-    for place in np.argwhere(grid.inside):
-        weight = math.cos(math.radians(float(grid.coordinates["lat"][place[0]])))
+    for site in range(len(sites)):
+        weight = math.cos(math.radians(float(sites.position(site)["lat"])))
         for n in range(truth.shape[0]):
             for c in range(truth.shape[1]):
-                where = (n, c, *place)
+                where = (n, c, site)
                 e, s = (truth[where] - reconstructed[where]) ** 2, (truth[where] - expected[where]) ** 2
                 error, spread, count = error + e, spread + s, count + 1
                 area_error, area_spread, area = area_error + weight * e, area_spread + weight * s, area + weight
@@ -48,54 +48,53 @@ def by_hand(truth, reconstructed, expected, grid) -> dict[str, float]:
 )
 def test_every_figure_is_what_it_says(seed, samples, channels, rows, columns):
     rng = np.random.default_rng(seed)
-    inside = rng.random((rows, columns)) < 0.7
-    inside.flat[rng.integers(inside.size)] = True
-    grid = globe(rows, columns, inside)
-    truth, reconstructed, expected = rng.normal(size=(3, samples, channels, rows, columns))
-    truth[:, :, ~inside] = np.nan
-    scores = evaluate(truth, reconstructed, expected, grid)
-    assert scores == pytest.approx(by_hand(truth, reconstructed, expected, grid), rel=1e-9)
+    valid = rng.random((rows, columns)) < 0.7
+    valid.flat[rng.integers(valid.size)] = True
+    sites = globe(rows, columns, valid)
+    truth, reconstructed, expected = rng.normal(size=(3, samples, channels, len(sites)))
+    scores = evaluate(truth, reconstructed, expected, sites)
+    assert scores == pytest.approx(by_hand(truth, reconstructed, expected, sites), rel=1e-9)
 
 
 def test_channels_of_different_units_are_standardised_before_they_are_pooled(rng):
     """By hand: each error over its channel's scale; and each channel in its own units."""
-    truth, reconstructed, expected = rng.normal(size=(3, 4, 2, 2, 3)) * np.array([1.0, 1e5]).reshape(2, 1, 1)
-    scale, grid = np.array([2.0, 5e4]), Grid.plain((2, 3))
-    scores = evaluate(truth, reconstructed, expected, grid, scale=scale, names=("t", "p"))
+    truth, reconstructed, expected = rng.normal(size=(3, 4, 2, 6)) * np.array([[1.0], [1e5]])
+    scale, sites = np.array([2.0, 5e4]), Sites.plain((2, 3))
+    scores = evaluate(truth, reconstructed, expected, sites, scale=scale, names=("t", "p"))
     error, spread = np.square(truth - reconstructed), np.square(truth - expected)
-    column = np.square(scale).reshape(2, 1, 1)
+    column = np.square(scale)[:, None]
     assert scores["mse"] == pytest.approx((error / column).mean())
     assert scores["rmse"] == pytest.approx((error / column).mean() ** 0.5)
     assert scores["fvu"] == pytest.approx((error / column).sum() / (spread / column).sum())
     for channel, name in enumerate(("t", "p")):
         assert scores[f"rmse[{name}]"] == pytest.approx(error[:, channel].mean() ** 0.5)
         assert scores[f"fvu[{name}]"] == pytest.approx(error[:, channel].sum() / spread[:, channel].sum())
-    plain = evaluate(truth, reconstructed, expected, grid, names=("t", "p"))
+    plain = evaluate(truth, reconstructed, expected, sites, names=("t", "p"))
     assert plain["rmse"] == pytest.approx(error.mean() ** 0.5)
 
 
 def test_no_area_figures_without_latitude(rng):
-    truth, reconstructed, expected = rng.normal(size=(3, 4, 1, 2, 3))
-    assert set(evaluate(truth, reconstructed, expected, Grid.plain((2, 3)))) == {"mse", "rmse", "fvu"}
+    truth, reconstructed, expected = rng.normal(size=(3, 4, 1, 6))
+    assert set(evaluate(truth, reconstructed, expected, Sites.plain((2, 3)))) == {"mse", "rmse", "fvu"}
 
 
 def test_perfect_is_0_and_what_is_known_anyway_is_1(rng):
     truth, expected = rng.normal(size=(2, 4, 1, 3))
-    grid = Grid.plain((3,))
-    assert evaluate(truth, truth, expected, grid) == {"mse": 0, "rmse": 0, "fvu": 0}
-    assert evaluate(truth, expected, expected, grid)["fvu"] == 1
+    sites = Sites.plain((3,))
+    assert evaluate(truth, truth, expected, sites) == {"mse": 0, "rmse": 0, "fvu": 0}
+    assert evaluate(truth, expected, expected, sites)["fvu"] == 1
 
 
 def test_nothing_to_explain_gives_nan_and_no_warning():
     still = np.ones((2, 1, 3))
-    assert math.isnan(evaluate(still, still + 1, still, Grid.plain((3,)))["fvu"])
+    assert math.isnan(evaluate(still, still + 1, still, Sites.plain((3,)))["fvu"])
 
 
 def test_a_value_that_was_not_rebuilt_spoils_every_figure(rng):
     """NaN inside is a failure of the reconstructor; it must not count as no error."""
-    truth, reconstructed, expected = rng.normal(size=(3, 4, 1, 2, 3))
-    reconstructed[1, 0, 0, 2] = np.nan
-    scores = evaluate(truth, reconstructed, expected, globe(2, 3, np.ones((2, 3), bool)))
+    truth, reconstructed, expected = rng.normal(size=(3, 4, 1, 6))
+    reconstructed[1, 0, 2] = np.nan
+    scores = evaluate(truth, reconstructed, expected, globe(2, 3))
     assert np.isnan(list(scores.values())).all()
 
 
@@ -103,13 +102,15 @@ def test_single_precision_is_summed_in_double(rng):
     truth = (1e4 + rng.normal(size=(500, 1, 3))).astype(np.float32)
     reconstructed = (1e4 + rng.normal(size=(500, 1, 3))).astype(np.float32)
     exact = np.square(truth.astype(float) - reconstructed).mean()
-    assert evaluate(truth, reconstructed, truth + 1, Grid.plain((3,)))["mse"] == pytest.approx(exact, rel=1e-12)
+    assert evaluate(truth, reconstructed, truth + 1, Sites.plain((3,)))["mse"] == pytest.approx(exact, rel=1e-12)
 
 
-def test_the_error_map_is_nan_outside(rng):
+def test_the_error_map_is_over_known_values_and_nan_where_there_are_none(rng):
     truth, reconstructed = rng.normal(size=(2, 5, 2, 3))
-    shown = squared_error_map(truth, reconstructed, Grid.plain((3,), np.array([True, False, True])))
-    np.testing.assert_allclose(shown[[0, 2]], np.square(truth - reconstructed).mean(axis=(0, 1))[[0, 2]])
+    truth[:, :, 1] = truth[:3, 0, 2] = np.nan
+    shown = squared_error_map(truth, reconstructed)
+    expected = np.nanmean(np.square(truth - reconstructed)[:, :, [0, 2]], axis=(0, 1))
+    np.testing.assert_allclose(shown[[0, 2]], expected)
     assert np.isnan(shown[1])
 
 
@@ -118,7 +119,7 @@ def test_shapes_that_differ_are_not_compared(rng, wrong):
     """Broadcasting would give a figure for things that do not match."""
     truth = rng.normal(size=(4, 1, 3))
     with pytest.raises(ValueError, match="shape"):
-        squared_error_map(truth, np.zeros(wrong), Grid.plain((3,)))
+        squared_error_map(truth, np.zeros(wrong))
 
 
 def steps_by_hand(x: np.ndarray) -> float:

@@ -31,9 +31,9 @@ def test_one_product_gives_what_the_steps_give(source, reconstructor):
     reconstructed = plan.reconstruct_array(readings, some)
     assert reconstructed.dtype == steps.dtype
     np.testing.assert_allclose(
-        reconstructed[:, :, signals.grid.inside], steps[:, :, signals.grid.inside], rtol=1e-4, atol=1e-4
+        reconstructed[:, :, signals.sites.inside], steps[:, :, signals.sites.inside], rtol=1e-4, atol=1e-4
     )
-    assert np.isnan(reconstructed[:, :, ~signals.grid.inside]).all()
+    assert np.isnan(reconstructed[:, :, ~signals.sites.inside]).all()
 
 
 def test_the_matrix_has_a_row_for_each_feature_and_phase():

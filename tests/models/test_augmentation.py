@@ -8,7 +8,7 @@ import torch
 
 import keyhole as kh
 from keyhole.core.run import Run
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 from keyhole.data.preparation import prepare
 from keyhole.data.samples import Samples
 from keyhole.models.reconstructors import Residual
@@ -27,7 +27,7 @@ def blobs(n=2000, side=12, seed=0, lean=0.0, spots=4):
 
 
 def parts(values, sites):
-    signals = Samples.build(values if values.ndim == 4 else values[:, None], Grid.plain(values.shape[-2:]))
+    signals = Samples.build(values if values.ndim == 4 else values[:, None], Sites.plain(values.shape[-2:]))
     prepared = prepare(signals, None, seed=0)
     linear = Ridge().fit(prepared.train, sites, validation=prepared.validation, run=Run())
     return linear, prepared.train, prepared.validation
@@ -84,7 +84,7 @@ def test_mirrors_are_taken_where_mirrored_pictures_are_as_likely():
 def test_what_has_a_time_is_not_moved():
     """A field is where it is."""
     prepared = prepare(kh.datasets.sst(), None, seed=0)
-    sites = prepared.train.grid.cells[:5]
+    sites = prepared.train.sites.cells[:5]
     linear = Ridge().fit(prepared.train, sites, validation=prepared.validation, run=Run())
     assert Augmentation.found(linear, prepared.train, prepared.validation, sites) is None
 
@@ -95,9 +95,9 @@ def test_lessons_hold_what_the_linear_part_makes(inner):
     linear, train, _ = parts(np.stack([blobs(), blobs(seed=1)], axis=1), SITES)
     residual = Residual(inner)
     network = residual.network
-    network.channels, network.grid, network.sites = train.channels, train.grid, SITES
+    network.channels, network.domain, network.sites = train.channels, train.sites, SITES
     lessons = AugmentedBatches(
-        Augmentation(torch.from_numpy(np.float32(train.zero))), linear, train, SITES, network.inputs
+        Augmentation(torch.from_numpy(np.float32(train.offset))), linear, train, SITES, network.inputs
     )
     fixed = network.fixed_batches(train, linear)
     batch = torch.tensor([3, 0, 7])

@@ -10,7 +10,7 @@ import torch
 
 import keyhole as kh
 from keyhole.core.run import Run
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 from keyhole.data.preparation import prepare
 from keyhole.models.reconstructors import RECONSTRUCTORS, Residual
 from keyhole.models.reconstructors.dense_conv import DenseConv, DenseConvNet
@@ -44,7 +44,7 @@ def test_it_starts_as_its_dense_part():
 
 def test_the_voronoi_map_holds_the_nearest_reading():
     """Against a search over all pairs; context behind the readings is left out."""
-    grid, sites = Grid.plain((5, 6)), np.array([0, 17, 28])
+    grid, sites = Sites.plain((5, 6)), np.array([0, 17, 28])
     net = network(grid, sites, channels=2, covariates=1)
     x = torch.arange(7.0)[None]
     places = np.stack(np.unravel_index(np.arange(30), (5, 6)), axis=1)
@@ -143,7 +143,7 @@ def test_a_pass_is_timed_without_a_trace():
 
 def test_convolutions_see_what_was_estimated_before():
     """Two estimates for the same readings: once the head has moved, the outcome tells them apart."""
-    grid, sites = Grid.plain((5, 6)), np.array([3, 8])
+    grid, sites = Sites.plain((5, 6)), np.array([3, 8])
     net = network(grid, sites)
     torch.nn.init.normal_(net.convolutions.last.weight)
     readings, estimate = torch.randn(4, 2), torch.randn(4, 30)

@@ -35,7 +35,7 @@ def test_it_is_scikit_learns_kernel_ridge():
         matern = Matern(length_scale=np.sqrt(parameters.width), nu=1.5)
         return matern(a, b) + 0.3 * a @ b.T / parameters.level
 
-    targets = data.train.valid_values()[:, 0]
+    targets = data.train.targets[:, 0]
     theirs = KernelRidge(alpha=parameters.regularisation, kernel="precomputed").fit(
         alike(inputs, inputs), targets - targets.mean(0)
     )

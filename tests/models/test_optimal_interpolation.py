@@ -11,7 +11,7 @@ import pytest
 import keyhole as kh
 from example_data import stops_after
 from keyhole.core.run import Run
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 from keyhole.data.preparation import prepare
 from keyhole.models.localisation import LENGTH_SCALES, localisation
 from keyhole.models.reconstructors import OptimalInterpolation, Ridge
@@ -35,8 +35,8 @@ def smooth(n, cells=24, length=0.15, channels=1, seed=0):
 def left_out(data, sites, length, share):
     """Error of kriging when each of five blocks is really left out, all from its definition."""
     readings = data.readings(sites).reshape(len(data), -1).astype(float)
-    targets = data.valid_values().reshape(len(data), -1).astype(float)
-    places, error = data.grid.places, 0.0
+    targets = data.targets.reshape(len(data), -1).astype(float)
+    places, error = data.sites.places, 0.0
     block = np.arange(len(data)) * 5 // len(data)
     for number in range(5):
         kept = block != number
@@ -95,7 +95,7 @@ def test_a_faded_covariance_is_a_covariance(length):
     """No negative eigenvalue, on the line and on the sphere."""
     axes = {"lat": np.linspace(-80, 80, 5), "lon": np.arange(0.0, 360, 60)}
     sphere = Grid((5, 6), ("lat", "lon"), axes, np.ones((5, 6), bool)).places
-    for places in (sphere, Grid.plain((30,)).places):
+    for places in (sphere, Sites.plain((30,)).places):
         samples = np.random.default_rng(0).normal(size=(4, 30))
         faded = samples.T @ samples * localisation(places, places, length)
         assert np.linalg.eigvalsh(faded.astype(float)).min() > -1e-5
@@ -109,7 +109,7 @@ def test_places_are_near_where_the_globe_is():
     np.testing.assert_allclose(np.square(places).sum(axis=1), 1)
     assert np.linalg.norm(places[4] - places[5]) == pytest.approx(np.deg2rad(2), rel=1e-3)
     assert np.linalg.norm(places[6] - places[7]) < np.deg2rad(2.1)
-    np.testing.assert_allclose(Grid.plain((3, 5)).places[[0, 4, 14]], [[0, 0], [0, 1], [0.5, 1]])
+    np.testing.assert_allclose(Sites.plain((3, 5)).places[[0, 4, 14]], [[0, 0], [0, 1], [0.5, 1]])
     deep = Grid((2, 1, 3), ("depth", "lat", "lon"), {"depth": np.array([0, 9]), **axes, "lat": axes["lat"][:1]},
                 np.ones((2, 1, 3), bool))  # fmt: skip
     np.testing.assert_allclose(deep.places[:, 3], [0, 0, 0, 1, 1, 1])
@@ -235,9 +235,9 @@ def test_exchanges_in_a_hurry_are_scored_by_all_cells():
 def test_few_sites_of_many_cells_have_few_directions():
     """Columns have no more directions than there are of them, and more would take gigabytes."""
     data = large_field(150, 300)
-    among = np.zeros(data.grid.size, bool)
+    among = np.zeros(data.sites.size, bool)
     among[::150] = True
-    data = replace(data, observable=among.reshape(data.grid.shape))
+    data = replace(data, observable=among.reshape(data.sites.shape))
     assert Covariance.of(data, 0.5, 0.01, np.random.default_rng(0)).cross.shape == (300, 300, 1)
 
 

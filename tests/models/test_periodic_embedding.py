@@ -66,7 +66,7 @@ def test_it_comes_back_from_its_state(inner):
     quick: Any = {"train": {"steps": 5, "batch_size": 16}, "width": 16, "n_frequencies": 4}
     made = Residual(inner, **quick).fit(data.train, sites, validation=data.validation, run=Run())
     settings, arrays = made.state()
-    back = Residual.restore(settings, arrays, data.train.grid, sites)
+    back = Residual.restore(settings, arrays, data.train.sites, sites)
     readings = data.test.readings(sites)
     assert back.n_frequencies == 4
     np.testing.assert_array_equal(back.reconstruct(readings), made.reconstruct(readings))

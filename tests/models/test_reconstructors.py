@@ -57,7 +57,7 @@ def test_shape_and_round_trip(name, channels):
     assert reconstructed.dtype == np.float32
     assert not reconstructed[..., -1].any()
     described, arrays = fitted.state()
-    again = type(fitted).restore(json.loads(json.dumps(described)), arrays, data.signals.grid, sites)
+    again = type(fitted).restore(json.loads(json.dumps(described)), arrays, data.samples.sites, sites)
     np.testing.assert_array_equal(again.reconstruct(readings), reconstructed)
 
 
@@ -85,11 +85,11 @@ def test_residual_starts_as_ridge_and_is_never_worse_on_validation():
     """The first row of its history is ridge's own error, and the weights kept are no worse."""
     data, sites = parts(nonlinear=True, n=300), np.array([3, 8, 14])
     fitted = Residual(**QUICK).fit(data.train, sites, validation=data.validation, run=Run())
-    cells = data.validation.valid_values()
-    ridge = np.square(cells - fitted.linear.reconstruct_valid(data.validation.readings(sites))).mean()
+    cells = data.validation.targets
+    ridge = np.square(cells - fitted.linear.reconstruct(data.validation.readings(sites))).mean()
     assert fitted.history[0]["validation"] == pytest.approx(ridge, rel=1e-4)
     reconstructed = fitted.reconstruct(data.validation.readings(sites)).reshape(len(cells), 1, -1)[
-        :, :, data.signals.grid.cells
+        :, :, data.samples.sites.cells
     ]
     assert np.square(cells - reconstructed).mean() <= ridge * (1 + 1e-5)
 
@@ -140,7 +140,7 @@ def test_width_grows_with_the_samples():
 def test_resnet_tells_an_observed_zero_from_nothing_only_with_the_mask(mask_channel):
     """Without the mask channel both look the same to the network."""
     made = RECONSTRUCTORS["resnet"](mask_channel=mask_channel)
-    made.grid, made.sites, made.channels = parts().signals.grid, np.array([3, 8]), 1
+    made.domain, made.sites, made.channels = parts().samples.sites, np.array([3, 8]), 1
     zeros = made.inputs(torch.zeros(1, 2, 1), torch.zeros(1, 0), torch.zeros(1, 0))
     assert bool(zeros.any()) is mask_channel
 
@@ -149,9 +149,9 @@ def test_gaussian_is_the_conditional_mean():
     """With hard masks it is the textbook formula for a Gaussian with the model's covariance."""
     data = parts(n=200)
     decoder = make_decoder("gaussian", data.train, k=3)
-    cells = data.signals.grid.cells
+    cells = data.samples.sites.cells
     chosen = np.array([2, 9, 17])
-    mask = torch.zeros(data.signals.grid.shape)
+    mask = torch.zeros(data.samples.sites.shape)
     mask.view(-1)[torch.from_numpy(cells[chosen])] = 1
     x = torch.from_numpy(data.validation.values[:5])
     reconstructed = decoder(x, mask.unsqueeze(0)).detach().double().numpy()
@@ -159,7 +159,7 @@ def test_gaussian_is_the_conditional_mean():
     model = basis / decoder.get_buffer("precision").double().numpy() @ basis.T
     seen = model[np.ix_(chosen, chosen)] + np.diag(noise[chosen])
     mean = decoder.get_buffer("mean").double().numpy()
-    packed = data.validation.valid_values()[:5, 0].astype(float)
+    packed = data.validation.targets[:5, 0].astype(float)
     expected = mean + (packed - mean)[:, chosen] @ np.linalg.solve(seen, model[chosen])
     np.testing.assert_allclose(reconstructed, expected, atol=1e-3)
 
@@ -172,7 +172,7 @@ def test_conditional_reconstructors_see_only_what_the_mask_lets_through(name):
     decoder = make_decoder(name, data.train, k=3).eval()
     for parameter in decoder.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
-    masks = torch.zeros(2, *data.signals.grid.shape)
+    masks = torch.zeros(2, *data.samples.sites.shape)
     masks[0, 1, 1], masks[1, 2, 3] = 1, 1
     x = torch.from_numpy(data.train.values[:4])
     other = x.clone()
@@ -190,7 +190,7 @@ def test_a_dense_decoder_is_its_network_on_what_is_seen_and_the_mask(batch):
     decoder = make_decoder("dense", data.train, k=3)
     for parameter in decoder.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
-    masks = torch.rand(3, *data.signals.grid.shape)
+    masks = torch.rand(3, *data.samples.sites.shape)
     x = torch.from_numpy(data.train.values[:batch])
     seen = decoder.pack(share(masks, batch), 1)
     inputs = torch.cat([decoder.pack(x, 2).flatten(1) * seen, seen], dim=1)

@@ -34,7 +34,7 @@ def test_the_closed_form_is_that_of_the_normal_equations(channels):
     data, sites = signals(channels=channels), np.array([5, 0, 3])
     ridge = Ridge().fit(data, sites, validation=data, run=Run())
     readings = data.readings(sites).reshape(len(data), -1).astype(float)
-    expected = plain_ridge(readings, data.valid_values().reshape(len(data), -1).astype(float), ridge.strength)(readings)
+    expected = plain_ridge(readings, data.targets.reshape(len(data), -1).astype(float), ridge.strength)(readings)
     reconstructed = ridge.reconstruct(data.readings(sites)).reshape(len(data), -1)
     np.testing.assert_allclose(reconstructed, expected, atol=2e-5)
 
@@ -44,7 +44,7 @@ def test_the_strength_is_the_best_by_leaving_each_sample_out():
     data, sites = signals(n=15), np.array([1, 2, 4])
     ridge = Ridge().fit(data, sites, validation=data, run=Run())
     readings = data.readings(sites).reshape(len(data), -1).astype(float)
-    targets = data.valid_values().reshape(len(data), -1).astype(float)
+    targets = data.targets.reshape(len(data), -1).astype(float)
     sizes = np.linalg.svd(readings - readings.mean(0), compute_uv=False)
     strengths = STRENGTHS * np.square(sizes).mean()
     errors = []
@@ -65,8 +65,8 @@ def test_nested_errors_are_those_of_separate_fits(channels):
     """The error with the first j sites, traced through small matrices, is that of ridge on those sites."""
     train, scorer, sites = signals(channels=channels), signals(n=20, channels=channels, seed=1), np.array([6, 2, 0, 4])
     errors = nested_errors(train, scorer, sites, strength=0.7)
-    targets = train.valid_values().reshape(len(train), -1).astype(float)
-    truth = scorer.valid_values().reshape(len(scorer), -1)
+    targets = train.targets.reshape(len(train), -1).astype(float)
+    truth = scorer.targets.reshape(len(scorer), -1)
     for j in range(1, len(sites) + 1):
         readings = train.readings(sites[:j]).reshape(len(train), -1).astype(float)
         reconstructed = plain_ridge(readings, targets, 0.7)(scorer.readings(sites[:j]).reshape(len(scorer), -1))
@@ -106,7 +106,7 @@ def test_inner_products_that_a_selector_made_serve_ridge_too():
     alone = Ridge().fit(data, sites, validation=data, run=Run())
     assert cached_gram(data) is None
     QR().select(data, 3, validation=None, run=Run())
-    centred = data.valid_values().reshape(20, -1) - data.valid_values().reshape(20, -1).mean(axis=0)
+    centred = data.targets.reshape(20, -1) - data.targets.reshape(20, -1).mean(axis=0)
     np.testing.assert_allclose(cached_gram(data), centred @ centred.T, rtol=1e-4, atol=1e-2)
     after = Ridge().fit(data, sites, validation=data, run=Run())
     assert after.strength == alone.strength

@@ -27,7 +27,7 @@ def prepared(values, **reading):
 
 def raw(train, limits):
     """Limits as the data had them."""
-    zero = np.asarray(train.zero).ravel()
+    zero = np.asarray(train.offset).ravel()
     return [array + zero for array in limits.arrays().values()]
 
 
@@ -52,7 +52,7 @@ def test_each_channel_has_its_own():
     values = np.stack([rain(), rng.normal(size=(400, 8, 8)), rng.uniform(-0.5, 1.5, (400, 8, 8)).clip(0, 1)], axis=1)
     train = prepared(values, channels=1).train
     low, high = (part.reshape(3, -1) for part in raw(train, ValueBounds.found(train)))
-    scale = np.asarray(train.zero).reshape(3, -1).mean(axis=1) / values[:320].mean(axis=(0, 2, 3))
+    scale = np.asarray(train.offset).reshape(3, -1).mean(axis=1) / values[:320].mean(axis=(0, 2, 3))
     assert np.isneginf(low[1]).all()
     assert np.isposinf(high[:2]).all()
     np.testing.assert_allclose(low[[0, 2]], 0, atol=1e-5)
@@ -74,12 +74,12 @@ def test_a_network_stays_within_them(inner):
     data = prepared(rain())
     quick = {"train": {"steps": 120, "batch_size": 64, "ema_decay": 0.9}, "width": 32}
     fitted = Residual(inner, **quick).fit(data.train, SITES, validation=data.validation, run=Run())
-    readings, zero = data.validation.readings(SITES), np.asarray(data.train.zero)
+    readings, zero = data.validation.readings(SITES), np.asarray(data.train.offset)
     reconstructed = fitted.reconstruct(readings)
     assert (fitted.linear.reconstruct(readings) + zero).min() < -0.1
     assert (reconstructed + zero).min() > -1e-5
     settings, arrays = fitted.state()
-    again = Residual.restore(settings, arrays, data.train.grid, SITES)
+    again = Residual.restore(settings, arrays, data.train.sites, SITES)
     np.testing.assert_array_equal(again.reconstruct(readings), reconstructed)
 
 

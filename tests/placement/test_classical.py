@@ -40,7 +40,7 @@ def test_components_are_those_of_the_covariance():
     for n in (10, 60):
         signals = field(n=n)
         components = principal_components(signals, 5)
-        packed = signals.valid_values()[:, 0].astype(float)
+        packed = signals.targets[:, 0].astype(float)
         eigenvalues = np.linalg.eigvalsh(np.cov(packed.T, bias=True))[::-1]
         np.testing.assert_allclose(components.variances, eigenvalues[: len(components.variances)], rtol=1e-6)
         basis = components.basis[0]
@@ -70,7 +70,7 @@ def test_qr_picks_the_pivots_of_scipy():
 def test_greedy_picks_what_the_covariance_says():
     """Each pick is the site that removes most from the full covariance."""
     signals = field()
-    covariance = np.cov(signals.valid_values()[:, 0].astype(float).T, bias=True)
+    covariance = np.cov(signals.targets[:, 0].astype(float).T, bias=True)
     picks: list[int] = []
     for _ in range(6):
         left = [j for j in range(len(covariance)) if j not in picks]
@@ -81,7 +81,7 @@ def test_greedy_picks_what_the_covariance_says():
 def test_greedy_with_channels_counts_all_values_of_a_site():
     """Two channels: each pick removes most when both values of the site are observed."""
     signals = field(channels=2, shape=(6,))
-    covariance = np.cov(signals.valid_values().reshape(len(signals), -1).astype(float).T, bias=True)
+    covariance = np.cov(signals.targets.reshape(len(signals), -1).astype(float).T, bias=True)
     picks: list[int] = []
     for _ in range(3):
         left = [j for j in range(6) if j not in picks]
@@ -93,7 +93,7 @@ def test_greedy_with_channels_counts_all_values_of_a_site():
 def test_greedy_with_few_components_knows_how_much_they_do_not_hold(channels):
     """Picks are those of the covariance of low rank with the variance that it lacks on its diagonal."""
     signals = field(channels=channels, shape=(12,))
-    packed = signals.valid_values().reshape(len(signals), -1).astype(float)
+    packed = signals.targets.reshape(len(signals), -1).astype(float)
     whole = np.cov(packed.T, bias=True)
     variances, basis = np.linalg.eigh(whole)
     low = basis[:, -2:] * variances[-2:] @ basis[:, -2:].T
@@ -108,7 +108,7 @@ def test_greedy_with_few_components_knows_how_much_they_do_not_hold(channels):
 def test_greedy_is_near_the_best_subset():
     """On a toy, greedy explains at least 95 % of what the best of all subsets explains."""
     signals = field(shape=(10,))
-    covariance = np.cov(signals.valid_values()[:, 0].astype(float).T, bias=True)
+    covariance = np.cov(signals.targets[:, 0].astype(float).T, bias=True)
     best = max(explained(covariance, list(subset)) for subset in itertools.combinations(range(10), 3))
     assert explained(covariance, choose(Greedy(), signals, 3)) > 0.95 * best
 
@@ -116,7 +116,7 @@ def test_greedy_is_near_the_best_subset():
 def test_variance_ranks_by_variance():
     """The most variable site comes first."""
     signals = field()
-    spread = signals.valid_values()[:, 0].var(axis=0)
+    spread = signals.targets[:, 0].var(axis=0)
     assert choose(Variance(), signals, 20).tolist() == np.argsort(-spread, kind="stable").tolist()
 
 

@@ -147,7 +147,7 @@ def test_rebuild_is_the_decoder_on_the_raw_rows(decoder, channels):
     with torch.no_grad():
         task.rows.logits.copy_(settled(picked, 14))
     reconstructed = collapsed(task, parts.development).reconstruct(parts.validation)
-    cells = np.flatnonzero(parts.signals.observable.ravel())[picked]
+    cells = np.flatnonzero(parts.samples.observable.ravel())[picked]
     values = parts.validation.values.reshape(len(parts.validation), channels, -1)
     readings = np.stack([values[:, c, cell] for cell in cells for c in range(channels)], axis=1)
     with torch.no_grad():
@@ -219,7 +219,7 @@ def test_the_distinct_one_gives_each_row_a_site_of_its_own():
     with torch.no_grad():
         task.rows.logits.copy_(logits)
     selection = collapsed(task, parts.development)
-    cells = np.flatnonzero(parts.signals.observable.ravel())[[6, 2, 11, 9]]
+    cells = np.flatnonzero(parts.samples.observable.ravel())[[6, 2, 11, 9]]
     assert set(selection.sites.tolist()) == set(cells.tolist())
     assert selection.notes["duplicates"] == 0
     assert selection.notes["reassigned"] == 1
@@ -270,8 +270,8 @@ def test_convolutions_refuse_a_table():
     """A grid of one axis: a reason to skip, and an error that says what to do."""
     parts = prepare(kh.read(np.random.default_rng(0).normal(size=(30, 6))), None, seed=0)
     selector = SELECTORS.make("cae", QUICK | {"decoder": "dcgan"})
-    assert "two axes" in selector.incompatibility(parts.signals)
-    assert SELECTORS.make("cae", QUICK).incompatibility(parts.signals) is None
+    assert "two axes" in selector.incompatibility(parts.samples)
+    assert SELECTORS.make("cae", QUICK).incompatibility(parts.samples) is None
     with pytest.raises(SettingsError, match=r"dcgan.*two axes.*use dense"):
         choose_sites(selector, parts, 2, Run())
 

@@ -93,7 +93,7 @@ def test_the_kernel_score_is_that_of_the_kernel_reconstructor(even):
     )
     score, fitted = KernelSurrogate(data, parameters), Kernel()
     spread = scale_of(data.fitting[:, 0, sites].astype(float), even)
-    fitted.parameters, fitted.channels, fitted.grid = parameters, 1, parts.train.grid
+    fitted.parameters, fitted.channels, fitted.domain = parameters, 1, parts.train.sites
     fitted.scale = spread if even else spread * data.level
     fitted.inputs, fitted.mean = data.fitting[:, 0, sites] / fitted.scale, np.zeros(6, np.float32)
     gram = kernel(fitted.inputs, fitted.inputs, parameters) + parameters.regularisation * np.eye(len(fitted.inputs))
@@ -137,7 +137,7 @@ def test_the_gains_of_the_kernel_are_slopes_of_its_error(even):
 def test_samples_in_time_are_scored_by_the_last_of_them():
     data = kh.datasets.sst().take(np.arange(90))
     split = FitScoreSplit.from_samples(data, None, 2, Run())
-    last = data.valid_values()[60:] - data.valid_values()[:60].mean(axis=0)
+    last = data.targets[60:] - data.targets[:60].mean(axis=0)
     np.testing.assert_allclose(split.scoring, last, atol=1e-4)
 
 

@@ -99,7 +99,7 @@ def test_prediction_is_cross_entropy_or_squared_error():
 def test_the_unit_is_the_loss_of_knowing_nothing():
     """Variance of the cells; entropy of the classes; one for a standardised number."""
     data = signals(n=500)
-    packed = data.valid_values()
+    packed = data.targets
     values = np.array(["a"] * 250 + ["b"] * 250)
     settings = LearnedSettings(decoder="dense")
     assert make_objective(data, 3, settings).unit == pytest.approx(((packed - packed.mean(0)) ** 2).mean(), rel=1e-5)

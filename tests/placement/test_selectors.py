@@ -44,13 +44,13 @@ CASES = {"table": {"shape": (12,)}, "field": {"shape": (4, 5)}, "channels": {"sh
 def test_exactly_k_distinct_observable_sites(name, case):
     """Whoever selects, on any grid."""
     parts = prepared(**CASES[case], name=name)
-    if selector(name).incompatibility(parts.signals):
+    if selector(name).incompatibility(parts.samples):
         pytest.skip("these signals are refused, with a reason")
     sites = choose_sites(selector(name), parts, 4, Run()).sites
     assert sites.dtype == np.int64
     assert sites.shape == (4,)
     assert len(set(sites.tolist())) == 4
-    assert parts.signals.observable.ravel()[sites].all()
+    assert parts.samples.observable.ravel()[sites].all()
 
 
 @pytest.mark.parametrize("name", SELECTORS)
@@ -251,7 +251,7 @@ def test_what_goes_by_chance_chooses_once_more_in_a_series_if_there_is_time(chos
 def test_a_time_limit_ends_learning():
     """A long training under a limit that is already over stops at once, with K sites."""
     settings = {"train": {"steps": 10**6, "batch_size": 16, "ema_decay": 0.0}, "n_masks": 4}
-    plan = kh.select(prepared().signals, 4, method="learned", settings=settings, reconstructor="ridge", time_limit=1e-3)
+    plan = kh.select(prepared().samples, 4, method="learned", settings=settings, reconstructor="ridge", time_limit=1e-3)
     assert plan.k == 4
 
 
@@ -260,7 +260,7 @@ def test_mixed_precision_trains(decoder):
     """bf16 where it is safe, full precision where a factorisation needs it."""
     settings = QUICK | {"decoder": decoder}
     plan = kh.select(
-        prepared().signals, 4, method="learned", settings=settings, reconstructor="dense", precision="bf16-mixed"
+        prepared().samples, 4, method="learned", settings=settings, reconstructor="dense", precision="bf16-mixed"
     )
     assert plan.k == 4
     assert np.isfinite(plan.metrics["test"]["rmse"])
@@ -269,7 +269,7 @@ def test_mixed_precision_trains(decoder):
 def test_a_device_that_is_not_there_is_a_settings_error():
     """The error names the device."""
     with pytest.raises(SettingsError, match="'tpu'"):
-        kh.select(prepared().signals, 4, method="learned", settings=QUICK, device="tpu")
+        kh.select(prepared().samples, 4, method="learned", settings=QUICK, device="tpu")
 
 
 def test_the_weights_of_a_latent_may_have_a_smaller_step():

@@ -56,7 +56,7 @@ def choose(selector, signals, k, **circumstances):
 
 def naive_laplacian(signals, neighbours):
     """Scores by the paper's formulas, with dense matrices and loops."""
-    packed = signals.valid_values().astype(float)
+    packed = signals.targets.astype(float)
     flat = packed.reshape(len(packed), -1)
     distances = np.array([[np.sum((a - b) ** 2) for b in flat] for a in flat])
     nearest = [sorted((d, j) for j, d in enumerate(row) if j != i)[:neighbours] for i, row in enumerate(distances)]
@@ -82,7 +82,7 @@ def test_laplacian_ranks_by_the_formula(seed, neighbours, channels):
     """The scores are the naive ones, whatever the neighbours and channels, and sites come in their order."""
     signals = field(n=30, channels=channels, seed=seed)
     expected = naive_laplacian(signals, neighbours)
-    graph = neighbour_graph(signals.valid_values().reshape(30, -1), neighbours)
+    graph = neighbour_graph(signals.targets.reshape(30, -1), neighbours)
     np.testing.assert_allclose(laplacian_scores(signals.readings(np.arange(20)), graph), expected, rtol=1e-6)
     ranked = choose(Laplacian(n_neighbors=neighbours), signals, 20).sites
     assert (np.diff(expected[ranked]) > -1e-9).all()
@@ -145,7 +145,7 @@ def test_lasso_in_components_is_the_lasso_on_the_samples():
     from sklearn.linear_model import MultiTaskLasso
 
     signals = field(n=80)
-    x = signals.valid_values()[:, 0].astype(float)
+    x = signals.targets[:, 0].astype(float)
     selection = choose(Lasso(), signals, 6)
     regression = regress_on_sites(signals, 200)
     highest = np.linalg.norm(x.T @ x / len(x), axis=1).max()

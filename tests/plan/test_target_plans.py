@@ -252,7 +252,7 @@ def test_existing_sites_are_kept_beside_a_target(name):
     frame = told_twice(100)
     parts = prepare(kh.read(frame, target="y").with_constraints({"existing": ["c4", "c2"]}), None, 0)
     chosen = selector(name)
-    if chosen.incompatibility(parts.signals):
+    if chosen.incompatibility(parts.samples):
         pytest.skip("these signals are refused, with a reason")
     sites = choose_sites(chosen, parts, 2, Run()).sites.tolist()
     assert sites[:2] == [4, 2]

@@ -63,7 +63,7 @@ def test_a_nested_ranking_cut_is_the_choice_for_fewer(name, channels):
     for k in (1, 3, 8, 12):
         cut = longest[:k]
         assert len(set(cut.tolist())) == k
-        assert parts.signals.observable.ravel()[cut].all()
+        assert parts.samples.observable.ravel()[cut].all()
         assert cut.tolist() == choose_sites(SELECTORS.make(name, {}), parts, k, Run()).sites.tolist()
 
 

@@ -15,7 +15,7 @@ _DECIMALS = 6  # of degrees, within which two coordinates are the same
 
 
 def area_on_lattice(
-    latitude: NDArray[np.float64], longitude: NDArray[np.float64] | None, latitudes: NDArray[np.float64]
+    latitude: NDArray[np.float64], latitudes: NDArray[np.float64], longitudes: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64] | None:
     """Return the relative area of cells that lie on a lattice of latitudes and longitudes: the cosine of latitude.
 
@@ -24,23 +24,26 @@ def area_on_lattice(
 
     Parameters
     ----------
-    latitude, longitude
-        ``(m,)``, of each site in degrees; without longitudes, each latitude counts as a row.
+    latitude
+        ``(m,)``, of each site in degrees.
     latitudes
-        All latitudes of the data, whose steps say how high a row is.
+        All latitudes of the data, also where no site is valid; their steps say how high a row is.
+    longitudes
+        The longitude at each of ``latitudes``, which together tell whether there is a lattice; None where there is one
+        for sure, since latitudes run along an axis.
 
     Returns
     -------
     ndarray of shape (m,) or None
-        None where the sites lie on no lattice, as the cells of a mesh and stations: the density of their positions then
-        says nothing about their areas.
+        None where the positions are no lattice, as the cells of a mesh and stations: their density then says nothing
+        about areas.
 
     Examples
     --------
-    >>> area_on_lattice(np.array([60.0, 0.0]), None, np.array([60.0, 0.0])).round(3)
+    >>> area_on_lattice(np.array([60.0, 0.0]), np.array([60.0, 0.0])).round(3)
     array([0.5, 1. ])
     """
-    if longitude is not None and not _is_lattice(latitude, longitude):
+    if longitudes is not None and not _is_lattice(latitudes, longitudes):
         return None
     lines, row = np.unique(np.round(latitude, _DECIMALS), return_inverse=True)
     every = np.deg2rad(np.unique(np.round(latitudes[np.isfinite(latitudes)], _DECIMALS)))
@@ -57,7 +60,9 @@ def area_on_lattice(
 
 
 def _is_lattice(latitude: NDArray[np.float64], longitude: NDArray[np.float64]) -> bool:
-    """Whether the sites fill a good part of the product of their latitudes and longitudes."""
+    """Whether positions fill a good part of the product of their latitudes and longitudes."""
+    known = np.isfinite(latitude) & np.isfinite(longitude)
+    latitude, longitude = latitude[known], longitude[known]
     rows, columns = (len(np.unique(np.round(one, _DECIMALS))) for one in (latitude, longitude % 360.0))
     return len(latitude) >= max(_LEAST_FILLED * rows * columns, 2 * min(rows, columns))
 

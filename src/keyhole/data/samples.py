@@ -271,7 +271,8 @@ class Samples(SampleSet):
             check_time(time, len(values))
         check_cycle(cycle, time)
         if not valid.all():
-            packed, sites = packed[:, :, valid], sites.take(np.flatnonzero(valid))
+            kept = np.flatnonzero(valid)
+            packed, sites = np.take(packed, kept, axis=2), sites.take(kept)
         samples = cls(
             values=packed, sites=sites, observable=np.ones(len(sites), bool), time=time, cycle=cycle, split=split,
             origin=origin or SourceInfo(),
@@ -293,7 +294,7 @@ class Samples(SampleSet):
         sites, constraints = np.flatnonzero(keep), self.constraints
         observable = self.observable if constraints is None else constraints.before
         rest = replace(
-            self, values=self.values[:, :, sites], sites=self.sites.take(sites), observable=observable[sites],
+            self, values=np.take(self.values, sites, axis=2), sites=self.sites.take(sites), observable=observable[sites],
             constraints=None, weights=None if self.weights is None else self.weights[sites],
             noise=None if self.noise is None else self.noise[:, sites],
         )  # fmt: skip

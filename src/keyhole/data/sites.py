@@ -191,7 +191,7 @@ class Sites:
     def from_grid(self, values: NDArray[Any]) -> NDArray[Any]:
         """Take the sites from arrays of the data's shape, ``(..., *shape)``: ``(..., m)``."""
         flat = values.reshape(*values.shape[: values.ndim - len(self.shape)], self.size)
-        return flat if len(self) == self.size else flat[..., self.index]
+        return flat if len(self) == self.size else np.take(flat, self.index, axis=-1)
 
     def number(self, index: Any) -> NDArray[np.int64]:
         """Return the numbers (0 to m - 1) of the sites at some positions in the data; -1 where none is valid."""
@@ -354,22 +354,19 @@ class Sites:
     def area(self) -> NDArray[np.float64] | None:
         """Relative area of each site, ``(m,)``; None where it is not known.
 
-        The area that the data give; else, where sites lie on a lattice of latitudes and longitudes, the cosine of
+        The area that the data give; else, where positions are a lattice of latitudes and longitudes, the cosine of
         latitude. The cells of a mesh and stations have no known area.
         """
         if self.cell_area is not None:
             return self.cell_area
-        latitude, longitude = self.role("latitude"), self.role("longitude")
+        latitude = self.role("latitude")
         if latitude is None:
             return None
-        return area_on_lattice(latitude, longitude, self._latitudes)
-
-    @property
-    def _latitudes(self) -> NDArray[np.float64]:
-        """All latitudes that occur in the data, also where no site is valid."""
-        name = self.roles["latitude"]
-        values = self.auxiliary[name].values if name in self.auxiliary else self.axes[name]
-        return np.asarray(values, np.float64).ravel()
+        names = [self.roles[role] for role in ("latitude", "longitude") if role in self.roles]
+        ends = [self.auxiliary.get(name, Auxiliary((name,), self.axes.get(name, np.empty(0)))) for name in names]
+        latitudes, *longitudes = (np.asarray(one.values, np.float64).ravel() for one in ends)
+        together = len(ends) == 2 and ends[0].dims == ends[1].dims
+        return area_on_lattice(latitude, latitudes, longitudes[0] if together else None)
 
 
 def is_latitude(name: str) -> bool:

@@ -72,7 +72,7 @@ def _of_file(path: Path, sites: Sites, what: str) -> Bools:
         raise SettingsError(f"{what}: {path}: a .geojson or .json file is needed")
     check_regular(path)
     try:
-        return _polygons(json.loads(path.read_text(encoding="utf-8")), grid, f"{what}: {path}")
+        return _polygons(json.loads(path.read_text(encoding="utf-8")), sites, f"{what}: {path}")
     except OSError as error:
         raise StorageError(f"{what}: {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
