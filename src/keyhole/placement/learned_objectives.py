@@ -83,8 +83,7 @@ class ReconstructionObjective(MaskObjective):
         self, x: Tensor, seen: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator
     ) -> dict[str, Tensor]:
         """Return the reconstruction loss."""
-        truth = self.decoder.pack(x, 2).flatten(1)
-        return {"reconstruction": reconstruction(self.decoder(seen, masks), truth, gaps=self.missing)}
+        return {"reconstruction": reconstruction(self.decoder(seen, masks), x.flatten(1), gaps=self.missing)}
 
     def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
         """Reconstruct the valid sites."""
