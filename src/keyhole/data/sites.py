@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
 from keyhole.data.areas import area_on_lattice
-from keyhole.data.metric import EARTH_RADIUS_KM, Euclidean, GreatCircle, Metric, NoMetric
+from keyhole.data.metric import EARTH_RADIUS_KM, Euclidean, GreatCircle, Metric, NoMetric, on_sphere
 
 __all__ = ["FULL_TURN", "Auxiliary", "Role", "Sites", "is_latitude", "is_longitude"]
 
@@ -326,13 +326,16 @@ class Sites:
     def grid_points(self) -> NDArray[np.float64]:
         """Return points ``(size, d)`` of all positions in the data, valid or not, whose distances are straight.
 
-        Those of the coordinates, or the positions along the axes where a coordinate is missing.
+        Points of the unit sphere with latitude and longitude; else positions along the axes, the longest from 0 to 1,
+        as convolutions see them, whatever their coordinates.
         """
-        try:
-            metric = Sites.build(self.shape, self.dims, self.axes, auxiliary=self.auxiliary, roles=self.roles).metric
-        except SettingsError:
-            metric = Sites.plain(self.shape).metric
-        return metric.points if isinstance(metric, Euclidean) else np.arange(float(self.size))[:, np.newaxis]
+        index = np.indices(self.shape, dtype=np.float64).reshape(len(self.shape), -1)
+        if set(self.location) == {self.roles.get("latitude"), self.roles.get("longitude")}:
+            whole = replace(self, index=np.arange(self.size))
+            points = on_sphere(*(whole.coordinate(self.roles[role]) for role in ("latitude", "longitude")))
+            if np.isfinite(points).all():
+                return points
+        return np.asarray(index.T / max(max(self.shape) - 1, 1))
 
     def repeat(self, axis: str, labels: NDArray[Any]) -> Sites:
         """Return as many copies of the sites as there are labels, along a new first axis."""

@@ -15,13 +15,13 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, column
 
 from keyhole.core.progress import progress
 from keyhole.core.run import Run
-from keyhole.data.alignment import on_grid
-from keyhole.data.grid import Grid
+from keyhole.data.alignment import align
 from keyhole.data.origin import SourceInfo
 from keyhole.data.preparation import PreparedSamples, prepare_with
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
 from keyhole.data.screening import Finding, exclude, notes, screen, warn_about
+from keyhole.data.sites import Sites
 from keyhole.data.splits import Split
 from keyhole.data.target import Target, TargetKind
 from keyhole.placement import SELECTORS, Selection
@@ -83,7 +83,7 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if int(np.prod(shape)) != values.shape[1]:
             raise ValueError(f"grid_shape={shape}: {int(np.prod(shape))} cells for {values.shape[1]} features")
         samples = Samples.build(
-            values.reshape(len(values), 1, *shape), Grid.plain(shape), origin=SourceInfo("array", name="table")
+            values.reshape(len(values), 1, *shape), Sites.plain(shape), origin=SourceInfo("array", name="table")
         )
         if self.scale and self.grid_shape is None:
             samples = samples.with_weights(_inverse_variances(values))
@@ -101,8 +101,8 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     def _by_name(self, parameter: str) -> Any:
         """Return a parameter with one value for each feature, aligned by name if it is labelled."""
         names = tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
-        grid = Grid.plain((self.n_features_in_,))
-        return on_grid(getattr(self, parameter), replace(grid, names=names or None), parameter)
+        sites = replace(Sites.plain((self.n_features_in_,)), names=names or None)
+        return align(getattr(self, parameter), sites, parameter)
 
     def _must_select(self) -> NDArray[np.int64]:
         """Return the indices of the features that must be selected, given as indices, names, or a mask."""
@@ -203,8 +203,9 @@ class SizedSelector(KeyholeBase):
             selection = Selection(prepared.existing)
             if count != 0:
                 selection = choose_sites(parts.selector, prepared, count, run)
-            if before is not None and _is_better(before.indices, selection.sites, prepared, run):
-                selection = Selection(before.indices)
+            earlier = None if before is None else prepared.samples.sites.number(before.indices)
+            if earlier is not None and _is_better(earlier, selection.sites, prepared, run):
+                selection = Selection(earlier)
             return fit_plan(prepared, selection, parts, run)
 
     def _screened(self, values: NDArray[np.float64], target: Target | None) -> list[Finding]:
@@ -215,7 +216,7 @@ class SizedSelector(KeyholeBase):
         excluded = [Finding(str(names[index]), reason) for index, reason in self._columns.left_out.items()]
         owners = self._columns.owners
         samples = self._selection_samples(values, target)
-        return [*excluded, *screen(samples, lambda site: str(names[owners[site]]))]
+        return [*excluded, *screen(samples, lambda site: str(names[owners[samples.sites.index[site]]]))]
 
     def _constraints(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Return the constraints on the encoded columns, which share the cost of their feature."""
@@ -231,8 +232,8 @@ class SizedSelector(KeyholeBase):
         """Return how many features, or groups, are selected besides those that must be; None under a cost limit."""
         if self.cost_limit is not None:
             return None
-        constraints = prepared.signals.constraints
-        candidates = prepared.signals.observable if constraints is None else constraints.units()[1]
+        constraints = prepared.samples.constraints
+        candidates = prepared.samples.observable if constraints is None else constraints.units()[1]
         most, given = int(candidates.sum()), len(self._must_select())
         wanted, n_features = self.n_features_to_select, self.n_features_in_
         if not isinstance(wanted, Integral):
@@ -290,8 +291,8 @@ def _split(samples: Samples, seed: int) -> PreparedSamples:
 def _is_better(old: NDArray[np.int64], new: NDArray[np.int64], prepared: PreparedSamples, run: Run) -> bool:
     """Return whether an earlier selection is feasible and has a smaller validation error by a closed form."""
     own, others = np.split(old, [len(prepared.existing)])
-    feasible = np.array_equal(own, prepared.existing) and prepared.signals.observable.ravel()[others].all()
-    if len(old) != len(new) or not feasible:
+    feasible = np.array_equal(own, prepared.existing) and prepared.samples.observable[others].all()
+    if len(old) != len(new) or (old < 0).any() or not feasible:
         return False
     scorer = Scorer(prepared.train, prepared.validation, run)
     return bool(scorer(old) < scorer(new))

@@ -89,8 +89,8 @@ class ReconstructingSelector(KeyholeBase):
 
     def _reconstructed(self, readings: NDArray[np.float64]) -> NDArray[np.float64]:
         """Reconstruct from readings ``(n, K)`` in rank order."""
-        fields = self.plan_.reconstruct_array(readings[:, :, np.newaxis], None)
-        return np.asarray(fields.reshape(len(fields), -1), np.float64)
+        reconstructed = self.plan_.reconstruct_array(readings[:, :, np.newaxis], None)
+        return np.asarray(self.plan_.domain.to_grid(reconstructed).reshape(len(readings), -1), np.float64)
 
 
 @dataclass(eq=False, repr=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -12,7 +10,7 @@ from torch import Tensor
 from keyhole.core.errors import SettingsError
 from keyhole.core.memory import format_size
 from keyhole.core.run import Event, Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.workflow.stored.store import Part
 
 __all__ = ["leading_components", "sketch"]
@@ -27,12 +25,12 @@ _COPIES = 5  # of the components that are held at a time
 
 
 def leading_components(part: Part, most: int, run: Run) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-    """Variances ``(r,)``, largest first, and basis ``(channels * cells, r)`` of scaled samples, which have no mean.
+    """Variances ``(r,)``, largest first, and basis ``(channels * m, r)`` of scaled samples, which have no mean.
 
     By the Gram matrix of the samples, as in memory, where it takes no more passes through them than are worth it, else
     by subspace iteration.
     """
-    size = part.store.about.channels * len(part.store.about.grid.cells)
+    size = part.store.about.channels * len(part.store.about.sites)
     width = min(most + _SPARE, len(part), size)
     _check_room(part, size, width, most)
     groups = part.groups(_HELD_SHARE)
@@ -49,8 +47,8 @@ def _by_samples(part: Part, groups: list[Part], most: int, run: Run) -> tuple[ND
     n, start = len(part), 0
     gram = np.zeros((n, n))
     for count, held in enumerate(groups):
-        rows, place = np.concatenate(list(held.valid_values())), start
-        for block in part.after(start).valid_values():
+        rows, place = np.concatenate(list(held.targets())), start
+        for block in part.after(start).targets():
             gram[start : start + len(rows), place : place + len(block)] = _inner(rows, block)
             place += len(block)
         start += len(rows)
@@ -60,7 +58,7 @@ def _by_samples(part: Part, groups: list[Part], most: int, run: Run) -> tuple[ND
     variances, left = variances[::-1][:keep], left[:, ::-1][:, :keep]
     weights = torch.from_numpy((left / np.sqrt(variances * n)).astype(np.float32))
     basis, place = torch.zeros(rows.shape[1], keep), 0
-    for block in part.valid_values():
+    for block in part.targets():
         basis.addmm_(torch.from_numpy(block).T, weights[place : place + len(block)])
         place += len(block)
     return variances, basis.numpy()
@@ -85,7 +83,7 @@ def _by_turns(
     for count in range(_MOST_TURNS):
         basis = torch.linalg.qr(towards)[0]
         towards = torch.zeros_like(basis)
-        for block in part.valid_values():
+        for block in part.targets():
             rows = torch.from_numpy(block)
             towards.addmm_(rows.T, rows @ basis)
         before = variances
@@ -97,7 +95,7 @@ def _by_turns(
     return variances[:keep], (basis @ torch.from_numpy(turn[:, :keep].astype(np.float32))).numpy()
 
 
-def sketch(part: Part, components: tuple[NDArray[np.float64], NDArray[np.float32]]) -> Samples:
+def sketch(part: Part, components: tuple[NDArray[np.float64], NDArray[np.float32]]) -> ScaledSamples:
     """Give a few samples of mean zero whose covariance is that of all, as far as these components go.
 
     `sqrt(n) W diag(sqrt(variances)) B'` with `n - 1` components and orthonormal columns `W` that sum to zero. What is
@@ -106,10 +104,12 @@ def sketch(part: Part, components: tuple[NDArray[np.float64], NDArray[np.float32
     variances, basis = components
     about, n = part.store.about, len(variances) + 1
     rows = (np.sqrt(n) * _balanced(n) * np.sqrt(variances)).astype(np.float32) @ basis.T
-    values = np.zeros((n, about.channels, about.grid.size), np.float32)
-    values[:, :, about.grid.cells] = rows.reshape(n, about.channels, -1)
-    root = None if part.scaling is None else part.scaling.root
-    return replace(about, values=values.reshape(n, *about.values.shape[1:]), time=None, root=root, source=part)
+    targets = rows.reshape(n, about.channels, -1)
+    plain = ScaledSamples(
+        values=targets, sites=about.sites, observable=about.observable, origin=about.origin,
+        constraints=about.constraints, weights=about.weights, source=part,
+    )  # fmt: skip
+    return plain.with_targets(targets)
 
 
 def _along(basis: Tensor, product: Tensor, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -132,6 +132,6 @@ def _check_room(part: Part, size: int, width: int, most: int) -> None:
     needed, memory = 4 * _COPIES * size * width, part.store.memory
     if needed > memory:
         raise SettingsError(
-            f"{most} components of {size} cells need {format_size(needed)} of memory, and {format_size(memory)} are "
+            f"{most} components of {size} values need {format_size(needed)} of memory, and {format_size(memory)} are "
             "allowed; ask for fewer sites, allow more (--memory), or coarsen the grid"
         )

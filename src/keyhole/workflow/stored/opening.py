@@ -37,30 +37,34 @@ def open_store(
 
 
 def _surveyed(field: Field, memory: int) -> Store:
-    """Find the cells inside, and refuse what cannot be worked with some at a time."""
+    """Find the valid sites, and refuse what cannot be worked with some at a time."""
     if field.time is not None:
         check_time(field.time, len(field))
     one = floating(field.values(slice(0, 1)))
-    plain = Samples(one[:0], field.grid, field.grid.inside, _no_time(field), origin=field.origin)
+    sites = field.sites
+    plain = Samples(
+        values=sites.from_grid(one[:0]), sites=sites, observable=np.ones(len(sites), bool), time=_no_time(field),
+        origin=field.origin,
+    )  # fmt: skip
     store = Store(field, plain, memory)
-    ever, always = np.zeros(field.grid.shape, bool), np.ones(field.grid.shape, bool)
+    ever, always = np.zeros(len(sites), bool), np.ones(len(sites), bool)
     for start, block in store.blocks():
         missing = np.isnan(block.values)
         if np.isinf(block.values).any():
             raise DataError(f"sample {start} and those after it hold infinite values; they must be finite")
         ever |= missing.any(axis=(0, 1))
         always &= missing.all(axis=(0, 1))
-    inside = ~always
-    if not inside.any():
-        raise DataError("every cell is missing (NaN) in every sample")
-    partly = int((ever & inside).sum())
+    valid = ~always
+    if not valid.any():
+        raise DataError("every site is missing (NaN) in every sample")
+    partly = int((ever & valid).sum())
     if partly:
         raise DataError(
-            f"{partly} of {int(inside.sum())} cells are missing (NaN) in some samples and there in others; fill the "
-            "gaps, make such cells NaN in all, or read everything into memory with missing='model' (--missing model)"
+            f"{partly} of {int(valid.sum())} sites have missing values (NaN) in some samples; fill them, make such "
+            "sites NaN in all samples, or read everything into memory with missing='model' (--missing model)"
         )
-    about = replace(plain, grid=replace(field.grid, inside=inside), observable=inside)
-    known = None not in (field.grid.axis_of_latitude(), field.grid.axis_of_longitude())
+    about = plain.restrict(valid)
+    known = about.sites.is_geographic and about.sites.area is not None
     return replace(store, about=about.with_weights("area") if known else about)
 
 

@@ -187,12 +187,12 @@ def _left(scaled: _Scaled, sites: NDArray[np.int64]) -> float:
     ridge, error, energy = scaled.ridge(sites), 0.0, 0.0
     for block in scaled.validation.blocks():
         error += squared_error(ridge, sites, block)
-        energy += float(np.square(block.valid_values(), dtype=np.float64).sum())
+        energy += float(np.square(block.targets, dtype=np.float64).sum())
     return error / max(energy, np.finfo(float).tiny)
 
 
 def _ridge(part: Part, sites: NDArray[np.int64]) -> Ridge:
-    return NestedRidge(part.readings(sites), part.valid_values, part.store.about.grid).first(len(sites))
+    return NestedRidge(part.readings(sites), part.targets, part.store.about.sites).first(len(sites))
 
 
 def _plan(
@@ -206,8 +206,8 @@ def _plan(
     time = store.field.time
     time = None if time is None else time[scaled.split.development]
     on_train = FittedModels(
-        grid=store.about.grid, indices=sites, scaling=scaled.choosing, reconstructor=ridge, origin=store.about.origin,
-        covariance=rows.T @ rows / len(rows),
+        domain=store.about.sites, indices=store.about.sites.index[sites], scaling=scaled.choosing, reconstructor=ridge,
+        origin=store.about.origin, covariance=rows.T @ rows / len(rows),
     )  # fmt: skip
     held = store.part(scaled.split.validation)
     scores = {"validation": _score(on_train, held, scaled.choosing)}
@@ -241,7 +241,7 @@ def _score(models: FittedModels, part: Part, baseline: Scaler) -> dict[str, floa
     """Errors of fitted models on samples as they are, as `selection.score` gives them."""
     origin = part.store.about.origin
     scale = baseline.scale if origin.units_differ else None
-    tally = ErrorAccumulator(models.grid, scale=scale, names=tuple(origin.variables))
+    tally = ErrorAccumulator(models.domain, scale=scale, names=tuple(origin.variables))
     for block in part.blocks():
         tally.add(block.values, models.reconstruct_samples(block), baseline.expected(block))
     scores = tally.scores(part.store.about.weights)

@@ -17,7 +17,7 @@ from keyhole.core.errors import DataError, SettingsError
 from keyhole.core.memory import format_size
 from keyhole.data.constraints import Constraints
 from keyhole.data.readers.fields import Field
-from keyhole.data.samples import Samples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.data.scaler import Scaler
 from keyhole.data.splits import Indices
 from keyhole.data.validation import Cycle, floating
@@ -40,7 +40,7 @@ class Store:
     field
         Where they are.
     about
-        Signals without samples: grid, observable sites, constraints, weights, cycle.
+        Samples without values: sites, which of them are observable, constraints, weights, cycle.
     memory
         Bytes that work on them may take, beside the program's own.
     """
@@ -78,7 +78,7 @@ class Store:
     @property
     def sample_bytes(self) -> int:
         """Bytes of one sample in single precision."""
-        return 4 * self.about.channels * self.about.grid.size
+        return 4 * self.about.channels * self.about.sites.size
 
     @property
     def bytes(self) -> int:
@@ -98,9 +98,9 @@ class Store:
 
     def read(self, start: int, stop: int) -> Samples:
         """Read samples that follow each other, as they are."""
-        values = floating(self.field.values(slice(start, stop)))
+        values = self.about.sites.from_grid(floating(self.field.values(slice(start, stop))))
         time = None if self.field.time is None else self.field.time[start:stop]
-        return replace(self.about, values=values, time=time)
+        return replace(self.about, values=values, time=time, rows=np.arange(start, start + len(values)))
 
     def blocks(self) -> Iterator[tuple[int, Samples]]:
         """Give all samples, some at a time, and which is the first of them."""
@@ -130,15 +130,15 @@ class Part:
         for start in np.unique(self.rows // step) * step:
             yield self._block(int(start), int(start) + step)
 
-    def valid_values(self) -> Iterator[NDArray[Any]]:
-        """Give the cells inside of the samples, ``(n, channels * cells)``, some at a time."""
+    def targets(self) -> Iterator[NDArray[np.float32]]:
+        """Give the targets of scaled samples, ``(n, channels * m)``, some at a time."""
         for block in self.blocks():
-            yield flat(block.valid_values())
+            yield flat(block.targets)
 
     @cached_property
     def spread(self) -> NDArray[np.float64]:
-        """Mean square of each cell inside, ``(channels * cells,)``: its variance, since scaled samples have no mean."""
-        sums = sum(np.einsum("ij,ij->j", block, block).astype(np.float64) for block in self.valid_values())
+        """Mean square of each target, ``(channels * m,)``: its variance, since scaled samples have no mean."""
+        sums = sum(np.einsum("ij,ij->j", block, block).astype(np.float64) for block in self.targets())
         return np.asarray(sums) / len(self)
 
     def readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
@@ -172,7 +172,7 @@ class Part:
         return torch.cat([window[torch.randperm(len(window), generator=generator)] for window in windows])
 
     def fetch(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Give scaled samples by their places among these, ``(n, channels, *grid)``; chunks read last are kept."""
+        """Give scaled targets by their places among these, ``(n, channels, m)``; chunks read last are kept."""
         found = np.empty((len(places), *self.store.about.values.shape[1:]), np.float32)
         rows, chunk = self.rows[places], self.store.field.chunk
         for number in np.unique(rows // chunk):
@@ -201,7 +201,7 @@ class Part:
             most = max(1, int(_CACHE_SHARE * self.store.memory / (chunk * self.store.sample_bytes)))
             while len(self._cache) >= most:
                 self._cache.popitem(last=False)
-            self._cache[number] = np.asarray(scaled.values, np.float32)
+            self._cache[number] = np.asarray(scaled.targets, np.float32)
         self._cache.move_to_end(number)
         return self._cache[number]
 
@@ -212,4 +212,5 @@ class Part:
         return replace(
             blocks[0], values=values, time=np.concatenate(times) if times else None,
             covariates=np.concatenate(contexts) if contexts else None,
+            rows=np.concatenate([block.rows for block in blocks]),
         )  # fmt: skip
