@@ -10,7 +10,7 @@ import xarray as xr
 import keyhole as kh
 from example_data import monthly_field, quick, smooth
 from keyhole.core.errors import DataError, PlanError, SettingsError
-from keyhole.data.alignment import match, align
+from keyhole.data.alignment import align, match
 from keyhole.data.constraints.groups import labels_of
 from keyhole.data.constraints.regions import region
 from keyhole.data.constraints.site_lookup import find_sites
@@ -114,7 +114,9 @@ def test_frames_and_series_of_a_map_sites():
         np.testing.assert_array_equal(align(one, map_sites(), "costs"), LABELLED.values.ravel())
     series = LABELLED.to_series()
     np.testing.assert_array_equal(align(series[::-1], map_sites(), "costs"), LABELLED.values.ravel())
-    np.testing.assert_array_equal(align(LABELLED.rename("cost").to_series(), map_sites(), "costs"), LABELLED.values.ravel())
+    np.testing.assert_array_equal(
+        align(LABELLED.rename("cost").to_series(), map_sites(), "costs"), LABELLED.values.ravel()
+    )
     with pytest.raises(SettingsError, match=r"costs: more than one value at 60\.0, 0\.0"):
         align(pd.concat([series[:1], series]), map_sites(), "costs")
 

@@ -20,8 +20,8 @@ from keyhole.data.constraints.groups import labels_of
 from keyhole.data.constraints.regions import inside_rings, region
 from keyhole.data.constraints.site_lookup import find_sites
 from keyhole.data.metric import Euclidean
-from keyhole.data.sites import Sites
 from keyhole.data.preparation import prepare
+from keyhole.data.sites import Sites
 from keyhole.placement import SELECTORS
 from keyhole.workflow.selection import choose_sites
 from quick_selectors import selector

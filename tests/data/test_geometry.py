@@ -115,7 +115,9 @@ def test_stations_go_by_their_identifiers():
 
 def test_depth_is_vertical_and_a_projection_is_a_plane():
     axes = {"depth": ("depth", [5.0, 50.0], {"positive": "down"}), "lat": ("lat", [0.0, 1.0]), "lon": ("lon", [0.0])}
-    sites = sites_of_field(xr.DataArray(values(2, 2, 1), axes, ("time", "depth", "lat", "lon")), ("depth", "lat", "lon"))
+    sites = sites_of_field(
+        xr.DataArray(values(2, 2, 1), axes, ("time", "depth", "lat", "lon")), ("depth", "lat", "lon")
+    )
     assert sites.roles == {"latitude": "lat", "longitude": "lon", "vertical": "depth"}
     assert sites.metric.distances(0, 2)[0, 0] == 0  # nobody said how much a metre of depth counts
     plane = {

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from keyhole.data.sites import Sites
 from example_data import gridded
 from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
 from keyhole.data.splits import Split
 from keyhole.errors import DataError, SettingsError
 

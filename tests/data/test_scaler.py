@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhole.data.sites import Sites
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
+from keyhole.data.sites import Sites
 from keyhole.errors import DataError, PlanError
 
 MONTHS = np.arange("1999-11", "2002-11", dtype="datetime64[M]").astype("datetime64[ns]")
@@ -69,7 +69,9 @@ def test_targets_are_values_weighted_by_the_root(rng):
     samples = make(rng.normal(size=(40, 1, 6))).with_weights(weights)
     scaler = Scaler.fit(samples)
     scaled = scaler.apply(samples)
-    np.testing.assert_allclose(np.square(scaled.targets), np.square(scaled.values) * weights / weights.mean(), rtol=1e-5)
+    np.testing.assert_allclose(
+        np.square(scaled.targets), np.square(scaled.values) * weights / weights.mean(), rtol=1e-5
+    )
     np.testing.assert_allclose(scaled.readings(np.array([4, 1]))[:, :, 0], scaled.values[:, 0, [4, 1]])
     np.testing.assert_allclose(scaler.undo(scaled.targets, None), samples.values, atol=1e-5)
     np.testing.assert_allclose(np.square(scaled.targets).mean(), 1, rtol=1e-5)

@@ -8,9 +8,9 @@ import torch
 
 import keyhole as kh
 from keyhole.core.run import Run
-from keyhole.data.sites import Sites
 from keyhole.data.preparation import prepare
 from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
 from keyhole.models.reconstructors import Residual
 from keyhole.models.reconstructors.augmentation import Augmentation, AugmentedBatches, affine_grid
 from keyhole.models.reconstructors.ridge import Ridge

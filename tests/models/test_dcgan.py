@@ -117,9 +117,7 @@ def test_it_works_on_what_ridge_leaves():
     sites = np.array([27, 32, 40, 75, 80, 104, 111, 116])
     made = Residual("dcgan", filters=4, train={"steps": 100, "batch_size": 64, "ema_decay": 0.9})
     fitted = made.fit(parts.train, sites, validation=parts.validation, run=Run())
-    ridge = np.square(
-        parts.validation.targets - fitted.linear.reconstruct(parts.validation.readings(sites))
-    ).mean()
+    ridge = np.square(parts.validation.targets - fitted.linear.reconstruct(parts.validation.readings(sites))).mean()
     assert fitted.history[0]["validation"] == pytest.approx(ridge, rel=1e-4)
     assert fitted.improvement < 0.9
 

@@ -10,8 +10,8 @@ import torch
 
 import keyhole as kh
 from keyhole.core.run import Run
-from keyhole.data.sites import Sites
 from keyhole.data.preparation import prepare
+from keyhole.data.sites import Sites
 from keyhole.models.reconstructors import RECONSTRUCTORS, Residual
 from keyhole.models.reconstructors.dense_conv import DenseConv, DenseConvNet
 from keyhole.models.reconstructors.model_selection import convolutional_after, fit_best

@@ -11,8 +11,8 @@ import pytest
 import keyhole as kh
 from example_data import stops_after
 from keyhole.core.run import Run
-from keyhole.data.sites import Sites
 from keyhole.data.preparation import prepare
+from keyhole.data.sites import Sites
 from keyhole.models.localisation import LENGTH_SCALES, localisation
 from keyhole.models.reconstructors import OptimalInterpolation, Ridge
 from keyhole.models.reconstructors.optimal_interpolation import STRENGTHS, longest_sufficient

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from keyhole.data.grid import Grid
 from keyhole.data.origin import SourceInfo
 from keyhole.data.samples import Samples
+from keyhole.data.sites import Sites
 from keyhole.workflow.comparison import Comparison
 
 TAG = "<script>alert(1)</script>"
@@ -26,10 +26,10 @@ def field(*, falling: bool = False, turned: bool = False) -> Samples:
     axes = {"lat": latitude, "lon": longitude}
     if turned:
         axes, values = {"lon": longitude, "lat": latitude}, values.transpose(0, 2, 1)
-    grid = Grid(values.shape[1:], tuple(axes), axes, np.ones(values.shape[1:], bool))
+    sites = Sites.build(values.shape[1:], tuple(axes), axes)
     time = np.arange("2001-01", "2006-01", dtype="datetime64[M]").astype("datetime64[ns]")
     origin = SourceInfo("field", sample_dim="time", name="height", attributes={"units": "m"})
-    return Samples.build(values[:, np.newaxis], grid, time=time, cycle="month", origin=origin)
+    return Samples.build(values[:, np.newaxis], sites, time=time, cycle="month", origin=origin)
 
 
 def history() -> list[dict[str, float]]:

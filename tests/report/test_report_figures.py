@@ -15,7 +15,7 @@ from PIL import Image
 from report_examples import field, with_history
 
 from keyhole.core.errors import DataError, SettingsError, StorageError
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 from keyhole.report import (
     NARROW,
     WIDE,
@@ -55,12 +55,13 @@ def test_latitude_is_up_whatever_its_order(falling, turned):
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("lon", "lat")
     assert axes.get_ylim() == (-60, 60)
     assert axes.get_xlim() == (-20, 340)
-    mesh, latitude = mesh_of(axes), findings.grid.coordinates["lat"]
-    spread = findings.spread.T if turned else findings.spread
+    mesh, latitude = mesh_of(axes), findings.domain.axes["lat"]
+    spread = findings.domain.to_grid(findings.spread)
+    spread = spread.T if turned else spread
     assert np.allclose(mesh.get_array().filled(np.nan), spread, equal_nan=True)
     rows = mesh.get_coordinates()[:, 0, 1]
     assert np.allclose((rows[1:] + rows[:-1]) / 2, latitude)
-    assert spread[np.argmax(latitude)].mean() > spread[np.argmin(latitude)].mean()
+    assert np.nanmean(spread[np.argmax(latitude)]) > np.nanmean(spread[np.argmin(latitude)])
 
 
 def test_land_is_grey_inside_a_coast(map_comparison):
@@ -68,11 +69,12 @@ def test_land_is_grey_inside_a_coast(map_comparison):
     findings = ReportData.of(map_comparison)
     figure = sites_figure(findings)
     axes = figure.axes[0]
-    assert np.array_equal(mesh_of(axes).get_array().mask, ~findings.grid.inside)
+    land_cells = np.isnan(findings.domain.to_grid(findings.spread))
+    assert np.array_equal(mesh_of(axes).get_array().mask, land_cells)
     land, sea = pixel(figure, axes, 130.0, 15.0), pixel(figure, axes, 240.0, 15.0)
     assert np.allclose(land, to_rgba(LAND), atol=0.01)
     assert not np.allclose(sea, to_rgba(LAND), atol=0.1)
-    assert len(Frame.of(findings.grid).coast(findings.grid.inside)) == 8
+    assert len(Frame.of(findings.domain).coast()) == 8
 
 
 def test_sites_are_numbered_where_they_are(map_comparison):
@@ -86,14 +88,13 @@ def test_sites_are_numbered_where_they_are(map_comparison):
 
 def test_spread_and_errors_are_in_the_users_units(map_comparison):
     """The error map's mean square is the test MSE; the spread is that of the anomalies, metres included."""
-    findings, signals = ReportData.of(map_comparison), map_comparison.prepared.signals
+    findings, signals = ReportData.of(map_comparison), map_comparison.prepared.samples
     mse = findings.plan.metrics["test"]["mse"]
     assert np.nanmean(findings.error_map**2) == pytest.approx(mse)
     assert np.mean(findings.sample_errors**2) == pytest.approx(mse)
     development = signals.take(map_comparison.prepared.split.development)
     anomalies = development.values - map_comparison.prepared.scaling.expected(development)
-    inside = findings.grid.inside
-    assert findings.spread[inside] == pytest.approx(anomalies[:, 0].std(axis=0)[inside], rel=1e-4)
+    assert findings.spread == pytest.approx(anomalies[:, 0].std(axis=0), rel=1e-4)
 
 
 def test_picks_are_best_median_and_worst(map_comparison):
@@ -154,7 +155,7 @@ def test_one_axis_is_drawn_as_lines(table_comparison, width):
 def test_axes_that_are_no_scale_are_labelled(map_comparison):
     """Longitudes that jump, dates and words are laid out by position, with their values as labels."""
     coordinates = {"day": pd.date_range("2001", periods=3).to_numpy(), "lon": np.array([170.0, 180.0, -170.0, -160.0])}
-    frame = Frame.of(Grid((3, 4), ("day", "lon"), coordinates, np.ones((3, 4), bool)))
+    frame = Frame.of(Sites.build((3, 4), ("day", "lon"), coordinates))
     assert frame.up.labels == ["2001-01-01", "2001-01-02", "2001-01-03"]
     assert frame.across.labels == ["170", "180", "-170", "-160"]
     assert frame.across.edges.tolist() == [-0.5, 0.5, 1.5, 2.5, 3.5]
@@ -169,7 +170,7 @@ def test_depth_goes_down():
 
 
 def test_more_axes_are_refused(cube_comparison):
-    """A grid of three axes is no figure, and the error says so."""
+    """Data of three axes are no figure, and the error says so."""
     with pytest.raises(DataError, match="3 axes"):
         sites_figure(ReportData.of(cube_comparison))
 
@@ -232,3 +233,106 @@ def test_figures_are_saved_by_ending(map_comparison, tmp_path):
         save_figure(figure, tmp_path / "curve.jpg")
     with pytest.raises(StorageError):
         save_figure(figure, tmp_path / "missing" / "curve.png")
+
+
+# Other geometries than regular grids ---------------------------------------------------------------------------------
+
+
+def curvilinear(east: float = 0.0) -> xr.DataArray:
+    """A rotated grid over the north Atlantic with a block of land; ``east`` shifts it around the globe."""
+    j, i = np.meshgrid(np.linspace(-1, 1, 6), np.linspace(-1, 1, 8), indexing="ij")
+    coordinates = {
+        "nav_lat": (("j", "i"), 50 + 10 * j + 4 * i, {"standard_name": "latitude", "units": "degrees_north"}),
+        "nav_lon": (
+            ("j", "i"), (-30 + 20 * i - 8 * j + east + 180) % 360 - 180,
+            {"standard_name": "longitude", "units": "degrees_east"},
+        ),
+    }  # fmt: skip
+    values = np.random.default_rng(0).normal(size=(40, 6, 8))
+    values[:, 1:3, 2:4] = np.nan
+    return xr.DataArray(values, coordinates, ("time", "j", "i"), "sst", {"units": "degC"})
+
+
+def drawn(source, k: int = 3) -> ReportData:
+    return ReportData.of(compare(source, k, ["variance"]))
+
+
+@pytest.mark.parametrize("east", [0.0, 205.0])
+def test_a_curvilinear_grid_is_drawn_where_its_cells_are(east):
+    """Also over the date line, where longitudes jump; land is grey behind a coast."""
+    source = curvilinear(east)
+    data = drawn(source)
+    axes = sites_figure(data).axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("nav_lon", "nav_lat")
+    mesh = mesh_of(axes)
+    corners, values = mesh.get_coordinates(), mesh.get_array()
+    centres = (corners[1:, 1:] + corners[1:, :-1] + corners[:-1, 1:] + corners[:-1, :-1]) / 4
+    np.testing.assert_allclose(centres[..., 1], source.nav_lat)
+    np.testing.assert_allclose((centres[..., 0] - source.nav_lon + 180) % 360, 180, atol=1e-9)
+    assert np.ptp(corners[..., 0]) < 75
+    np.testing.assert_array_equal(values.mask, np.isnan(source[0]))
+    np.testing.assert_allclose(values.compressed(), data.spread)
+    assert len(Frame.of(data.domain).coast()) == 8
+    numbers = {text.get_text(): text.get_position() for text in axes.texts}
+    for row in data.plan.sites.itertuples():
+        x, y = numbers[str(row.rank)]
+        assert y == row.nav_lat
+        assert (x - row.nav_lon + 180) % 360 == pytest.approx(180)
+
+
+def stations(longitude) -> xr.DataArray:
+    """As many stations, with a height above the sea that does not matter on a map."""
+    count = len(longitude)
+    coordinates = {
+        "lat": ("station", np.linspace(-20.0, 30.0, count), {"standard_name": "latitude"}),
+        "lon": ("station", longitude, {"standard_name": "longitude"}),
+        "alt": ("station", np.arange(count) * 100.0, {"standard_name": "height", "axis": "Z", "positive": "up"}),
+    }
+    values = np.random.default_rng(0).normal(size=(40, count)) * np.linspace(1, 3, count)
+    return xr.DataArray(values, coordinates, ("time", "station"), "level")
+
+
+@pytest.mark.parametrize("longitude", [[10.0, 20, 40, 35, 12], [175.0, 178, -179, -170, -160], [350.0, 355, 2, 8, 12]])
+def test_stations_are_symbols_coloured_by_value(longitude):
+    """Together on the map whatever the convention of longitude, with the selected ones on top."""
+    data = drawn(stations(np.array(longitude)))
+    for draw in (sites_figure, error_figure):
+        axes = draw(data).axes[0]
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("lon", "lat")
+        symbols = axes.collections[1]
+        x, y = symbols.get_offsets().T
+        np.testing.assert_allclose((x - longitude + 180) % 360, 180)
+        np.testing.assert_allclose(y, np.linspace(-20, 30, 5))
+        assert np.ptp(x) < 60
+        assert axes.get_xlim()[0] < x.min() < x.max() < axes.get_xlim()[1]
+    np.testing.assert_allclose(sites_figure(data).axes[0].collections[1].get_array(), data.spread)
+    headings = [axes.get_xlabel() for axes in samples_figure(data).axes]
+    assert headings.count("truth") == headings.count("error") == 3
+
+
+def test_a_curvilinear_grid_with_missing_coordinates_is_drawn_by_symbols():
+    """As where land has no position."""
+    source = curvilinear()
+    for name in ("nav_lat", "nav_lon"):
+        source[name].values[1:3, 2:4] = np.nan
+    data = drawn(source)
+    axes = sites_figure(data).axes[0]
+    assert not [one for one in axes.collections if isinstance(one, QuadMesh)]
+    assert len(axes.collections[1].get_offsets()) == 44
+
+
+def test_sections_at_several_depths_of_a_mesh_are_refused():
+    """They have two coordinates at each depth, which one map does not hold."""
+    deep = stations(np.arange(5.0)).drop_vars("alt").expand_dims(depth=[0.0, 10.0]).transpose("time", ...)
+    with pytest.raises(DataError, match="2 axes"):
+        sites_figure(drawn(deep + 0.1 * np.random.default_rng(1).normal(size=deep.shape)))
+
+
+def test_a_page_on_stations_shows_maps_and_their_coordinates(tmp_path):
+    from keyhole.report import write_report
+
+    comparison = compare(stations(np.array([10.0, 20, 40, 35, 12])), 3, ["variance"])
+    write_report(comparison, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert '<th class="n">lat</th><th class="n">lon</th><th class="n">alt</th>' in text
+    assert "not drawn as a map" not in text

@@ -128,8 +128,8 @@ def test_hostile_attributes_are_escaped(cube_comparison, tmp_path):
     """The data's own name, units and attributes are text too."""
     entry = cube_comparison.entries[0]
     origin = replace(entry.plan.origin, name=TAG, attributes={"units": TAG, "long_name": TAG, "source": "x" * 9999})
-    signals = replace(cube_comparison.prepared.signals, origin=origin)
-    prepared = replace(cube_comparison.prepared, signals=signals)
+    signals = replace(cube_comparison.prepared.samples, origin=origin)
+    prepared = replace(cube_comparison.prepared, samples=signals)
     plan = replace(entry.plan, origin=origin, metadata={**entry.plan.metadata, "notes": {"why": TAG}})
     text, page = written(Comparison(prepared, [replace(entry, plan=plan, method=TAG)]), tmp_path)
     assert TAG not in text
@@ -148,7 +148,7 @@ def test_three_axes_have_words_instead_of_maps(cube_comparison, tmp_path):
     """All sections are there, with sentences for what cannot be drawn, and the same page comes out twice."""
     text, page = written(cube_comparison, tmp_path)
     assert [name for name in page.text if name != "top"] == SECTIONS
-    assert "A grid of 3 axes is not drawn" in page.text["sites"]
+    assert "Data of 3 axes are not drawn" in page.text["sites"]
     assert "worst sample" in page.text["samples"]
     assert page.tags.count("img") == 2
     assert written(cube_comparison, tmp_path)[0] == text

@@ -136,7 +136,7 @@ def differs(entry: Entry) -> bool:
 
 def _draw_bars(axes: Axes, comparison: Comparison, *, slots: int) -> None:
     """Draw the test error of each method as a bar."""
-    entries, units = comparison.entries, comparison.prepared.signals.origin.error_units
+    entries, units = comparison.entries, comparison.prepared.samples.origin.error_units
     errors = [entry.plan.metrics["test"]["rmse"] for entry in entries]
     places = np.arange(len(entries))
     axes.barh(places, errors, height=0.62, color=colours(len(entries)))
@@ -156,7 +156,7 @@ def _draw_bars(axes: Axes, comparison: Comparison, *, slots: int) -> None:
 
 def _draw_curves(axes: Axes, comparison: Comparison) -> None:
     """Draw the test error of each method against the number of sites."""
-    entries, units = comparison.entries, comparison.prepared.signals.origin.error_units
+    entries, units = comparison.entries, comparison.prepared.samples.origin.error_units
     for entry, style in zip(entries, method_styles(len(entries)), strict=True):
         sites = np.arange(len(entry.curve))
         dots = 2.5 if len(sites) <= _DOTTED else 0

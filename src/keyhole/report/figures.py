@@ -7,19 +7,18 @@ from types import ModuleType
 from matplotlib.figure import Figure
 
 from keyhole.core.errors import DataError
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 from keyhole.report import lines, maps
+from keyhole.report.geometry import horizontal
 from keyhole.report.report_data import Quantity, ReportData
 from keyhole.report.style import WIDE
 
 __all__ = ["can_draw", "error_figure", "interval_figure", "samples_figure", "sites_figure"]
 
-_BY_AXES = {1: lines, 2: maps}
 
-
-def can_draw(grid: Grid) -> bool:
-    """Return whether a grid has one axis, which is drawn as lines, or two, which are drawn as maps."""
-    return len(grid.shape) in _BY_AXES
+def can_draw(sites: Sites) -> bool:
+    """Return whether sites lie along one axis, which is drawn as lines, or have two coordinates, drawn as maps."""
+    return _module_or_none(sites) is not None
 
 
 def sites_figure(data: ReportData, *, width: float = WIDE) -> Figure:
@@ -28,7 +27,7 @@ def sites_figure(data: ReportData, *, width: float = WIDE) -> Figure:
     Parameters
     ----------
     data : ReportData
-        Of a comparison, see `ReportData.of`; its grid has one or two axes.
+        Of a comparison, see `ReportData.of`; on one or two axes, or cells and stations with two coordinates.
     width : float
         Inches: ``WIDE`` or ``NARROW``.
 
@@ -39,7 +38,7 @@ def sites_figure(data: ReportData, *, width: float = WIDE) -> Figure:
     Raises
     ------
     DataError
-        If the grid has more than two axes.
+        If there are more than two axes.
 
     Examples
     --------
@@ -67,18 +66,26 @@ def samples_figure(data: ReportData, *, width: float = WIDE) -> Figure:
 
     Parameters as for `sites_figure`.
     """
-    figure: Figure = _module(data.grid).draw_samples(data, width)
+    figure: Figure = _module(data.domain).draw_samples(data, width)
     return figure
 
 
 def _figure(data: ReportData, quantity: Quantity, width: float) -> Figure:
     """Draw one quantity of each site, with the selected sites on it."""
-    figure: Figure = _module(data.grid).draw_quantity(data, quantity, width)
+    figure: Figure = _module(data.domain).draw_quantity(data, quantity, width)
     return figure
 
 
-def _module(grid: Grid) -> ModuleType:
-    """Module that draws grids of this number of axes."""
-    if not can_draw(grid):
-        raise DataError(f"a grid of {len(grid.shape)} axes {grid.shape} cannot be drawn; one or two axes can")
-    return _BY_AXES[len(grid.shape)]
+def _module(sites: Sites) -> ModuleType:
+    """Module that draws such sites."""
+    found = _module_or_none(sites)
+    if found is None:
+        raise DataError(f"data of {len(sites.shape)} axes {sites.shape} cannot be drawn; one or two axes can")
+    return found
+
+
+def _module_or_none(sites: Sites) -> ModuleType | None:
+    """Maps for a grid of two axes and for sites with two coordinates, lines for what lies along one axis."""
+    if horizontal(sites) is not None or (len(sites.shape) == 2 and set(sites.location) == set(sites.dims)):
+        return maps
+    return lines if len(sites.shape) == 1 else None

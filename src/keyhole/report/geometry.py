@@ -1,22 +1,27 @@
-"""Layout of a grid on paper: which axis is horizontal, which is vertical, and where cells end."""
+"""Layout of sites on paper: which coordinate is horizontal, which is vertical, and where cells end."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.collections import LineCollection
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from keyhole.data.grid import Grid, is_latitude, is_longitude
+from keyhole.core.errors import DataError
+from keyhole.data.sites import FULL_TURN, Sites
 from keyhole.report.formatting import plain, shorten
-from keyhole.report.style import literal
+from keyhole.report.style import LAND, literal
 
-__all__ = ["Frame", "Ruler"]
+__all__ = ["CellFrame", "Frame", "Ruler", "SymbolFrame", "horizontal"]
 
 Numbers = NDArray[np.float64]
 
@@ -28,6 +33,9 @@ _DOWNWARD = ("row", "depth", "level", "lev", "plev")
 _SAME_SCALE = ({"row", "column"}, {"x", "y"})
 # Shapes beyond these, height by width, are squeezed to be readable.
 _FLATTEST, _TALLEST, _OTHERWISE = 0.25, 1.6, 0.6
+# Share of the map that symbols cover, and the smallest and largest of them in square points.
+_COVERED, _SYMBOLS = 0.5, (1.0, 60.0)
+_COAST = "#4a5058"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,15 +50,20 @@ class Ruler:
         Centres of its n cells, and their n + 1 edges.
     labels : sequence of str, optional
         Labels of the cells, where positions replace the coordinates.
+    degrees : bool
+        Whether coordinates are latitudes or longitudes.
     """
 
     name: str
     centres: Numbers
     edges: Numbers
     labels: Sequence[str] | None = None
+    degrees: bool = False
 
     @classmethod
-    def of(cls, name: str, coordinate: NDArray[Any], labels: Sequence[str] | None = None) -> Ruler:
+    def of(
+        cls, name: str, coordinate: NDArray[Any], labels: Sequence[str] | None = None, *, degrees: bool = False
+    ) -> Ruler:  # fmt: skip
         """Make an axis from coordinates.
 
         Parameters
@@ -61,6 +74,8 @@ class Ruler:
             Used as they are if they are monotonic numbers; otherwise cells lie at 0, 1, ... and are labelled.
         labels : sequence of str, optional
             Labels to use in any case.
+        degrees : bool
+            Whether coordinates are latitudes or longitudes.
 
         Returns
         -------
@@ -68,9 +83,10 @@ class Ruler:
         """
         if labels is None and _is_scale(coordinate):
             centres = coordinate.astype(float)
-            return cls(name, centres, _edges(centres))
+            return cls(name, centres, _edges(centres), degrees=degrees)
         centres = np.arange(len(coordinate), dtype=float)
-        return cls(name, centres, _edges(centres), labels or [plain(value) for value in coordinate])
+        shown = labels or [plain(value) for value in coordinate]
+        return cls(name, centres, _edges(centres), shown, degrees)
 
     @property
     def length(self) -> float:
@@ -98,22 +114,26 @@ class Ruler:
             step = -(-len(self.labels) // most)
             shown = [literal(shorten(label, 18)) for label in self.labels[::step]]
             axis.set_ticks(self.centres[::step].tolist(), labels=shown, **style)
-        elif is_latitude(self.name) or is_longitude(self.name):
+        elif self.degrees:
             axis.set_major_locator(MaxNLocator(most, steps=_DEGREES))
         elif (self.centres == np.rint(self.centres)).all():
             axis.set_major_locator(MaxNLocator(most, integer=True))
 
 
-@dataclass(frozen=True, eq=False)
-class Frame:
-    """Layout of a grid with two axes.
+class Frame(ABC):
+    """Layout of sites on paper.
 
     Parameters
     ----------
+    sites : Sites
+        The sites.
     across, up : Ruler
         Horizontal and vertical axis.
-    turned : bool
-        Whether the grid's first axis is horizontal.
+    x, y : ndarray of shape (m,)
+        Where each site is drawn.
+
+    Attributes
+    ----------
     downward : bool
         Whether the vertical axis points down, as for rows of an image or depths.
     box : float
@@ -121,45 +141,53 @@ class Frame:
 
     Examples
     --------
-    >>> Frame.of(Grid.plain((2, 4))).box
+    >>> Frame.of(Sites.plain((2, 4))).box
     0.5
     """
 
-    across: Ruler
-    up: Ruler
-    turned: bool
-    downward: bool
-    box: float
+    def __init__(self, sites: Sites, across: Ruler, up: Ruler, x: Numbers, y: Numbers) -> None:
+        self.sites, self.across, self.up, self.x, self.y = sites, across, up, x, y
+        self.downward, self.box = up.name.lower() in _DOWNWARD, _box(across, up)
 
-    @classmethod
-    def of(cls, grid: Grid) -> Frame:
-        """Lay out a grid with two axes; latitude is vertical, also where longitude is the first axis."""
-        turned = is_longitude(grid.dims[0])
-        rulers = [Ruler.of(dim, grid.coordinates[dim]) for dim in grid.dims]
-        up, across = reversed(rulers) if turned else rulers
-        return cls(across, up, turned, up.name.lower() in _DOWNWARD, _box(grid, across, up))
+    @staticmethod
+    def of(sites: Sites) -> Frame:
+        """Lay out sites as the cells of a map, or as symbols where they are a list or some have no position.
 
-    def pixels(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return values of the grid as rows (vertical) and columns (horizontal)."""
-        return values.T if self.turned else values
+        Raises
+        ------
+        DataError
+            If sites have no two coordinates to be drawn by.
+        """
+        if set(sites.location) == set(sites.dims) and len(sites.dims) == 2:
+            return CellFrame.regular(sites)
+        names = horizontal(sites)
+        if names is None:
+            raise DataError(f"data of {len(sites.shape)} axes {sites.shape} cannot be drawn; one or two axes can")
+        if len(sites.dims) == 2 and min(sites.shape) > 1:
+            found = CellFrame.curvilinear(sites, *names)
+            if found is not None:
+                return found
+        return SymbolFrame.around(sites, *names)
 
-    def places(self, grid: Grid, indices: NDArray[np.int64]) -> tuple[Numbers, Numbers]:
-        """Return the centres of sites.
+    @abstractmethod
+    def draw(self, axes: Axes, values: NDArray[Any], colours: str, norm: Normalize) -> None:
+        """Draw values of the sites.
 
         Parameters
         ----------
-        grid : Grid
-            The grid.
-        indices : ndarray of int
-            Flat grid indices.
-
-        Returns
-        -------
-        across, up : ndarray
+        axes : Axes
+            Axes of a figure.
+        values : ndarray of shape (m,)
+            One for each site.
+        colours : str
+            Colour map.
+        norm : Normalize
+            Values at its ends.
         """
-        first, second = np.unravel_index(indices, grid.shape)
-        i, j = (first, second) if self.turned else (second, first)
-        return self.across.centres[i], self.up.centres[j]
+
+    def places(self, numbers: NDArray[np.int64]) -> tuple[Numbers, Numbers]:
+        """Return where sites are drawn, horizontally and vertically, by their numbers."""
+        return self.x[numbers], self.y[numbers]
 
     def apply(self, axes: Axes, *, labelled: bool) -> None:
         """Set limits, aspect and, if wanted, labels of axes."""
@@ -172,25 +200,168 @@ class Frame:
         else:
             axes.set(xticks=[], yticks=[])
 
-    def coast(self, inside: NDArray[np.bool_]) -> Numbers:
-        """Return the outline of the valid sites.
 
-        Parameters
-        ----------
-        inside : ndarray of bool
-            Valid sites of the grid.
+class CellFrame(Frame):
+    """Layout of sites as the cells of a grid, regular or curvilinear.
 
-        Returns
-        -------
-        ndarray of shape (n, 2, 2)
-            Segments between a valid and an invalid cell.
-        """
-        pixels, x, y = self.pixels(inside), self.across.edges, self.up.edges
-        row, column = np.nonzero(pixels[:, 1:] != pixels[:, :-1])
-        upright = _segments(x[column + 1], y[row], x[column + 1], y[row + 1])
-        row, column = np.nonzero(pixels[1:] != pixels[:-1])
-        level = _segments(x[column], y[row + 1], x[column + 1], y[row + 1])
+    Parameters
+    ----------
+    sites, across, up, x, y
+        See `Frame`.
+    corners : tuple of two ndarray of shape (rows + 1, columns + 1)
+        Horizontal and vertical position of the corners of all cells, valid or not.
+    turned : bool
+        Whether the first axis of the data is horizontal.
+    """
+
+    def __init__(
+        self, sites: Sites, across: Ruler, up: Ruler, x: Numbers, y: Numbers, corners: tuple[Numbers, Numbers], *,
+        turned: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(sites, across, up, x, y)
+        self.corners, self.turned = corners, turned
+
+    @classmethod
+    def regular(cls, sites: Sites) -> CellFrame:
+        """Lay out a grid of two axes; longitude is horizontal, also where it is the first axis."""
+        turned = sites.dims[0] == sites.roles.get("longitude")
+        rulers = [Ruler.of(dim, sites.axes[dim], degrees=_in_degrees(sites, dim)) for dim in sites.dims]
+        places = [ruler.centres[place] for ruler, place in zip(rulers, sites.places, strict=True)]
+        up, across = reversed(rulers) if turned else rulers
+        y, x = reversed(places) if turned else places
+        x_edges, y_edges = np.meshgrid(across.edges, up.edges)
+        return cls(sites, across, up, x, y, (x_edges, y_edges), turned=turned)
+
+    @classmethod
+    def curvilinear(cls, sites: Sites, across: str, up: str) -> CellFrame | None:
+        """Lay out a grid by coordinates of two axes; None where some are missing."""
+        whole = [_on_grid(sites, name) for name in (across, up)]
+        if not all(np.isfinite(one).all() for one in whole):
+            return None
+        if _in_degrees(sites, across):
+            whole[0] = _unwrapped(whole[0])
+        corners = _corners(whole[0]), _corners(whole[1])
+        rulers = [
+            Ruler(name, one.ravel(), _ends(edges), degrees=_in_degrees(sites, name))
+            for name, one, edges in zip((across, up), whole, corners, strict=True)
+        ]
+        x, y = (sites.from_grid(one) for one in whole)
+        return cls(sites, *rulers, x, y, corners)
+
+    def draw(self, axes: Axes, values: NDArray[Any], colours: str, norm: Normalize) -> None:
+        """Colour the cells, with those that are not valid behind an outline."""
+        pixels = np.ma.masked_invalid(self._pixels(self.sites.to_grid(np.asarray(values, np.float64))))
+        axes.pcolormesh(*self.corners, pixels, cmap=colours, norm=norm, rasterized=True)
+        axes.add_collection(LineCollection(list(self.coast()), colors=_COAST, linewidths=0.5), autolim=False)
+
+    def coast(self) -> Numbers:
+        """Return the outline of the valid sites: segments ``(n, 2, 2)`` between a valid and an invalid cell."""
+        valid = self._pixels(self.sites.to_grid(np.ones(len(self.sites), bool), False))
+        points = np.stack(self.corners, axis=-1)
+        row, column = np.nonzero(valid[:, 1:] != valid[:, :-1])
+        upright = np.stack([points[row, column + 1], points[row + 1, column + 1]], axis=1)
+        row, column = np.nonzero(valid[1:] != valid[:-1])
+        level = np.stack([points[row + 1, column], points[row + 1, column + 1]], axis=1)
         return np.concatenate([upright, level])
+
+    def _pixels(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of the data's shape as rows (vertical) and columns (horizontal)."""
+        return values.T if self.turned else values
+
+
+class SymbolFrame(Frame):
+    """Layout of a list of sites, such as the cells of a mesh and stations: a symbol for each."""
+
+    @classmethod
+    def around(cls, sites: Sites, across: str, up: str) -> SymbolFrame:
+        """Lay out sites by two coordinates; longitudes are cut where the largest gap is."""
+        x, y = (sites.coordinate(name).astype(float) for name in (across, up))
+        x = _cut_at_gap(x) if _in_degrees(sites, across) else x
+        rulers = [
+            Ruler(name, one, _padded(one), degrees=_in_degrees(sites, name))
+            for name, one in ((across, x), (up, y))
+        ]  # fmt: skip
+        return cls(sites, *rulers, x, y)
+
+    def draw(self, axes: Axes, values: NDArray[Any], colours: str, norm: Normalize) -> None:
+        """Draw a symbol for each site, smaller the more there are."""
+        figure, part = axes.get_figure(), axes.get_position()
+        wide = 72 * part.width * (figure.get_figwidth() if isinstance(figure, Figure) else 1.0)
+        size = float(np.clip(_COVERED * wide**2 * self.box / max(len(values), 1), *_SYMBOLS))
+        known = np.isfinite(values)
+        axes.scatter(self.x[~known], self.y[~known], s=size, c=LAND, linewidths=0, rasterized=True)
+        axes.scatter(
+            self.x[known],
+            self.y[known],
+            s=size,
+            c=values[known],
+            cmap=colours,
+            norm=norm,
+            linewidths=0,
+            rasterized=True,
+        )
+
+
+def horizontal(sites: Sites) -> tuple[str, str] | None:
+    """Return the names of two coordinates by which sites are drawn, across and up; None without any.
+
+    Sites of a grid of more than two axes, or at several depths of one position, have none: they need slices.
+    """
+    pairs = [(sites.roles.get(across), sites.roles.get(up)) for across, up in (("longitude", "latitude"), ("x", "y"))]
+    for across, up in pairs:
+        if across is not None and up is not None:
+            along = {
+                dim
+                for name in (across, up)
+                for dim in (sites.auxiliary[name].dims if name in sites.auxiliary else (name,))
+            }
+            return (across, up) if along == set(sites.dims) else None
+    return None
+
+
+def _in_degrees(sites: Sites, name: str) -> bool:
+    return name in (sites.roles.get("latitude"), sites.roles.get("longitude"))
+
+
+def _on_grid(sites: Sites, name: str) -> Numbers:
+    """A coordinate at all positions of the data, valid or not."""
+    return replace(sites, index=np.arange(sites.size)).coordinate(name).astype(float).reshape(sites.shape)
+
+
+def _unwrapped(longitude: Numbers) -> Numbers:
+    """Longitudes without jumps of a turn between neighbours, in their own convention as far as may be."""
+    whole = np.unwrap(longitude, period=FULL_TURN, axis=1)
+    first = np.unwrap(whole[:, 0], period=FULL_TURN)
+    whole += (first - whole[:, 0])[:, np.newaxis]
+    return np.asarray(whole + FULL_TURN * np.round((np.median(longitude) - np.median(whole)) / FULL_TURN))
+
+
+def _cut_at_gap(longitude: Numbers) -> Numbers:
+    """Longitudes in the convention in which they span the least, their own where that will do."""
+    around = np.unique(longitude % FULL_TURN)
+    gaps = np.diff(around, append=around[0] + FULL_TURN)
+    if np.ptp(longitude) <= FULL_TURN - gaps.max() + 1e-6:
+        return longitude
+    start = around[(gaps.argmax() + 1) % len(around)]
+    start -= FULL_TURN if start >= FULL_TURN / 2 else 0.0
+    return np.asarray((longitude - start) % FULL_TURN + start)
+
+
+def _corners(centres: Numbers) -> Numbers:
+    """Corners of cells ``(rows + 1, columns + 1)``, in the middle of the four centres around them."""
+    padded = np.pad(centres, 1, mode="reflect", reflect_type="odd")
+    return np.asarray((padded[1:, 1:] + padded[1:, :-1] + padded[:-1, 1:] + padded[:-1, :-1]) / 4)
+
+
+def _ends(values: Numbers) -> Numbers:
+    return np.array([values.min(), values.max()])
+
+
+def _padded(values: Numbers) -> Numbers:
+    """Limits that leave some room around values."""
+    low, high = _ends(values)
+    room = 0.04 * (high - low) or 0.5
+    return np.array([low - room, high + room])
 
 
 def _is_scale(coordinate: NDArray[Any]) -> bool:
@@ -209,17 +380,12 @@ def _edges(centres: Numbers) -> Numbers:
     return np.concatenate([[2 * centres[0] - middles[0]], middles, [2 * centres[-1] - middles[-1]]])
 
 
-def _box(grid: Grid, across: Ruler, up: Ruler) -> float:
+def _box(across: Ruler, up: Ruler) -> float:
     """Height by width: true to scale on maps and images, within bounds; fixed where axes are of different kinds."""
     shape = up.length / across.length
-    if None not in (grid.axis_of_latitude(), grid.axis_of_longitude()):
+    if across.degrees and up.degrees:
         # A degree of longitude is shorter than one of latitude away from the equator.
         shape /= max(0.2, float(np.cos(np.deg2rad(np.mean(up.limits())))))
     elif {across.name.lower(), up.name.lower()} not in _SAME_SCALE:
         return _OTHERWISE
     return float(np.clip(shape, _FLATTEST, _TALLEST))
-
-
-def _segments(*corners: Numbers) -> Numbers:
-    """Segments from the coordinates of both ends."""
-    return np.stack(corners, axis=1).reshape(-1, 2, 2)

@@ -1,4 +1,4 @@
-"""Figures of grids with one axis, such as the columns of a table: lines over the sites."""
+"""Figures of sites along one axis, such as the columns of a table: lines over the sites."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from keyhole.data.grid import Grid
+from keyhole.data.sites import Sites
 from keyhole.report.formatting import quantity, with_units
 from keyhole.report.geometry import Ruler
 from keyhole.report.report_data import Pick, Quantity, ReportData
@@ -40,7 +40,7 @@ def draw_quantity(data: ReportData, shown: Quantity, width: float) -> Figure:
     Parameters
     ----------
     data : ReportData
-        On a grid with one axis.
+        Of sites along one axis.
     shown : Quantity
         Its baseline becomes a dotted line.
     width : float
@@ -50,16 +50,16 @@ def draw_quantity(data: ReportData, shown: Quantity, width: float) -> Figure:
     -------
     Figure
     """
-    figure, ruler = new_figure(width, _TALL), _ruler(data.grid)
+    figure, ruler = new_figure(width, _TALL), _ruler(data.domain)
     axes = figure.subplots()
     ruler.mark(axes.xaxis, 40 if width > NARROW else 16, rotation=90)
     axes.set_ylabel(literal(with_units(shown.label, data.units)))
     axes.margins(x=0.02, y=0.12)
     tidy(axes, grid="y")
     if shown.baseline is not None:
-        _line(axes, data.grid, ruler, shown.baseline, color=MUTED, linestyle=":", label="without sensors")
+        _line(axes, data.domain, ruler, shown.baseline, color=MUTED, linestyle=":", label="without sensors")
     line, fill = (MUTED, RULE) if shown.shows_ranks else (ACCENT, _FILL)
-    _line(axes, data.grid, ruler, shown.values, color=line, fill=fill, label="reconstruction")
+    _line(axes, data.domain, ruler, shown.values, color=line, fill=fill, label="reconstruction")
     _mark(axes, data, ruler, shown.values, numbered=shown.shows_ranks and data.plan.k <= MOST_NUMBERED)
     axes.set_ylim(bottom=0)
     if shown.baseline is not None:
@@ -73,7 +73,7 @@ def draw_samples(data: ReportData, width: float) -> Figure:
     Parameters
     ----------
     data : ReportData
-        On a grid with one axis.
+        Of sites along one axis.
     width : float
         Inches; the errors lie beside the values on wide figures, else below.
 
@@ -88,7 +88,7 @@ def draw_samples(data: ReportData, width: float) -> Figure:
     for pick, (left, right) in zip(picks, panels.reshape(-1, 2), strict=True):
         _sample(data, pick, left, right)
     for axes in panels[-1]:
-        _ruler(data.grid).mark(axes.xaxis, 40 if axes is panels[-1, 0] else 20, rotation=90)
+        _ruler(data.domain).mark(axes.xaxis, 40 if axes is panels[-1, 0] else 20, rotation=90)
     lines, names = panels[0, 0].get_legend_handles_labels()
     figure.legend(lines, names, fontsize=SMALL, frameon=False, loc="outside upper right", ncols=2)
     return figure
@@ -96,11 +96,11 @@ def draw_samples(data: ReportData, width: float) -> Figure:
 
 def _sample(data: ReportData, pick: Pick, values: Axes, error: Axes) -> None:
     """Draw one example."""
-    grid, ruler = data.grid, _ruler(data.grid)
-    _line(values, grid, ruler, pick.true, color=INK, label="truth")
-    _line(values, grid, ruler, pick.reconstructed, color=ACCENT, label="reconstruction")
+    sites, ruler = data.domain, _ruler(data.domain)
+    _line(values, sites, ruler, pick.true, color=INK, label="truth")
+    _line(values, sites, ruler, pick.reconstructed, color=ACCENT, label="reconstruction")
     _mark(values, data, ruler, pick.true, numbered=False)
-    _line(error, grid, ruler, pick.error, color=_ERROR, fill="#f4dfe3")
+    _line(error, sites, ruler, pick.error, color=_ERROR, fill="#f4dfe3")
     # On the scale of the values if that shows the error, so that a small one looks small.
     reach = max(float(np.nanmax(np.abs(pick.error))), LEAST_ERROR_RANGE * float(np.ptp(values.get_ylim())))
     error.set_ylim(-1.1 * reach, 1.1 * reach)
@@ -112,14 +112,22 @@ def _sample(data: ReportData, pick: Pick, values: Axes, error: Axes) -> None:
         tidy(axes, grid="y")
 
 
-def _ruler(grid: Grid) -> Ruler:
+def _ruler(sites: Sites) -> Ruler:
     """The axis, labelled by names of sites if they have some."""
-    return Ruler.of(grid.dims[0], grid.coordinates[grid.dims[0]], grid.names)
+    names = None
+    if sites.names is not None:
+        names = [str(one) for one in sites.axes[sites.dims[0]]]
+        for place, name in zip(sites.index, sites.names, strict=True):
+            names[place] = name
+    return Ruler.of(sites.dims[0], sites.axes[sites.dims[0]], names)
 
 
-def _line(axes: Axes, grid: Grid, ruler: Ruler, values: NDArray[Any], *, fill: str | None = None, **style: Any) -> None:
+def _line(
+    axes: Axes, sites: Sites, ruler: Ruler, values: NDArray[Any], *, fill: str | None = None, **style: Any
+) -> None:  # fmt: skip
     """Draw a line; for the columns of a table, which have no order, one step for each."""
-    if grid.names is None:
+    values = sites.to_grid(np.asarray(values, np.float64))
+    if sites.names is None:
         axes.plot(ruler.centres, values, linewidth=1.3, **style)
         if fill is not None:
             axes.fill_between(ruler.centres, values, 0, color=fill, linewidth=0)
@@ -131,8 +139,7 @@ def _line(axes: Axes, grid: Grid, ruler: Ruler, values: NDArray[Any], *, fill: s
 
 def _mark(axes: Axes, data: ReportData, ruler: Ruler, values: NDArray[Any], *, numbered: bool) -> None:
     """Mark the selected sites on a line, with or without their ranks."""
-    indices = data.plan.indices
-    x, y = ruler.centres[indices], values[indices]
+    x, y = ruler.centres[data.plan.indices], values[data.plan.numbers]
     axes.scatter(x, y, s=22 if numbered else 12, c="white", edgecolors=INK, linewidths=0.8, zorder=3)
     for rank, place in enumerate(zip(x, y, strict=True), start=1) if numbered else ():
         axes.annotate(str(rank), place, (0, 5), textcoords="offset points", ha="center", fontsize=SMALL, color=INK)

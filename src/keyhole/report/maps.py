@@ -1,4 +1,4 @@
-"""Figures of grids with two axes: maps."""
+"""Figures of sites with two coordinates: maps."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from keyhole.report.formatting import quantity, with_units
-from keyhole.report.geometry import Frame
+from keyhole.report.geometry import CellFrame, Frame
 from keyhole.report.report_data import Quantity, ReportData
 from keyhole.report.style import (
     INK,
@@ -38,7 +37,6 @@ __all__ = ["draw_quantity", "draw_samples"]
 _TALLEST, _TALLEST_SAMPLE, _AROUND_SAMPLE = 4.6, 2.2, 0.5
 # A few outliers are clipped so that the others stay distinguishable: beyond which percentile, and how far.
 _CLIP, _FAR = 99.8, 1.25
-_COAST = "#4a5058"
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ def draw_quantity(data: ReportData, shown: Quantity, width: float) -> Figure:
     Parameters
     ----------
     data : ReportData
-        On a grid with two axes.
+        Of sites with two coordinates.
     shown : Quantity
         The quantity.
     width : float
@@ -96,13 +94,13 @@ def draw_quantity(data: ReportData, shown: Quantity, width: float) -> Figure:
     -------
     Figure
     """
-    frame, narrow = Frame.of(data.grid), width <= NARROW
+    frame, narrow = Frame.of(data.domain), width <= NARROW
     beside, below = (0.8, 1.2) if narrow else (1.6, 0.6)
     wide = min(width - beside, _TALLEST / frame.box)
     figure = new_figure(wide + beside, wide * frame.box + below)
     axes = figure.subplots()
     shades = _Shades.rising(shown.colours, shown.values, floor=0.0)
-    _draw(axes, data, frame, shown.values, shades)
+    _draw(axes, frame, shown.values, shades)
     frame.apply(axes, labelled=True)
     _bar(figure, [axes], shades, with_units(shown.label, data.units), beside=not narrow)
     _mark(axes, data, frame, numbered=shown.shows_ranks and data.plan.k <= MOST_NUMBERED, small=narrow)
@@ -115,7 +113,7 @@ def draw_samples(data: ReportData, width: float) -> Figure:
     Parameters
     ----------
     data : ReportData
-        On a grid with two axes.
+        Of sites with two coordinates.
     width : float
         Inches.
 
@@ -123,7 +121,7 @@ def draw_samples(data: ReportData, width: float) -> Figure:
     -------
     Figure
     """
-    frame, picks = Frame.of(data.grid), data.picks
+    frame, picks = Frame.of(data.domain), data.picks
     side = min(width / 3 - 0.1, _TALLEST_SAMPLE / frame.box)
     figure = new_figure(3 * side + 0.3, (side * frame.box + _AROUND_SAMPLE) * len(picks) + 0.7)
     panels = figure.subplots(len(picks), 3, squeeze=False)
@@ -133,7 +131,7 @@ def draw_samples(data: ReportData, width: float) -> Figure:
     for row, pick in zip(panels, picks, strict=True):
         heading(row[0], f"{pick.label}: {pick.when}, RMSE {quantity(pick.rmse, data.units)}")
         for axes, (name, shade) in zip(row, shades.items(), strict=True):
-            _draw(axes, data, frame, getattr(pick, name), shade)
+            _draw(axes, frame, getattr(pick, name), shade)
             frame.apply(axes, labelled=False)
             axes.set_xlabel(labels[name], fontsize=SMALL, color=INK)
         _mark(row[1], data, frame, numbered=False, small=True)
@@ -165,20 +163,16 @@ def _sample_bars(figure: Figure, panels: NDArray[Any], values: _Shades, error: _
     _bar(figure, panels[:, 2].tolist(), error, with_units("error", units))
 
 
-def _draw(axes: Axes, data: ReportData, frame: Frame, values: NDArray[Any], shades: _Shades) -> None:
-    """Draw values, with sites that are not valid in grey behind an outline."""
-    pixels = np.ma.masked_invalid(frame.pixels(values))
-    edges = frame.across.edges, frame.up.edges
-    axes.pcolormesh(*edges, pixels, cmap=shades.name, norm=shades.norm(), rasterized=True)
-    coast = LineCollection(list(frame.coast(data.grid.inside)), colors=_COAST, linewidths=0.5)
-    axes.add_collection(coast, autolim=False)
-    axes.set_facecolor(LAND)
+def _draw(axes: Axes, frame: Frame, values: NDArray[Any], shades: _Shades) -> None:
+    """Draw values, with cells that are not valid in grey behind an outline."""
+    frame.draw(axes, values, shades.name, shades.norm())
+    axes.set_facecolor(LAND if isinstance(frame, CellFrame) else "white")
     tidy(axes, frame=("left", "bottom", "top", "right"))
 
 
 def _mark(axes: Axes, data: ReportData, frame: Frame, *, numbered: bool, small: bool) -> None:
     """Mark the selected sites, with or without their ranks; better ones lie on top."""
-    across, up = frame.places(data.grid, data.plan.indices)
+    across, up = frame.places(data.plan.numbers)
     if not numbered:
         axes.scatter(across, up, s=6 if small else 16, c="white", edgecolors=INK, linewidths=0.6, zorder=3)
         return

@@ -94,7 +94,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
     data, trained = ReportData.of(comparison), page_text.trained(comparison)
     return {
         "plan": data.plan,
-        "grid": data.grid,
+        "domain": data.domain,
         "channels": data.channels,
         "standardised": data.plan.origin.units_differ,
         "as_anomalies": data.as_anomalies,
@@ -115,7 +115,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
 def _pictures(comparison: Comparison, data: ReportData) -> dict[str, _Picture]:
     """Figures of the page by name."""
     draw: dict[str, Callable[..., Figure]] = {"curve": partial(curve_figure, comparison)}
-    if can_draw(data.grid):
+    if can_draw(data.domain):
         draw |= {
             "sites": partial(sites_figure, data),
             "samples": partial(samples_figure, data),
@@ -125,7 +125,7 @@ def _pictures(comparison: Comparison, data: ReportData) -> dict[str, _Picture]:
         draw["failures"] = partial(failures_figure, data)
     if data.plan.intervals is not None:
         draw["coverage"] = partial(coverage_figure, data)
-        draw |= {"intervals": partial(interval_figure, data)} if can_draw(data.grid) else {}
+        draw |= {"intervals": partial(interval_figure, data)} if can_draw(data.domain) else {}
     trained = page_text.trained(comparison)
     if trained is not None:
         draw["training"] = partial(training_figure, trained.plan)

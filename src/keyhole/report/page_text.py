@@ -57,7 +57,7 @@ def methods(comparison: Comparison) -> list[dict[str, Any]]:
         ``chosen`` marks the plan that the page is about.
     """
     choice = comparison.choice
-    units = comparison.prepared.signals.origin.error_units
+    units = comparison.prepared.samples.origin.error_units
     return [
         {
             "method": entry.method,
@@ -84,32 +84,32 @@ def sites(data: ReportData) -> list[dict[str, Any]]:
     list of dict
         By rank; ``share`` is the gain in percent of the largest gain.
     """
-    plan, grid = data.plan, data.grid
+    plan, domain = data.plan, data.domain
     most = max(float(np.max(plan.gain)), 1e-12)
     return [
         {
             "rank": rank,
-            "name": grid.name(int(index)),
-            "place": [plain(value) for value in grid.position(int(index)).values()],
+            "name": domain.name(int(number)),
+            "place": [plain(value) for value in domain.position(int(number)).values()],
             "gain": f"{gain * 100:z.2f}".replace("-", "\N{MINUS SIGN}"),
             "share": round(100 * max(float(gain), 0.0) / most),
             "existing": rank <= plan.metadata.get("constraints", {}).get("existing", 0),
         }
-        for rank, (index, gain) in enumerate(zip(plan.indices, plan.gain, strict=True), start=1)
+        for rank, (number, gain) in enumerate(zip(plan.numbers, plan.gain, strict=True), start=1)
     ]
 
 
 def samples(data: ReportData) -> str:
-    """Return the RMSE of the best, median and worst test sample, for grids that cannot be drawn."""
+    """Return the RMSE of the best, median and worst test sample, for data that cannot be drawn."""
     picks = [f"{one.label} {one.when}, {quantity(one.rmse, data.units)}" for one in data.picks]
     return f"RMSE of test samples: {'; '.join(picks)}."
 
 
 def spread_of_errors(data: ReportData) -> str:
-    """Return the range of the RMSE over sites, for grids that cannot be drawn."""
-    errors = data.error_map[data.grid.inside]
+    """Return the range of the RMSE over sites, for data that cannot be drawn."""
+    errors = data.error_map[np.isfinite(data.error_map)]
     low, middle, high = (quantity(float(one), data.units) for one in np.percentile(errors, (0, 50, 100)))
-    return f"The RMSE of a cell over all test samples ranges from {low} to {high}, with a median of {middle}."
+    return f"The RMSE of a site over all test samples ranges from {low} to {high}, with a median of {middle}."
 
 
 def intervals(data: ReportData) -> str:
@@ -142,15 +142,15 @@ def metadata(data: ReportData) -> dict[str, str]:
     dict of str to str
         Text by heading; unknown entries are omitted.
     """
-    record, samples_ = dict(data.plan.metadata), data.prepared.signals
+    record, samples_ = dict(data.plan.metadata), data.prepared.samples
     source = dict(record.pop("data", {}))
     attributes = samples_.origin.attributes
     entries = {
         "data": source.get("name", samples_.origin.name),
         **{_heading(name): shorten(plain(attributes.get(name, "")), _MOST_ATTRIBUTE) for name in _ATTRIBUTES},
         "samples": _samples(samples_),
-        "grid": _grid(data),
-        "baseline": "climatology, one field for each month" if samples_.cycle else "mean of each cell",
+        "space": _space(data),
+        "baseline": "climatology, one field for each month" if samples_.cycle else "mean of each site",
         "split": split_text(data.prepared.split.sizes()),
         "method": record.pop("method", None),
         "settings": record.pop("settings", None) or "none",
@@ -207,13 +207,13 @@ def _samples(signals: Samples) -> str:
     return f"{len(signals)}, {plain(signals.time.min())} to {plain(signals.time.max())}"
 
 
-def _grid(data: ReportData) -> str:
-    """Shape of the grid, and numbers of valid and observable sites."""
-    grid = data.grid
-    axes = " × ".join(f"{dim} {n}" for n, dim in zip(grid.shape, grid.dims, strict=True))
+def _space(data: ReportData) -> str:
+    """Shape of the data, and numbers of valid and observable sites."""
+    domain = data.domain
+    axes = " × ".join(f"{dim} {n}" for n, dim in zip(domain.shape, domain.dims, strict=True))
     channels = f", {data.channels} channels" if data.channels > 1 else ""
-    observable = int(data.prepared.signals.observable.sum())
-    return f"{axes}{channels}; {len(grid.cells)} valid cells, {observable} observable"
+    observable = int(data.prepared.samples.observable.sum())
+    return f"{axes}{channels}; {len(domain)} valid sites, {observable} observable"
 
 
 def _scores(scores: Mapping[str, float]) -> str:

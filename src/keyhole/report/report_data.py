@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole import metrics
-from keyhole.data.grid import Grid
 from keyhole.data.preparation import PreparedSamples
+from keyhole.data.sites import Sites
 from keyhole.plan.plan import Plan
 from keyhole.report.formatting import plain
 from keyhole.workflow.calibration import errors_by_failures, reliability, width_map
@@ -19,7 +19,7 @@ from keyhole.workflow.comparison import Comparison
 
 __all__ = ["Pick", "Quantity", "ReportData"]
 
-# Raw samples look alike where the baseline varies over the grid by so much more than they vary around it.
+# Raw samples look alike where the baseline varies over the sites by so much more than they vary around it.
 _ALIKE = 4.0
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 MOST_FAILURES = 10
@@ -39,8 +39,8 @@ class Pick:
         Its time or number.
     rmse : float
         Its error.
-    true, reconstructed : ndarray of the grid's shape
-        Averaged over channels; NaN at sites that are not valid.
+    true, reconstructed : ndarray of shape (m,)
+        Averaged over channels.
     """
 
     label: str
@@ -61,13 +61,13 @@ class Quantity:
 
     Parameters
     ----------
-    values : ndarray of the grid's shape
-        NaN at sites that are not valid.
+    values : ndarray of shape (m,)
+        One for each site.
     label : str
         What it is, without units.
     colours : str
         Colour map of a map.
-    baseline : ndarray of the grid's shape, optional
+    baseline : ndarray of shape (m,), optional
         The same quantity without sensors, drawn as a second line.
     shows_ranks : bool
         Whether sites are drawn with their ranks.
@@ -109,9 +109,9 @@ class ReportData:
         return cls(comparison.prepared, comparison.choice.plan)
 
     @property
-    def grid(self) -> Grid:
-        """Grid of the plan."""
-        return self.plan.grid
+    def domain(self) -> Sites:
+        """The m sites of the data."""
+        return self.plan.domain
 
     @property
     def units(self) -> str:
@@ -126,11 +126,10 @@ class ReportData:
     @cached_property
     def spread(self) -> NDArray[np.float64]:
         """Standard deviation of each site about the baseline outside the test part."""
-        development = self.prepared.development
-        values = development.values if development.root is None else development.values / development.root
+        values = self.prepared.development.values
         nothing = np.broadcast_to(np.float32(0), values[:, :1].shape)
         squares = [
-            float(scale / shown) ** 2 * metrics.squared_error_map(values[:, c : c + 1], nothing, self.grid)
+            float(scale / shown) ** 2 * metrics.squared_error_map(values[:, c : c + 1], nothing)
             for c, (scale, shown) in enumerate(zip(self.prepared.scaling.scale, self.plan.error_scale, strict=True))
         ]
         mean: NDArray[np.float64] = np.mean(squares, axis=0)
@@ -138,15 +137,14 @@ class ReportData:
 
     @cached_property
     def reconstructed(self) -> Field:
-        """Reconstruction of the test part, ``(N, channels, *grid)``."""
-        test = self.prepared.test
-        return self.plan.reconstruct_array(test.noisy_readings(self.plan.indices), test.time, test.covariates)
+        """Reconstruction of the test part, ``(N, channels, m)``."""
+        return self.plan.reconstruct_samples(self.prepared.test)
 
     @cached_property
     def error_map(self) -> NDArray[np.float64]:
-        """RMSE of each site on the test part, NaN at sites that are not valid."""
+        """RMSE of each site on the test part."""
         true, reconstructed = (self._pooled(values) for values in (self.prepared.test.values, self.reconstructed))
-        return np.sqrt(metrics.squared_error_map(true, reconstructed, self.grid))
+        return np.sqrt(metrics.squared_error_map(true, reconstructed))
 
     @cached_property
     def interval_map(self) -> NDArray[np.float64]:
@@ -170,8 +168,8 @@ class ReportData:
             self._pooled(values)[:, np.newaxis] for values in (self.prepared.test.values, self.reconstructed)
         )
         pairs = zip(true, reconstructed, strict=True)
-        maps = (metrics.squared_error_map(true, reconstructed, self.grid) for true, reconstructed in pairs)
-        return np.sqrt([np.nanmean(squares[self.grid.inside]) for squares in maps])
+        maps = (metrics.squared_error_map(true, reconstructed) for true, reconstructed in pairs)
+        return np.sqrt([np.nanmean(squares) for squares in maps])
 
     @cached_property
     def as_anomalies(self) -> bool:
@@ -179,7 +177,7 @@ class ReportData:
         scaling = self.plan.scaling
         if self.plan.origin.units_differ:
             return True
-        varies = float(scaling.baseline[:, :, self.grid.inside].var(axis=-1).mean())
+        varies = float(scaling.baseline.var(axis=-1).mean())
         return scaling.cycle is not None or varies > _ALIKE * float(np.square(scaling.scale).mean())
 
     @cached_property
@@ -200,10 +198,10 @@ class ReportData:
 
     def _shown(self, values: Field, expected: Field | float) -> Field:
         """Values of one sample as they are shown: averaged over channels."""
-        return np.where(self.grid.inside, self._pooled((values - expected)[np.newaxis])[0].mean(axis=0), np.nan)
+        return np.asarray(self._pooled((values - expected)[np.newaxis])[0].mean(axis=0))
 
     def _pooled(self, values: Field) -> Field:
-        """Convert ``(N, channels, *grid)`` to units in which channels can be averaged."""
+        """Convert ``(N, channels, m)`` to units in which channels can be averaged."""
         if not self.plan.origin.units_differ:
             return values
-        return values / self.plan.error_scale.reshape(-1, *[1] * len(self.grid.shape))
+        return values / self.plan.error_scale[:, np.newaxis]

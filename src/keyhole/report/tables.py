@@ -218,8 +218,8 @@ def _account(plan: Plan) -> str:
 
 
 def _space(plan: Plan) -> dict[str, int]:
-    """Length of each axis of the grid."""
-    return dict(zip(plan.grid.dims, plan.grid.shape, strict=True))
+    """Length of each axis of the data."""
+    return dict(zip(plan.domain.dims, plan.domain.shape, strict=True))
 
 
 def _constraints(record: Mapping[str, Any]) -> list[str]:
