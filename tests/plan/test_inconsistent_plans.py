@@ -149,7 +149,7 @@ def use(path: Path, *, netcdf: bool = False) -> None:
     json.dumps(plan_summary(plan), default=str)
     assert len(plan.sites) == plan.k
     readings = np.zeros((2, plan.k, len(plan.scaling.scale)))
-    readings += plan.scaling.baseline.reshape(*plan.scaling.baseline.shape[:2], -1)[0].T[plan.indices]
+    readings += plan.scaling.baseline[0].T[plan.numbers]
     readings[1, 0] = np.nan
     given: Any = {"time": ["2001-01-15", "2001-07-15"]}
     given |= {"covariates": np.zeros((2, plan.scaling.columns.shape[1]))} if plan.scaling.columns.size else {}
@@ -157,8 +157,8 @@ def use(path: Path, *, netcdf: bool = False) -> None:
     for part in ends if plan.intervals else [ends]:
         arrays = part.values() if isinstance(part, xr.Dataset) else [part]
         for array in map(np.asarray, arrays):
-            inside = np.broadcast_to(plan.grid.inside, plan.grid.shape).sum()
-            assert np.isfinite(array).sum() * plan.grid.size == array.size * inside
+            positions = len(plan.domain) if plan.origin.kind == "table" else plan.domain.size
+            assert np.isfinite(array).sum() * positions == array.size * len(plan.domain)
     if netcdf and not plan.scaling.columns.size:
         write_reconstruction(plan, readings, path.parent / "rebuilt.nc", given["time"])
     if plan.predictor is not None:
@@ -324,7 +324,7 @@ def test_texts_are_as_wide_as_the_longest_whatever_is_declared(tmp_path):
     header["coordinate_types"]["place"] = "<U300000000"
     write_container(path, header, arrays)
     with little_memory():
-        assert kh.load(path).grid.coordinates["place"].dtype == "<U1"
+        assert kh.load(path).domain.axes["place"].dtype == "<U1"
 
 
 def test_long_texts_take_no_more_memory_than_the_file(tmp_path):

@@ -50,11 +50,11 @@ def test_sites_are_ranked_distinct_and_inside(plan):
     assert list(sites["rank"]) == [1, 2, 3]
     assert sites["index"].is_unique
     assert sites["name"].is_unique
-    assert plan.grid.inside.ravel()[sites["index"]].all()
+    assert plan.domain.index[plan.numbers].tolist() == sites["index"].tolist()
     assert list(sites["name"]) == plan.names
     assert {"gain", "existing"} <= set(sites.columns)
-    for dim, place in zip(plan.grid.dims, np.unravel_index(sites["index"], plan.grid.shape), strict=True):
-        np.testing.assert_array_equal(sites[dim], plan.grid.coordinates[dim][place])
+    for dim, place in zip(plan.domain.dims, np.unravel_index(sites["index"], plan.domain.shape), strict=True):
+        np.testing.assert_array_equal(sites[dim], plan.domain.axes[dim][place])
 
 
 def test_sites_of_a_field_have_its_coordinates(field_plan):
@@ -136,11 +136,11 @@ def test_anomalies_are_added_to_the_climatology_of_the_month(field_plan):
     """Readings equal to the climatology give back the climatology, but for what ridge adds to its mean."""
     baseline = field_plan.scaling.baseline
     july, january = baseline[6, 0], baseline[0, 0]
-    readings = np.stack([field.ravel()[field_plan.indices] for field in (july, january)])
+    readings = np.stack([field[field_plan.numbers] for field in (july, january)])
     values = field_plan.reconstruct(readings, time=DATES).values
-    inside = field_plan.grid.inside
-    np.testing.assert_allclose(values[0][inside], july[inside], atol=0.05)
-    np.testing.assert_allclose(values[1][inside], january[inside], atol=0.05)
+    reconstructed = field_plan.domain.from_grid(values)
+    np.testing.assert_allclose(reconstructed[0], july, atol=0.05)
+    np.testing.assert_allclose(reconstructed[1], january, atol=0.05)
 
 
 def test_a_plan_on_anomalies_says_that_it_needs_time(field_plan):

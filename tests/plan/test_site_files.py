@@ -28,7 +28,7 @@ def test_sites_as_csv_name_the_same_sites(plan, tmp_path):
 
     write_sites(plan, tmp_path / "sites.csv")
     table = pd.read_csv(tmp_path / "sites.csv")
-    assert find_sites(table, plan.grid).tolist() == plan.indices.tolist()
+    assert find_sites(table, plan.domain).tolist() == plan.numbers.tolist()
     assert table["existing"].tolist() == [True, False, False, False]
 
 

@@ -255,7 +255,7 @@ def test_pictures_by_their_shape():
     from sklearn.datasets import load_digits
 
     X, _ = load_digits(return_X_y=True)
-    assert quick(6, grid_shape=(8, 8)).fit(X).plan_.grid.shape == (8, 8)
+    assert quick(6, grid_shape=(8, 8)).fit(X).plan_.domain.shape == (8, 8)
     with pytest.raises(ValueError, match="grid_shape"):
         quick(6, grid_shape=(8, 9)).fit(X)
 

@@ -416,7 +416,7 @@ def _straight(sites: Sites, names: tuple[str, ...], vertical_scale: float | None
         columns.append(scale * _numbers(sites, name))
         whole = sites.auxiliary[name].values if name in sites.auxiliary else sites.axes[name]
         whole = whole if _is_number(whole) else np.arange(whole.size)
-        lengths.append(scale * float(np.ptp(whole[~_is_missing(whole)])) if whole.size else 0.0)
+        lengths.append(scale * float(np.ptp(whole[~_is_missing(whole)].astype(np.float64))) if whole.size else 0.0)
     return Euclidean(np.stack(columns, axis=1), extent=max(lengths) or 1.0)
 
 

@@ -64,10 +64,19 @@ def as_field(values: NDArray[Any], domain: Sites, origin: SourceInfo, time: Time
 
 
 def coordinates_of(domain: Sites, origin: SourceInfo) -> dict[str, Any]:
-    """Return the coordinates of the data, auxiliary ones included, with their attributes, as xarray takes them."""
-    found: dict[str, tuple[Any, NDArray[Any]]] = {dim: (dim, np.asarray(domain.axes[dim])) for dim in domain.dims}
-    found |= domain.auxiliary
-    return {name: (*one, dict(origin.axis_attributes.get(name, {}))) for name, one in found.items()}
+    """Return the coordinates of the data with their attributes, as xarray takes them: those that locate sites first.
+
+    An axis that had no coordinate gets the positions along it, unless auxiliary coordinates locate the sites.
+    """
+    names = dict.fromkeys([*domain.location, *domain.dims, *domain.auxiliary])
+    found: dict[str, Any] = {}
+    for name in names:
+        about = dict(origin.axis_attributes.get(name, {}))
+        if name in domain.auxiliary:
+            found[name] = (*domain.auxiliary[name], about)
+        elif name in domain.location or name in origin.axis_attributes:
+            found[name] = (name, np.asarray(domain.axes[name]), about)
+    return found
 
 
 def bounds_of(origin: SourceInfo, interval: float) -> tuple[SourceInfo, SourceInfo]:

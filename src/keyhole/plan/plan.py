@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.plan.export import bounds_of, to_source_type
+from keyhole.plan.export import bounds_of, coordinates_of, to_source_type
 from keyhole.plan.fitted import FittedModels, check_finite
 from keyhole.plan.readings import check_units, order_readings, warn_beyond
 
@@ -91,10 +91,9 @@ class Plan(FittedModels):
         """
         import pandas as pd
 
-        domain = self.domain
         columns: dict[str, Any] = {"rank": np.arange(1, self.k + 1), "index": self.indices, "name": self.names}
-        coordinates = dict.fromkeys([*domain.location, *domain.dims, *domain.auxiliary])
-        columns |= {name: domain.coordinate(name)[self.numbers] for name in coordinates if name not in columns}
+        coordinates = [name for name in coordinates_of(self.domain, self.origin) if name not in columns]
+        columns |= {name: self.domain.coordinate(name)[self.numbers] for name in coordinates}
         constraint_metadata = self.metadata.get("constraints", {})
         columns |= {"gain": self.gain, "existing": np.arange(self.k) < constraint_metadata.get("existing", 0)}
         return pd.DataFrame(
