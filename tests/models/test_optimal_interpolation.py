@@ -13,7 +13,8 @@ from example_data import stops_after
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
 from keyhole.data.sites import Sites
-from keyhole.models.localisation import LENGTH_SCALES, localisation
+from keyhole.data.metric import GreatCircle, Metric
+from keyhole.models.localisation import LENGTH_SCALES
 from keyhole.models.reconstructors import OptimalInterpolation, Ridge
 from keyhole.models.reconstructors.optimal_interpolation import STRENGTHS, longest_sufficient
 from keyhole.placement import SELECTORS
@@ -29,20 +30,20 @@ def smooth(n, cells=24, length=0.15, channels=1, seed=0):
     places = np.linspace(0, 1, cells)
     covariance = np.exp(-np.abs(places[:, None] - places) / length) + 1e-6 * np.eye(cells)
     values = rng.normal(size=(n, channels, cells)) @ np.linalg.cholesky(covariance).T
-    return kh.read(values, channels=1)
+    return kh.read(values, channels=1).as_scaled()
 
 
 def left_out(data, sites, length, share):
     """Error of kriging when each of five blocks is really left out, all from its definition."""
     readings = data.readings(sites).reshape(len(data), -1).astype(float)
     targets = data.targets.reshape(len(data), -1).astype(float)
-    places, error = data.sites.places, 0.0
+    metric, cells, error = data.sites.metric, np.arange(len(data.sites)), 0.0
     block = np.arange(len(data)) * 5 // len(data)
     for number in range(5):
         kept = block != number
         r, x = readings[kept], targets[kept]
-        own = r.T @ r / kept.sum() * localisation(places[sites], places[sites], length)
-        cross = r.T @ x / kept.sum() * localisation(places[sites], places, length)
+        own = r.T @ r / kept.sum() * metric.taper(sites, sites, length)
+        cross = r.T @ x / kept.sum() * metric.taper(sites, cells, length)
         weights = np.linalg.solve(own + share * np.trace(own) / len(own) * np.eye(len(own)), cross)
         error += np.square(targets[~kept] - readings[~kept] @ weights).sum()
     return error
@@ -73,7 +74,7 @@ def test_with_many_samples_nothing_fades_and_kriging_is_ridge():
     """A field tied across the grid, well sampled, is left as it is."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 12)) + 0.1 * rng.normal(size=(500, 12))
-    data, sites = kh.read(values - values.mean(axis=0)), np.array([0, 4, 7])
+    data, sites = kh.read(values - values.mean(axis=0)).as_scaled(), np.array([0, 4, 7])
     kriging, ridge = (kind().fit(data, sites, validation=data, run=Run()) for kind in (OptimalInterpolation, Ridge))
     assert kriging.chosen["length"] == np.inf
     readings = data.readings(sites)
@@ -85,7 +86,7 @@ def test_constant_sites_do_no_harm():
     data = smooth(30)
     values = data.values.copy()
     values[:, :, 5] = 1.0
-    flat = kh.read(values, channels=1)
+    flat = kh.read(values, channels=1).as_scaled()
     fitted = OptimalInterpolation().fit(flat, np.array([5]), validation=flat, run=Run())
     assert np.isfinite(fitted.weights).all()
 
@@ -94,10 +95,9 @@ def test_constant_sites_do_no_harm():
 def test_a_faded_covariance_is_a_covariance(length):
     """No negative eigenvalue, on the line and on the sphere."""
     axes = {"lat": np.linspace(-80, 80, 5), "lon": np.arange(0.0, 360, 60)}
-    sphere = Grid((5, 6), ("lat", "lon"), axes, np.ones((5, 6), bool)).places
-    for places in (sphere, Sites.plain((30,)).places):
+    for sites in (Sites.build((5, 6), ("lat", "lon"), axes), Sites.plain((30,))):
         samples = np.random.default_rng(0).normal(size=(4, 30))
-        faded = samples.T @ samples * localisation(places, places, length)
+        faded = samples.T @ samples * sites.metric.taper(np.arange(30), np.arange(30), length)
         assert np.linalg.eigvalsh(faded.astype(float)).min() > -1e-5
 
 
