@@ -13,7 +13,6 @@ from example_data import stops_after
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
 from keyhole.data.sites import Sites
-from keyhole.data.metric import GreatCircle, Metric
 from keyhole.models.localisation import LENGTH_SCALES
 from keyhole.models.reconstructors import OptimalInterpolation, Ridge
 from keyhole.models.reconstructors.optimal_interpolation import STRENGTHS, longest_sufficient
@@ -101,18 +100,17 @@ def test_a_faded_covariance_is_a_covariance(length):
         assert np.linalg.eigvalsh(faded.astype(float)).min() > -1e-5
 
 
-def test_places_are_near_where_the_globe_is():
-    """Across the date line and around a pole; plain grids are counted in cells."""
+def test_the_taper_is_near_where_the_globe_is():
+    """Across the date line and around a pole; plain data are counted along their longest axis, depth in its extent."""
     axes = {"lat": np.array([-89.0, 0.0, 89.0]), "lon": np.array([0.0, 179.0, 181.0])}
-    places = Grid((3, 3), ("lat", "lon"), axes, np.ones((3, 3), bool)).places
-    assert places.shape == (9, 3)
-    np.testing.assert_allclose(np.square(places).sum(axis=1), 1)
-    assert np.linalg.norm(places[4] - places[5]) == pytest.approx(np.deg2rad(2), rel=1e-3)
-    assert np.linalg.norm(places[6] - places[7]) < np.deg2rad(2.1)
-    np.testing.assert_allclose(Sites.plain((3, 5)).places[[0, 4, 14]], [[0, 0], [0, 1], [0.5, 1]])
-    deep = Grid((2, 1, 3), ("depth", "lat", "lon"), {"depth": np.array([0, 9]), **axes, "lat": axes["lat"][:1]},
-                np.ones((2, 1, 3), bool))  # fmt: skip
-    np.testing.assert_allclose(deep.places[:, 3], [0, 0, 0, 1, 1, 1])
+    globe = Sites.build((3, 3), ("lat", "lon"), axes).metric
+    np.testing.assert_allclose(globe.taper(4, 5, 1.0), np.exp(-np.deg2rad(2)), rtol=1e-4)
+    assert globe.taper(6, 7, 1.0) > np.exp(-np.deg2rad(2.1))
+    plain = Sites.plain((3, 5)).metric
+    np.testing.assert_allclose(plain.taper(0, [4, 14], 1.0), np.exp([[-1, -np.hypot(1, 0.5)]]), rtol=1e-6)
+    axes = {"depth": np.array([0, 9]), "lat": axes["lat"][:1], "lon": axes["lon"]}
+    deep = Sites.build((2, 1, 3), ("depth", "lat", "lon"), axes).metric
+    np.testing.assert_allclose(deep.taper([0, 1, 2], [3, 4, 5], 1.0).diagonal(), np.exp(-1), rtol=1e-6)
 
 
 def posterior(covariance: Covariance, picks):
@@ -120,9 +118,9 @@ def posterior(covariance: Covariance, picks):
     channels = covariance.readings.shape[2]
     readings = covariance.readings.astype(float).reshape(len(covariance.readings), -1)
     targets = covariance.targets.astype(float)
-    sites, cells = np.repeat(covariance.sites, channels, axis=0), covariance.cells
-    own = readings.T @ readings * localisation(sites, sites, covariance.length)
-    cross = targets.T @ readings * localisation(cells, sites, covariance.length)
+    sites, taper = np.repeat(covariance.candidates, channels), covariance.metric.taper
+    own = readings.T @ readings * taper(sites, sites, covariance.length)
+    cross = targets.T @ readings * taper(covariance.located, sites, covariance.length)
     total = np.square(targets).sum()
     if not len(picks):
         return total
@@ -235,9 +233,9 @@ def test_exchanges_in_a_hurry_are_scored_by_all_cells():
 def test_few_sites_of_many_cells_have_few_directions():
     """Columns have no more directions than there are of them, and more would take gigabytes."""
     data = large_field(150, 300)
-    among = np.zeros(data.sites.size, bool)
+    among = np.zeros(len(data.sites), bool)
     among[::150] = True
-    data = replace(data, observable=among.reshape(data.sites.shape))
+    data = replace(data, observable=among)
     assert Covariance.of(data, 0.5, 0.01, np.random.default_rng(0)).cross.shape == (300, 300, 1)
 
 
