@@ -57,13 +57,13 @@ def test_a_nested_ranking_cut_is_the_choice_for_fewer(name, channels):
     """By contract: exactly K distinct observable sites, and those that it would choose for K itself."""
     signals = kh.read(with_land(channels), channels=1)
     if SELECTORS.make(name, {}).incompatibility(signals):  # it tells a target
-        signals = signals.with_target(Target.of(np.nanmean(signals.values, axis=(1, 2, 3)), kind="number"))
+        signals = signals.with_target(Target.of(np.nanmean(signals.values, axis=(1, 2)), kind="number"))
     parts = prepare(signals, None, seed=0)
     longest = choose_sites(SELECTORS.make(name, {}), parts, 12, Run()).sites
     for k in (1, 3, 8, 12):
         cut = longest[:k]
         assert len(set(cut.tolist())) == k
-        assert parts.samples.observable.ravel()[cut].all()
+        assert parts.samples.observable[cut].all()
         assert cut.tolist() == choose_sites(SELECTORS.make(name, {}), parts, k, Run()).sites.tolist()
 
 
@@ -426,12 +426,12 @@ def test_the_help_is_there(command):
 def test_sites_that_are_there_and_groups_are_cut_as_they_count(method):
     """A nested ranking, cut, has what a new choice would have: all that is there, whole groups."""
     field = kh.datasets.sst()
-    there = field.with_constraints({"existing": field.grid.cells[[5, 500]].tolist()})
+    there = field.with_constraints({"existing": field.sites.index[[5, 500]].tolist()})
     assert [len(row.sites) for row in kh.curve(there, ks=(3, 5), methods=(method,)).rows] == [5, 7]
     for row in kh.curve(field.with_constraints({"groups": "lat"}), ks=(2, 3), methods=(method,)).rows:
         lines = np.unique(row.sites % 72)
         assert len(lines) == row.k
-        assert len(row.sites) == field.grid.inside[:, lines].sum()
+        assert len(row.sites) == np.isin(field.sites.places[1], lines).sum()
 
 
 def test_a_curve_works_around_gaps():

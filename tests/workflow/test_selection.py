@@ -100,7 +100,7 @@ def test_every_reconstructor_is_refused_at_the_door_or_can_be_fitted(name):
     prepared = pipeline.prepare(kh.read(smooth(30, 6)), None, 0)
     run = Run(deadline=0.0)
     try:
-        pipeline.check_reconstructor(RECONSTRUCTORS.make(name, {}), prepared.signals.grid)
+        pipeline.check_reconstructor(RECONSTRUCTORS.make(name, {}), prepared.samples.sites)
     except SettingsError:
         assert name in ("resnet", "dcgan", "dense_conv")
     else:
@@ -297,7 +297,7 @@ def test_anomalies_are_an_option_of_all_that_choose_sites():
     assert plan.metrics == by_month.metrics
     assert quick(kh.read(field).anomalies("month"), anomalies="none").metrics == quick(field).metrics
     compared = compare(field, 3, ["qr"], anomalies="month")
-    assert compared.prepared.signals.cycle == "month"
+    assert compared.prepared.samples.cycle == "month"
     curve = kh.curve(field, [3], ["qr"], anomalies="month")
     assert curve.rows[0].test["rmse"] == pytest.approx(compared.entries[0].plan.metrics["test"]["rmse"])
     assert field.keyhole.select(3, method="qr", reconstructor="ridge", anomalies="month").metrics == plan.metrics

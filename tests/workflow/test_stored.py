@@ -14,6 +14,7 @@ from keyhole.core.errors import DataError, SettingsError
 from keyhole.core.memory import parse_size
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
+from keyhole.data.scaler import Scaler
 from keyhole.models.principal_components import principal_components
 from keyhole.workflow.stored import components, open_store, select_stored
 from keyhole.workflow.stored.components import leading_components, sketch
@@ -91,10 +92,12 @@ def test_a_law_learns_from_chunks_and_is_the_same_once_more(path):
 
 def test_orders_hold_every_sample_once_and_few_chunks_at_a_time(path):
     with open_store(path, "1MiB") as store:
-        part = store.part(np.arange(0, 200))
+        scaler = Scaler.fit(store.read(0, 240))
+        part = store.part(np.arange(0, 200), scaler)
         order = part.order(torch.Generator().manual_seed(1))
         np.testing.assert_array_equal(np.sort(order.numpy()), np.arange(200))
-        np.testing.assert_array_equal(part.fetch(np.array([130, 3])), store.read(0, 240).values[[130, 3]])
+        expected = scaler.apply(store.read(0, 240)).targets[[130, 3]]
+        np.testing.assert_array_equal(part.fetch(np.array([130, 3])), expected)
         together = int(0.25 * store.memory / store.sample_bytes)
         first = order[: min(together, 16)].numpy() // 16
         assert len(set(first.tolist())) <= max(1, together // 16)
@@ -116,7 +119,7 @@ def test_components_are_those_of_all_samples(path, monkeypatch, in_gram):
     np.testing.assert_allclose(again.variances, found[0], rtol=1e-4)
     inner = again.basis.reshape(-1, 8).T @ expected.basis.reshape(-1, 8)
     np.testing.assert_allclose(np.abs(np.diag(inner))[:4], 1, atol=1e-2)
-    assert stand_in.taught == len(parts.development)
+    assert stand_in.n_training == len(parts.development)
 
 
 def test_several_variables_are_channels(tmp_path):
@@ -132,7 +135,7 @@ def test_gaps_are_refused_and_said(tmp_path):
     made = field()
     made["v0"][3, 6, 6] = np.nan
     made.to_zarr(tmp_path / "gaps.zarr", consolidated=False)
-    with pytest.raises(DataError, match="1 of 250 cells"), open_store(tmp_path / "gaps.zarr", SMALL):
+    with pytest.raises(DataError, match="1 of 250 sites"), open_store(tmp_path / "gaps.zarr", SMALL):
         pass
 
 
