@@ -104,7 +104,8 @@ def of_geometry(kind: str) -> Plan:
         metric = GraphMetric(lengths + lengths.T).take(np.arange(1, 13))
         return quick(replace(samples, sites=replace(samples.sites, metric=metric)), k=2)
     places = {
-        "lat": np.linspace(-60, 60, 12), "lon": np.arange(12) * 30.0, "depth": np.arange(12.0), "basin": list("aabbccddeeff"),
+        "lat": np.linspace(-60, 60, 12), "lon": np.arange(12) * 30.0, "depth": np.arange(12.0),
+        "basin": list("aabbccddeeff"),
     }  # fmt: skip
     auxiliary = {name: Auxiliary(("station",), np.array(one)) for name, one in places.items()}
     sites = Sites.build(

@@ -184,8 +184,7 @@ def _eliminate(
     gone = eliminate_by(development, sites, k)
     domain = development.sites
     dropped = [
-        {"site": domain.name(site), "index": int(domain.index[site]), "left": unexplained}
-        for site, unexplained in gone
+        {"site": domain.name(site), "index": int(domain.index[site]), "left": unexplained} for site, unexplained in gone
     ]
     return np.array([site for site in sites if site not in [one for one, _ in gone]], np.int64), dropped
 
