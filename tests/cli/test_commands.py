@@ -496,7 +496,7 @@ def test_what_to_read_is_chosen_by_options(folder, command):
         Image.fromarray(pixels).save(f"set/{seed}.png")
     assert command("select", "set", "-k", 3, *QUICK, "--out", "b.keyhole").code == 1
     assert command("select", "set", "-k", 3, *QUICK, "--size", "5x4", "--out", "b.keyhole").code == 0
-    assert kh.load("b.keyhole").grid.shape == (5, 4)
+    assert kh.load("b.keyhole").domain.shape == (5, 4)
     for words in (("--at", "level"), ("--size", "big"), ("--allow", "row=x")):
         assert command("select", "levels.nc", "-k", 3, *words).code == 2
 

@@ -381,7 +381,7 @@ class GraphMetric(Metric):
         from scipy.sparse import csr_array
 
         nodes = len(array_of(arrays, "lengths.indptr", (None,), "iu")) - 1
-        matrices = []
+        matrices = {}
         for name in ("lengths", "weights"):
             data = array_of(arrays, f"{name}.data", (None,))
             indices = array_of(arrays, f"{name}.indices", (len(data),), "iu").astype(np.int64)
@@ -390,8 +390,8 @@ class GraphMetric(Metric):
                 raise PlanError(f"the array '{name}.data' and its indices are no graph")
             if len(indptr) and (indptr[0] != 0 or indptr[-1] != len(data)):
                 raise PlanError(f"the array '{name}.indptr' does not end where the data do")
-            matrices.append(csr_array((data, indices, indptr), shape=(nodes, nodes)))
-        found = cls(*matrices, unit)
+            matrices[name] = csr_array((data, indices, indptr), shape=(nodes, nodes))
+        found = cls(matrices["lengths"], matrices["weights"], unit)
         if "selected" in arrays:
             selected = array_of(arrays, "selected", (None,), "iu").astype(np.int64)
             if ((selected < 0) | (selected >= nodes)).any():

@@ -236,7 +236,7 @@ class Sites:
         if name in self.dims or name in self.auxiliary:
             return name
         lower = name.lower()
-        role = "latitude" if is_latitude(lower) else "longitude" if is_longitude(lower) else None
+        role: Role | None = "latitude" if is_latitude(lower) else "longitude" if is_longitude(lower) else None
         return None if role is None else self.roles.get(role)
 
     @cached_property

@@ -14,7 +14,7 @@ from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.run import Run
 from keyhole.core.settings import Settings, parse
 from keyhole.data.constraints import FeasibleSet, largest_feasible, packing
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.masks import MaskDistribution
 
 __all__ = ["Selection", "Selector", "complete", "subsample", "with_fixed"]
@@ -85,7 +85,7 @@ class Selector(ABC):
         """Whether validation samples are needed; if not, the selector is given them as training samples."""
         return False
 
-    def incompatibility(self, samples: ScaledSamples) -> str | None:
+    def incompatibility(self, samples: Samples | ScaledSamples) -> str | None:
         """Explain why the selector cannot be used with these samples.
 
         Parameters

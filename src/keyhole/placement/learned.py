@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.masks import MASK_DISTRIBUTIONS, MaskDistribution, MaskSample, collapse, concentration_of
 from keyhole.masks.budgets import Budget, CountBudget, DualAscent, ExactK, L0Penalty
 from keyhole.placement.base import Selection, Selector, complete, with_fixed
@@ -162,7 +162,7 @@ class Learned(Selector):
         """Whether the best of several draws is chosen on validation samples (``collapse="best"``)."""
         return self.options.collapse == "best"
 
-    def incompatibility(self, samples: ScaledSamples) -> str | None:
+    def incompatibility(self, samples: Samples | ScaledSamples) -> str | None:
         """Convolutions need two dimensions and predict no target; the discriminator needs complete samples."""
         if self.options.objective == "gan" and samples.missing is not None:
             return "its discriminator needs complete samples, and some values are missing"

@@ -308,7 +308,7 @@ def _of_mesh(array: xr.DataArray, dataset: xr.Dataset) -> xr.DataArray | None:
 def _area_in_plane(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Areas of polygons by the shoelace formula; missing corners are put onto the first."""
     x, y = (np.where(np.isnan(one), one[:, :1], one) for one in (x, y))
-    return np.abs((x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)) / 2
+    return np.asarray(np.abs((x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)) / 2)
 
 
 def check_positions(sites: Sites) -> None:

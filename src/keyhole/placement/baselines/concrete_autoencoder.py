@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.models.objectives import reconstruction
 from keyhole.models.reconstructors.dcgan import DCGANDecoder
 from keyhole.models.reconstructors.networks import check_two_dimensional
@@ -189,7 +189,7 @@ class ConcreteAutoencoder(Selector):
     settings_class: ClassVar[type[CAESettings]] = CAESettings
     options: CAESettings
 
-    def incompatibility(self, samples: ScaledSamples) -> str | None:
+    def incompatibility(self, samples: Samples | ScaledSamples) -> str | None:
         """The convolutional decoder needs a grid of two dimensions."""
         shape = samples.choices
         if self.options.decoder == "dense" or len(shape) == 2:
