@@ -220,12 +220,12 @@ def test_a_plan_is_extended_and_cut_by_place():
     assert fewer.names == same.names
     beside = kh.extend(plan, FIELD, k=1, method="qr", constraints={"existing": more.sites[4:]}, reconstructor="ridge")
     assert beside.names[:5] == more.names
-    with pytest.raises(PlanError, match=r"the plan's site lat=.* is not among the sites of the data"):
+    with pytest.raises(PlanError, match=r"the plan's site lat=.* is not in the data"):
         kh.extend(plan, FIELD.assign_coords(lat=FIELD.lat + 7), k=1)
     table = pd.DataFrame(smooth(40, 5), columns=list("abcde"))
     chosen = quick(table, k=3)
     assert kh.extend(chosen, table[list("edcba")], k=1, method="qr", reconstructor="ridge").names[:3] == chosen.names
-    with pytest.raises(PlanError, match=r"the plan's site . is not among"):
+    with pytest.raises(PlanError, match=r"the plan's site . is not in the data"):
         kh.drop(chosen, table.set_axis(list("vwxyz"), axis=1), k=1)
 
 
@@ -313,9 +313,9 @@ def test_readings_whose_labels_do_not_fit_are_refused(change, said):
         plan.reconstruct(change(named))
 
 
-def test_readings_between_the_cells_are_refused():
-    """A place that is no cell of the grid."""
+def test_readings_between_the_sites_are_refused():
+    """A position that is no site."""
     plan = quick(FIELD, k=2)
     places = {"lat": ("site", plan.sites["lat"] + 3), "lon": ("site", plan.sites["lon"])}
-    with pytest.raises(PlanError, match="the place at site 0 is no cell of the plan's grid"):
+    with pytest.raises(PlanError, match="the position at site 0 is no site of the plan's data"):
         plan.reconstruct(xr.DataArray(np.ones((1, 2)), places, ("time", "site")))

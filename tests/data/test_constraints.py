@@ -113,7 +113,7 @@ def test_exchanges_spend_a_budget_where_nothing_is_left_to_explain():
 
 def left(parts, sites) -> float:
     """What least squares leaves of all cells, on everything but test."""
-    x = parts.development.valid_values().reshape(len(parts.development), -1).astype(np.float64)
+    x = parts.development.targets.reshape(len(parts.development), -1).astype(np.float64)
     chosen = np.concatenate([np.ones((len(x), 1)), x[:, sites]], axis=1)
     rest = x - chosen @ np.linalg.lstsq(chosen, x, rcond=None)[0]
     return float(np.square(rest).sum() / np.square(x - x.mean(axis=0)).sum())
@@ -223,8 +223,8 @@ def test_k_and_a_limit_of_cost_exclude_each_other():
         ({"existing": ["row=0 colum=1"]}, "there is row=0 column=1"),
         ({"existing": [{"row": 0}]}, "row, column are needed"),
         ({"existing": [{"row": 0, "column": 9}]}, "no valid site"),
-        ({"groups": "depth"}, "name of an axis"),
-        ({"groups": np.zeros((2, 2))}, "labels of shape"),
+        ({"groups": "depth"}, "groups='depth': the name of an axis"),
+        ({"groups": np.zeros((2, 2))}, r"array of shape \(2, 2\) for data of shape \(3, 4\)"),
     ],
 )
 def test_constraints_that_make_no_sense_are_refused(asked, said):

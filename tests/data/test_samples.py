@@ -53,11 +53,17 @@ def test_values_are_those_of_the_sites_in_c_order(rng):
 
 
 def test_readings_are_samples_by_sites_by_channels(signals):
-    readings = signals.readings(np.array([10, 1]))
+    readings = signals.readings(np.array([11, 2]))
     assert readings.shape == (5, 2, 2)
     whole = gridded(signals)
     np.testing.assert_array_equal(readings[:, 0], whole[:, :, 2, 3])
     np.testing.assert_array_equal(readings[:, 1], whole[:, :, 0, 2])
+    np.testing.assert_array_equal(signals.noisy_readings(np.array([11, 2])), readings)
+    noisy = signals.with_noise(1.0)
+    noise = noisy.noisy_readings(np.array([11, 2])) - readings
+    np.testing.assert_allclose(noise, noisy.draw_noise(np.array([10, 1])).transpose(0, 2, 1))
+    with pytest.raises(SettingsError, match="site 1 is not valid"):
+        signals.readings(np.array([0, 1]))
 
 
 def test_take_gives_samples_with_their_times_and_drops_the_split(signals):

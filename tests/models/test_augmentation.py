@@ -84,7 +84,7 @@ def test_mirrors_are_taken_where_mirrored_pictures_are_as_likely():
 def test_what_has_a_time_is_not_moved():
     """A field is where it is."""
     prepared = prepare(kh.datasets.sst(), None, seed=0)
-    sites = prepared.train.sites.cells[:5]
+    sites = np.arange(5)
     linear = Ridge().fit(prepared.train, sites, validation=prepared.validation, run=Run())
     assert Augmentation.found(linear, prepared.train, prepared.validation, sites) is None
 
@@ -97,7 +97,7 @@ def test_lessons_hold_what_the_linear_part_makes(inner):
     network = residual.network
     network.channels, network.domain, network.sites = train.channels, train.sites, SITES
     lessons = AugmentedBatches(
-        Augmentation(torch.from_numpy(np.float32(train.offset))), linear, train, SITES, network.inputs
+        Augmentation(torch.from_numpy(np.float32(train.sites.to_grid(train.offset)))), linear, train, SITES, network.inputs
     )
     fixed = network.fixed_batches(train, linear)
     batch = torch.tensor([3, 0, 7])

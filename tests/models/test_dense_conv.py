@@ -20,32 +20,32 @@ from keyhole.models.reconstructors.neural import Dense
 from keyhole.training.settings import TrainSettings
 
 
-def network(grid, sites, channels=1, covariates=0):
+def network(domain, sites, channels=1, covariates=0):
     torch.manual_seed(0)
     inputs = len(sites) * channels + covariates
-    dense = DenseNet(inputs, channels * len(grid.cells), width=16, blocks=1, dropout=0.0)
-    return DenseConvNet(dense, inputs, channels, grid, sites, filters=4, layers=1).eval()
+    dense = DenseNet(inputs, channels * len(domain), width=16, blocks=1, dropout=0.0)
+    return DenseConvNet(dense, inputs, channels, domain, sites, filters=4, layers=1).eval()
 
 
 def test_it_starts_as_its_dense_part():
-    """The head of the convolutions is zero, and cells outside stay zero until it moves."""
-    inside = np.ones((5, 6), bool)
-    inside[:, 0] = False
-    grid = Grid((5, 6), ("y", "x"), {}, inside)
-    net = network(grid, np.array([3, 8]), channels=2)
+    """The head of the convolutions is zero, and cells that are no sites stay zero until it moves."""
+    valid = np.ones((5, 6), bool)
+    valid[:, 0] = False
+    domain = Sites.plain((5, 6), valid)
+    net = network(domain, np.array([3, 8]), channels=2)
     torch.nn.init.normal_(net.dense.last.weight)
     x = torch.randn(7, 4)
     out = net(x).detach().numpy()
     assert out.shape == (7, 2, 5, 6)
-    assert not out[:, :, ~inside].any()
+    assert not out[:, :, ~valid].any()
     packed = net.dense(x).detach().numpy().reshape(7, 2, -1)
-    np.testing.assert_allclose(out.reshape(7, 2, -1)[:, :, grid.cells], packed, rtol=1e-6)
+    np.testing.assert_allclose(domain.from_grid(out), packed, rtol=1e-6)
 
 
 def test_the_voronoi_map_holds_the_nearest_reading():
     """Against a search over all pairs; context behind the readings is left out."""
-    grid, sites = Sites.plain((5, 6)), np.array([0, 17, 28])
-    net = network(grid, sites, channels=2, covariates=1)
+    domain, sites = Sites.plain((5, 6)), np.array([0, 17, 28])
+    net = network(domain, sites, channels=2, covariates=1)
     x = torch.arange(7.0)[None]
     places = np.stack(np.unravel_index(np.arange(30), (5, 6)), axis=1)
     nearest = np.square(places[:, None] - places[None, sites]).sum(axis=2).argmin(axis=1)
@@ -56,8 +56,8 @@ def test_the_voronoi_map_holds_the_nearest_reading():
 def test_distance_is_over_the_sphere_for_latitude_and_longitude():
     """A site at 175 E is next to a cell at 175 W."""
     axes = {"lat": np.array([-10.0, 0.0, 10.0]), "lon": np.arange(-175.0, 180.0, 10.0)}
-    grid = Grid((3, 36), ("lat", "lon"), axes, np.ones((3, 36), bool))
-    net = network(grid, np.array([36 + 18, 36 + 35]))  # 5 E and 175 E on the equator
+    domain = Sites.build((3, 36), ("lat", "lon"), axes)
+    net = network(domain, np.array([36 + 18, 36 + 35]))  # 5 E and 175 E on the equator
     assert net.get_buffer("nearest").reshape(3, 36)[1, 0] == 1
     distance = net.get_buffer("maps")[1]
     assert distance[1, 18] == distance[1, 35] == 0
@@ -143,8 +143,8 @@ def test_a_pass_is_timed_without_a_trace():
 
 def test_convolutions_see_what_was_estimated_before():
     """Two estimates for the same readings: once the head has moved, the outcome tells them apart."""
-    grid, sites = Sites.plain((5, 6)), np.array([3, 8])
-    net = network(grid, sites)
+    domain, sites = Sites.plain((5, 6)), np.array([3, 8])
+    net = network(domain, sites)
     torch.nn.init.normal_(net.convolutions.last.weight)
     readings, estimate = torch.randn(4, 2), torch.randn(4, 30)
     first, second = (net(torch.cat([readings, part], dim=1)) for part in (estimate, estimate + 1))

@@ -13,7 +13,7 @@ from example_data import stops_after
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
 from keyhole.data.sites import Sites
-from keyhole.models.localisation import LENGTH_SCALES, localisation
+from keyhole.models.localisation import LENGTH_SCALES
 from keyhole.models.reconstructors import OptimalInterpolation, Ridge
 from keyhole.models.reconstructors.optimal_interpolation import STRENGTHS, longest_sufficient
 from keyhole.placement import SELECTORS
@@ -29,20 +29,20 @@ def smooth(n, cells=24, length=0.15, channels=1, seed=0):
     places = np.linspace(0, 1, cells)
     covariance = np.exp(-np.abs(places[:, None] - places) / length) + 1e-6 * np.eye(cells)
     values = rng.normal(size=(n, channels, cells)) @ np.linalg.cholesky(covariance).T
-    return kh.read(values, channels=1)
+    return kh.read(values, channels=1).as_scaled()
 
 
 def left_out(data, sites, length, share):
     """Error of kriging when each of five blocks is really left out, all from its definition."""
     readings = data.readings(sites).reshape(len(data), -1).astype(float)
     targets = data.targets.reshape(len(data), -1).astype(float)
-    places, error = data.sites.places, 0.0
+    metric, cells, error = data.sites.metric, np.arange(len(data.sites)), 0.0
     block = np.arange(len(data)) * 5 // len(data)
     for number in range(5):
         kept = block != number
         r, x = readings[kept], targets[kept]
-        own = r.T @ r / kept.sum() * localisation(places[sites], places[sites], length)
-        cross = r.T @ x / kept.sum() * localisation(places[sites], places, length)
+        own = r.T @ r / kept.sum() * metric.taper(sites, sites, length)
+        cross = r.T @ x / kept.sum() * metric.taper(sites, cells, length)
         weights = np.linalg.solve(own + share * np.trace(own) / len(own) * np.eye(len(own)), cross)
         error += np.square(targets[~kept] - readings[~kept] @ weights).sum()
     return error
@@ -73,7 +73,7 @@ def test_with_many_samples_nothing_fades_and_kriging_is_ridge():
     """A field tied across the grid, well sampled, is left as it is."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 12)) + 0.1 * rng.normal(size=(500, 12))
-    data, sites = kh.read(values - values.mean(axis=0)), np.array([0, 4, 7])
+    data, sites = kh.read(values - values.mean(axis=0)).as_scaled(), np.array([0, 4, 7])
     kriging, ridge = (kind().fit(data, sites, validation=data, run=Run()) for kind in (OptimalInterpolation, Ridge))
     assert kriging.chosen["length"] == np.inf
     readings = data.readings(sites)
@@ -85,7 +85,7 @@ def test_constant_sites_do_no_harm():
     data = smooth(30)
     values = data.values.copy()
     values[:, :, 5] = 1.0
-    flat = kh.read(values, channels=1)
+    flat = kh.read(values, channels=1).as_scaled()
     fitted = OptimalInterpolation().fit(flat, np.array([5]), validation=flat, run=Run())
     assert np.isfinite(fitted.weights).all()
 
@@ -94,25 +94,23 @@ def test_constant_sites_do_no_harm():
 def test_a_faded_covariance_is_a_covariance(length):
     """No negative eigenvalue, on the line and on the sphere."""
     axes = {"lat": np.linspace(-80, 80, 5), "lon": np.arange(0.0, 360, 60)}
-    sphere = Grid((5, 6), ("lat", "lon"), axes, np.ones((5, 6), bool)).places
-    for places in (sphere, Sites.plain((30,)).places):
+    for sites in (Sites.build((5, 6), ("lat", "lon"), axes), Sites.plain((30,))):
         samples = np.random.default_rng(0).normal(size=(4, 30))
-        faded = samples.T @ samples * localisation(places, places, length)
+        faded = samples.T @ samples * sites.metric.taper(np.arange(30), np.arange(30), length)
         assert np.linalg.eigvalsh(faded.astype(float)).min() > -1e-5
 
 
-def test_places_are_near_where_the_globe_is():
-    """Across the date line and around a pole; plain grids are counted in cells."""
+def test_the_taper_is_near_where_the_globe_is():
+    """Across the date line and around a pole; plain data are counted along their longest axis, depth in its extent."""
     axes = {"lat": np.array([-89.0, 0.0, 89.0]), "lon": np.array([0.0, 179.0, 181.0])}
-    places = Grid((3, 3), ("lat", "lon"), axes, np.ones((3, 3), bool)).places
-    assert places.shape == (9, 3)
-    np.testing.assert_allclose(np.square(places).sum(axis=1), 1)
-    assert np.linalg.norm(places[4] - places[5]) == pytest.approx(np.deg2rad(2), rel=1e-3)
-    assert np.linalg.norm(places[6] - places[7]) < np.deg2rad(2.1)
-    np.testing.assert_allclose(Sites.plain((3, 5)).places[[0, 4, 14]], [[0, 0], [0, 1], [0.5, 1]])
-    deep = Grid((2, 1, 3), ("depth", "lat", "lon"), {"depth": np.array([0, 9]), **axes, "lat": axes["lat"][:1]},
-                np.ones((2, 1, 3), bool))  # fmt: skip
-    np.testing.assert_allclose(deep.places[:, 3], [0, 0, 0, 1, 1, 1])
+    globe = Sites.build((3, 3), ("lat", "lon"), axes).metric
+    np.testing.assert_allclose(globe.taper(4, 5, 1.0), np.exp(-np.deg2rad(2)), rtol=1e-4)
+    assert globe.taper(6, 7, 1.0) > np.exp(-np.deg2rad(2.1))
+    plain = Sites.plain((3, 5)).metric
+    np.testing.assert_allclose(plain.taper(0, [4, 14], 1.0), np.exp([[-1, -np.hypot(1, 0.5)]]), rtol=1e-6)
+    axes = {"depth": np.array([0, 9]), "lat": axes["lat"][:1], "lon": axes["lon"]}
+    deep = Sites.build((2, 1, 3), ("depth", "lat", "lon"), axes).metric
+    np.testing.assert_allclose(deep.taper([0, 1, 2], [3, 4, 5], 1.0).diagonal(), np.exp(-1), rtol=1e-6)
 
 
 def posterior(covariance: Covariance, picks):
@@ -120,9 +118,9 @@ def posterior(covariance: Covariance, picks):
     channels = covariance.readings.shape[2]
     readings = covariance.readings.astype(float).reshape(len(covariance.readings), -1)
     targets = covariance.targets.astype(float)
-    sites, cells = np.repeat(covariance.sites, channels, axis=0), covariance.cells
-    own = readings.T @ readings * localisation(sites, sites, covariance.length)
-    cross = targets.T @ readings * localisation(cells, sites, covariance.length)
+    sites, taper = np.repeat(covariance.candidates, channels), covariance.metric.taper
+    own = readings.T @ readings * taper(sites, sites, covariance.length)
+    cross = targets.T @ readings * taper(covariance.located, sites, covariance.length)
     total = np.square(targets).sum()
     if not len(picks):
         return total
@@ -235,9 +233,9 @@ def test_exchanges_in_a_hurry_are_scored_by_all_cells():
 def test_few_sites_of_many_cells_have_few_directions():
     """Columns have no more directions than there are of them, and more would take gigabytes."""
     data = large_field(150, 300)
-    among = np.zeros(data.sites.size, bool)
+    among = np.zeros(len(data.sites), bool)
     among[::150] = True
-    data = replace(data, observable=among.reshape(data.sites.shape))
+    data = replace(data, observable=among)
     assert Covariance.of(data, 0.5, 0.01, np.random.default_rng(0)).cross.shape == (300, 300, 1)
 
 

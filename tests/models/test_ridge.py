@@ -17,7 +17,7 @@ def signals(n=30, cells=7, channels=1, seed=0):
     rng = np.random.default_rng(seed)
     mixing = rng.normal(size=(4, channels * cells))
     values = rng.normal(size=(n, 4)) @ mixing + 0.3 * rng.normal(size=(n, channels * cells))
-    return kh.read(values.reshape(n, channels, cells).astype(np.float32), channels=1)
+    return kh.read(values.reshape(n, channels, cells).astype(np.float32), channels=1).as_scaled()
 
 
 def plain_ridge(readings, targets, strength):
@@ -79,7 +79,7 @@ def test_constant_and_duplicate_sites_are_harmless():
     data = signals()
     values = data.values.copy()
     values[:, :, 6], values[:, :, 5] = 3.0, values[:, :, 4]
-    data = kh.read(values, channels=1)
+    data = kh.read(values, channels=1).as_scaled()
     once = Ridge().fit(data, np.array([4, 1]), validation=data, run=Run()).reconstruct(data.readings(np.array([4, 1])))
     sites = np.array([4, 5, 6, 1])
     thrice = Ridge().fit(data, sites, validation=data, run=Run()).reconstruct(data.readings(sites))

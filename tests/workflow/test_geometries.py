@@ -127,7 +127,7 @@ def test_what_is_reconstructed_is_like_the_data(form):
     """Dimensions and coordinates, auxiliary ones included, are those of the data; land is missing."""
     plan, data = plan_of(form), DATA[form]()
     data = data["sst"] if isinstance(data, xr.Dataset) else data
-    readings = kh.read(DATA[form]()).readings(plan.numbers)[:3, :, 0]
+    readings = kh.read(DATA[form]()).readings(plan.indices)[:3, :, 0]
     found = plan.reconstruct(readings, time=data.time.values[:3])
     assert found.dims == data.dims
     assert found.attrs == data.attrs

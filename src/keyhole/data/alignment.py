@@ -442,7 +442,7 @@ def _tolerance(wanted: Labels, held: Labels, steps: Labels) -> float:
     largest = max(float(np.abs(part[np.isfinite(part)]).max(initial=0)) for part in (wanted, held))
     digits = max((float(np.finfo(part.dtype).eps) for part in (wanted, held) if part.dtype.kind == "f"), default=0.0)
     rounding = _ROUNDINGS * digits * largest
-    gaps = np.diff(np.unique(steps.astype(np.float64)))
+    gaps = np.diff(np.unique(steps[np.isfinite(steps)].astype(np.float64)))
     if not len(gaps):
         return max(rounding, _SINGLE * max(largest, 1.0))
     step = float(gaps.min())

@@ -494,14 +494,26 @@ class Samples(SampleSet):
         Parameters
         ----------
         sites : ndarray of int, shape (K,)
-            Numbers of the sites.
+            Positions of the sites in the data, such as ``plan.indices``.
+
+        Raises
+        ------
+        SettingsError
+            If a position is not that of a valid site.
         """
-        return self.values[:, :, sites].transpose(0, 2, 1)
+        return self.values[:, :, self._numbers(sites)].transpose(0, 2, 1)
 
     def noisy_readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
-        """Return what sensors at some sites would measure, ``(N, K, channels)``: values plus measurement noise."""
+        """Return what sensors would measure, ``(N, K, channels)``: `readings` plus measurement noise."""
         readings = self.readings(sites)
-        return readings if self.noise is None else readings + self.draw_noise(sites).transpose(0, 2, 1)
+        return readings if self.noise is None else readings + self.draw_noise(self._numbers(sites)).transpose(0, 2, 1)
+
+    def _numbers(self, positions: Indices) -> NDArray[np.int64]:
+        """Numbers of the sites at some positions in the data."""
+        numbers = self.sites.number(positions)
+        if (numbers < 0).any():
+            raise SettingsError(f"site {np.asarray(positions)[numbers < 0][0]} is not valid (no value in any sample)")
+        return numbers
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

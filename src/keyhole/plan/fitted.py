@@ -111,7 +111,7 @@ class FittedModels:
 
     def reconstruct_samples(self, samples: Samples) -> NDArray[np.floating[Any]]:
         """Reconstruct samples in the user's units from their own readings at the sites."""
-        return self.reconstruct_array(samples.noisy_readings(self.numbers), samples.time, samples.covariates)
+        return self.reconstruct_array(samples.noisy_readings(self.indices), samples.time, samples.covariates)
 
     @cached_property
     def _affine(self) -> NDArray[np.floating[Any]]:

@@ -386,7 +386,7 @@ def make_plan(
         metadata=metadata,
         metrics=scores,
         history=_history(selection, fitted, predictor),
-        ranges=range_of(samples.noisy_readings(sites)[seen]),
+        ranges=range_of(samples.noisy_readings(samples.sites.index[sites])[seen]),
     )
 
 
@@ -432,7 +432,7 @@ def score(models: FittedModels, part: Samples, baseline: Scaler) -> dict[str, fl
         scores |= coverage(models, part, reconstructed)
     if models.predictor is None or part.target is None:
         return scores
-    predicted = models.predict_array(part.noisy_readings(models.numbers), part.time)
+    predicted = models.predict_array(part.noisy_readings(models.indices), part.time)
     target_scores = metrics.target_scores(part.target, predicted, models.predictor.expected)
     return scores | {f"target_{name}": value for name, value in target_scores.items()}
 

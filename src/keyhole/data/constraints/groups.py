@@ -44,6 +44,8 @@ def labels_of(groups: Any, sites: Sites) -> NDArray[np.int64] | None:
     axes = [groups] if isinstance(groups, str) else groups
     if isinstance(axes, list | tuple) and axes and all(isinstance(one, str) and one in sites.dims for one in axes):
         return _along(axes, sites)
+    if isinstance(groups, str):
+        raise SettingsError(f"groups={groups!r}: the name of an axis is needed ({', '.join(sites.dims)}), or labels")
     try:
         labels = align(groups, sites, "groups")
     except SettingsError as error:
