@@ -21,7 +21,7 @@ class Settings(BaseModel):
 Kind = TypeVar("Kind", bound=Settings)
 
 
-def parse(kind: type[Kind], given: Mapping[str, Any], of: str = "") -> Kind:
+def parse(kind: type[Kind], given: Mapping[str, Any]) -> Kind:
     """Make settings from plain values.
 
     Parameters
@@ -30,8 +30,6 @@ def parse(kind: type[Kind], given: Mapping[str, Any], of: str = "") -> Kind:
         Class of the settings.
     given : mapping
         Values by name.
-    of : str
-        What the settings are of, for messages; by default the name of the class.
 
     Raises
     ------
@@ -41,9 +39,9 @@ def parse(kind: type[Kind], given: Mapping[str, Any], of: str = "") -> Kind:
     unknown = [name for name in given if name not in kind.model_fields and kind.model_config["extra"] == "forbid"]
     if unknown:
         there_are = f"there are {', '.join(kind.model_fields)}" if kind.model_fields else "it has none"
-        raise SettingsError(f"{of or kind.__name__} has no setting {unknown[0]!r}; {there_are}")
+        raise SettingsError(f"{kind.__name__} has no setting {unknown[0]!r}; {there_are}")
     try:
         return kind(**given)
     except ValidationError as error:
         details = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise SettingsError(f"{of or kind.__name__}: {details}") from error
+        raise SettingsError(f"{kind.__name__}: {details}") from error
