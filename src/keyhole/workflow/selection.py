@@ -306,7 +306,7 @@ def fit_reconstructor(
     prepared, sites, run
         The split and scaled samples, flat indices of the sites by rank, and the run.
     """
-    reconstructor = make_model(RECONSTRUCTORS, Reconstructor, given, {})
+    reconstructor: Reconstructor | None = make_model(RECONSTRUCTORS, Reconstructor, given, {})
     check_reconstructor(reconstructor, prepared.signals.grid)
     train, validation = prepared.train, prepared.validation
     if reconstructor is None and prepared.signals.target is None:
