@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import keyhole as kh
-from keyhole.placement import SELECTORS
 
 FOLDER = Path(__file__).parents[1] / "tests" / "golden"
 RECORD, PLANS = FOLDER / "record.json", FOLDER / "format1"

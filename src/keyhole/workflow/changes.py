@@ -83,7 +83,7 @@ def drop(
 
     Each step drops the site whose loss increases the unexplained variance least: of the target if the plan has one
     (linear prediction), else of the field (optimal interpolation). ``metadata["notes"]["dropped"]`` of the new plan
-    lists them in this order with the unexplained variance after each step (``left``).
+    lists them in this order with the unexplained variance after each step (``fvu``).
 
     Parameters
     ----------
@@ -182,9 +182,9 @@ def _eliminate(
 ) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
     """Drop sites one by one, the least important first; the others keep their order."""
     eliminate_by = _eliminate_for_target if development.target is not None else _eliminate_for_field
-    gone = eliminate_by(development, sites, k)
-    dropped = [{"site": development.grid.name(site), "index": site, "left": unexplained} for site, unexplained in gone]
-    return np.array([site for site in sites if site not in [one for one, _ in gone]], np.int64), dropped
+    steps = eliminate_by(development, sites, k)
+    dropped = [{"site": development.grid.name(site), "index": site, "fvu": unexplained} for site, unexplained in steps]
+    return np.array([site for site in sites if site not in [one for one, _ in steps]], np.int64), dropped
 
 
 def _eliminate_for_target(development: Samples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
@@ -199,11 +199,11 @@ def _eliminate_for_field(development: Samples, sites: NDArray[np.int64], k: int)
     only = replace(development, observable=among.reshape(development.grid.shape))
     covariance, _ = fit_localised_covariance(only, sites, Run(), "drop")
     total = float(np.square(covariance.targets, dtype=np.float64).sum())
-    kept_positions, gone = list(range(len(covariance.candidates))), []
+    kept_positions, steps = list(range(len(covariance.candidates))), []
     for _ in range(k):
         network = Network(covariance, kept_positions)
         losses = network.losses(np.arange(len(kept_positions))[:, np.newaxis])
         least = int(losses.argmin())
         site = int(covariance.candidates[kept_positions.pop(least)])
-        gone.append((site, (total - network.explained + float(losses[least])) / total))
-    return gone
+        steps.append((site, (total - network.explained + float(losses[least])) / total))
+    return steps

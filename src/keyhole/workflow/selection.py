@@ -33,9 +33,8 @@ from keyhole.placement import Selection, Selector
 from keyhole.placement.classical import Greedy
 from keyhole.placement.conditioning import SelectionView
 from keyhole.placement.failures import harden_against_failures
-from keyhole.plan.fitted import FittedModels
+from keyhole.plan.fitted import FittedModels, range_of
 from keyhole.plan.plan import Plan
-from keyhole.plan.readings import range_of
 from keyhole.workflow.arguments import (
     Parts,
     check_budget,
