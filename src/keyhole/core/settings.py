@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -28,14 +29,14 @@ class Settings(BaseModel):
 Kind = TypeVar("Kind", bound=Settings)
 
 
-def parse(kind: type[Kind], given: dict[str, Any]) -> Kind:
+def parse(kind: type[Kind], given: Mapping[str, Any]) -> Kind:
     """Make settings from plain values.
 
     Parameters
     ----------
     kind : type
         A subclass of `Settings`.
-    given : dict
+    given : mapping
         Values by name.
 
     Returns
