@@ -197,7 +197,13 @@ class Split:
         return replace(self, train=train, validation=validation, calibration=calibration)
 
     def sizes(self) -> dict[str, int | str]:
-        """Return the size of each part, the kind of split and its reason, as stored in a plan's record."""
+        """Return the size of each part, the kind of split and its reason, as stored in a plan's record.
+
+        Returns
+        -------
+        dict
+            The calibration part and the reason only if there are any.
+        """
         parts = {"train": self.train, "validation": self.validation, "test": self.test}
         parts |= {"calibration": self.calibration} if len(self.calibration) else {}
         sizes: dict[str, int | str] = {name: len(part) for name, part in parts.items()}
@@ -250,7 +256,19 @@ def as_split(split: SplitLike, n: int, *, time: NDArray[Any] | None = None, seed
 
 
 def check(split: Split, n: int) -> None:
-    """Raise a DataError unless the parts are disjoint, not empty and within ``n`` samples."""
+    """Raise a DataError unless a split fits the samples.
+
+    Parameters
+    ----------
+    split : Split
+        Parts must be disjoint, and none but the calibration part may be empty.
+    n : int
+        Number of samples.
+
+    Raises
+    ------
+    DataError
+    """
     parts = {"train": split.train, "validation": split.validation, "test": split.test}
     for name, part in (parts | {"calibration": split.calibration}).items():
         if len(part) == 0 and name in parts:
