@@ -26,7 +26,7 @@ from keyhole_benchmarks.runner import Job, Outcome, run_jobs
 from keyhole_benchmarks.sections import answers, others
 
 TINY = Protocol(
-    "tiny", 200, 16, 2e-3, dict.fromkeys(MASK_DISTRIBUTIONS, 5e-2),
+    "tiny", 120, 16, 2e-3, dict.fromkeys(MASK_DISTRIBUTIONS, 5e-2),
     cycle=True, cae_rate=1e-3, row_rate=0.1, steps=6, cae_steps=6, precision="32-true",
 )  # fmt: skip
 

@@ -156,7 +156,7 @@ def test_the_sites_that_tell_the_target_are_found(kind, unit):
     target = Target.of(np.where(cause > 0, "up", "down") if kind == "class" else cause)
     values[:, 8:] *= unit
     parts = prepare(kh.read(values).with_target(target), None, seed=0)
-    settings = {"train": {"steps": 400, "batch_size": 64, "ema_decay": 0.0}}
+    settings = {"train": {"steps": 200, "batch_size": 64, "ema_decay": 0.0}}
     selection = choose_sites(SELECTORS.make("vln", settings), parts, 2, Run())
     assert set(selection.sites.tolist()) == {9, 11}
 

@@ -205,7 +205,7 @@ def test_the_report_says_how_well_the_target_is_told(kind, says):
 QUICK = {"steps": 20, "batch_size": 16, "ema_decay": 0.0}
 
 
-def xor(n=400, seed=0):
+def xor(n=250, seed=0):
     """Two columns that tell a class together and neither alone, among ten that tell nothing."""
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(n, 12))
@@ -236,7 +236,7 @@ def test_without_a_target_they_say_so(method):
         kh.select(smooth(30, 6), 2, method=method)
 
 
-def told_twice(n=400, seed=0):
+def told_twice(n=250, seed=0):
     """A number that c0 and c1 make; c2 is nearly c0 again, c3 to c5 vary most and tell nothing."""
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(n, 6)) * np.array([1, 1, 1, 3, 3, 3])
@@ -265,7 +265,7 @@ def test_existing_sites_are_kept_beside_a_target(name):
 )
 def test_what_existing_sites_tell_of_a_target_is_not_chosen_for_again(method, groups):
     """The best alone is c0, or c2 which is nearly the same; beside c2 it is c1, in groups too."""
-    train = {"train": {"steps": 150, "batch_size": 32, "ema_decay": 0.0}}
+    train = {"train": {"steps": 100, "batch_size": 32, "ema_decay": 0.0}}
     settings = train if method in ("learned", "auto") else {}
     options = {"target": "y", "method": method, "predictor": "linear", "settings": settings}
     free = kh.select(told_twice(), 1, **options)

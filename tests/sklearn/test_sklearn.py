@@ -116,7 +116,8 @@ def test_classes_and_numbers_are_told():
     """From a few features nearly as well as from all."""
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     names = np.array(["bad", "good"])[y]
-    learned = {"predictor": "linear", "method": "learned", "time_limit": 10, "random_state": 0}
+    settings = {"train": {"steps": 200, "batch_size": 32, "ema_decay": 0.0}}
+    learned = {"predictor": "linear", "method": "learned", "settings": settings, "random_state": 0}
     told = KeyholeClassifierSelector(4, **learned).fit(X, names)
     assert told.score(X, names) > 0.9
     assert set(told.predict(X)) == {"bad", "good"}

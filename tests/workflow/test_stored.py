@@ -155,6 +155,7 @@ def test_a_size_must_be_one(text):
         parse_size(text)
 
 
+@pytest.mark.parametrize("path", ["zarr"], indirect=True)
 def test_the_command_line_writes_plan_and_report(path, tmp_path):
     out, report = tmp_path / "p.keyhole", tmp_path / "r.html"
     given = ["select", str(path), "-k", "5", "--memory", SMALL, "--anomalies", "month", "--method", "greedy"]
