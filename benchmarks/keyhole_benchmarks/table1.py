@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from keyhole.core.run import Run
 from keyhole.masks import MASK_DISTRIBUTIONS
 from keyhole.models.reconstructors import Reconstructor, Residual
-from keyhole.models.reconstructors.networks import width_for
-from keyhole.models.reconstructors.neural import ResNetReconstructor, train_settings_for
+from keyhole.models.reconstructors.neural import ResNetReconstructor
 from keyhole.models.settings import DenseSettings
+from keyhole.models.supervised_training import train_settings_for
 from keyhole.placement import SELECTORS, Selection
-from keyhole.workflow.checks import check_k
+from keyhole.workflow.arguments import check_k
 from keyhole_benchmarks.data import Data, load
 from keyhole_benchmarks.mask_arrays import mask_arrays
 from keyhole_benchmarks.protocols import Protocol, paper_ks, protocol_of
@@ -127,7 +127,7 @@ def refit_settings(samples: int) -> dict[str, Any]:
         Settings by name.
     """
     train = train_settings_for(samples)
-    return {"inner": "dense", **DenseSettings(width=width_for(samples), train=train).model_dump()}
+    return {"inner": "dense", **DenseSettings(train=train).for_samples(samples).model_dump()}
 
 
 def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:

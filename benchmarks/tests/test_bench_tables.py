@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 
-from keyhole_benchmarks import tables
 from keyhole_benchmarks.drawing import draw_features
 from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.peers import PEERS, Table
@@ -17,13 +16,6 @@ from keyhole_benchmarks.sections import tables as section
 from keyhole_benchmarks.tables import jobs
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of peers
-
-
-@pytest.fixture(autouse=True)
-def _small_forests(monkeypatch):
-    """Score with fewer trees."""
-    monkeypatch.setattr(tables, "_TREES", 20)
-    monkeypatch.setattr(tables, "_FORESTS", 1)
 
 
 def two_that_matter() -> Table:

@@ -7,7 +7,6 @@ import pytest
 
 import keyhole as kh
 from example_data import monthly_field, smooth
-from keyhole.models.affine import affine
 from keyhole.models.reconstructors.base import flat
 
 SOURCES = {
@@ -44,6 +43,6 @@ def test_the_matrix_has_a_row_for_each_feature_and_phase():
     features = plan.reconstructor.features(
         flat(plan.scaled(signals.noisy_readings(plan.indices), signals.time)), covariates
     )
-    matrix = affine(plan.reconstructor, plan.scaling, plan.grid)
+    matrix = plan.reconstructor.in_units(plan.scaling)
     assert matrix.shape == (features.shape[1] + 12, 20)
     assert np.isfinite(matrix[: features.shape[1]]).all()

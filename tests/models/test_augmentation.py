@@ -12,9 +12,8 @@ from keyhole.data.grid import Grid
 from keyhole.data.preparation import prepare
 from keyhole.data.samples import Samples
 from keyhole.models.reconstructors import Residual
-from keyhole.models.reconstructors.augmentation import Augmentation, _places
+from keyhole.models.reconstructors.augmentation import Augmentation, AugmentedBatches, affine_grid
 from keyhole.models.reconstructors.ridge import Ridge
-from keyhole.models.reconstructors.training_batches import AugmentedBatches
 
 
 def blobs(n=2000, side=12, seed=0, lean=0.0, spots=4):
@@ -51,7 +50,7 @@ def test_places_are_those_of_torch():
     """For any map and shape."""
     maps = torch.randn(4, 2, 3)
     expected = torch.nn.functional.affine_grid(maps, [4, 1, 5, 7], align_corners=False)
-    np.testing.assert_allclose(_places(maps, 5, 7).numpy(), expected.numpy(), atol=1e-5)
+    np.testing.assert_allclose(affine_grid(maps, 5, 7).numpy(), expected.numpy(), atol=1e-5)
 
 
 def test_without_any_kind_pictures_stay():
@@ -100,8 +99,7 @@ def test_lessons_hold_what_the_linear_part_makes(inner):
     lessons = AugmentedBatches(
         Augmentation(torch.from_numpy(np.float32(train.zero))), linear, train, SITES, network.inputs
     )
-    residual.linear = linear
-    fixed = network._fixed_batches(residual._estimated(train, SITES))
+    fixed = network.fixed_batches(train, linear)
     batch = torch.tensor([3, 0, 7])
     for moved, still in zip(lessons(batch, torch.Generator()), fixed(batch, torch.Generator()), strict=True):
         np.testing.assert_allclose(moved.numpy(), still.numpy(), atol=1e-4)

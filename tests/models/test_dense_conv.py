@@ -14,7 +14,7 @@ from keyhole.data.grid import Grid
 from keyhole.data.preparation import prepare
 from keyhole.models.reconstructors import RECONSTRUCTORS, Residual
 from keyhole.models.reconstructors.dense_conv import DenseConv, DenseConvNet
-from keyhole.models.reconstructors.model_selection import _convolutional_after, fit_best
+from keyhole.models.reconstructors.model_selection import convolutional_after, fit_best
 from keyhole.models.reconstructors.networks import DenseNet, PatchNet
 from keyhole.models.reconstructors.neural import Dense
 from keyhole.training.settings import TrainSettings
@@ -23,7 +23,8 @@ from keyhole.training.settings import TrainSettings
 def network(grid, sites, channels=1, covariates=0):
     torch.manual_seed(0)
     inputs = len(sites) * channels + covariates
-    return DenseConvNet(inputs, channels, grid, sites, width=16, blocks=1, dropout=0.0, filters=4, layers=1).eval()
+    dense = DenseNet(inputs, channels * len(grid.cells), width=16, blocks=1, dropout=0.0)
+    return DenseConvNet(dense, inputs, channels, grid, sites, filters=4, layers=1).eval()
 
 
 def test_it_starts_as_its_dense_part():
@@ -49,7 +50,7 @@ def test_the_voronoi_map_holds_the_nearest_reading():
     places = np.stack(np.unravel_index(np.arange(30), (5, 6)), axis=1)
     nearest = np.square(places[:, None] - places[None, sites]).sum(axis=2).argmin(axis=1)
     readings = np.arange(6.0).reshape(3, 2)
-    np.testing.assert_array_equal(net._voronoi(x)[0].numpy().reshape(2, 30), readings[nearest].T)
+    np.testing.assert_array_equal(net.voronoi(x)[0].numpy().reshape(2, 30), readings[nearest].T)
 
 
 def test_distance_is_over_the_sphere_for_latitude_and_longitude():
@@ -106,9 +107,9 @@ def test_it_goes_on_from_a_network_that_the_clock_stopped(steps, errors, starts)
     """Not from one whose steps or patience had run out."""
     dense = Residual("dense")
     dense.network.train_settings = TrainSettings(steps=100, patience=2)
-    dense.network.rows = [{"step": float(steps), "validation": error} for error in errors]
+    dense.network.history = [{"step": float(steps), "validation": error} for error in errors]
     dense.network.network = DenseNet(6, 64, width=48)
-    assert bool(_convolutional_after(dense).network.start) is starts
+    assert bool(convolutional_after(dense, None).network.start) is starts
 
 
 @pytest.mark.parametrize(("seconds", "tried"), [(0.0, True), (1e6, False)])
@@ -117,9 +118,9 @@ def test_it_is_left_out_where_time_is_short(monkeypatch, seconds, tried):
     monkeypatch.setattr(DenseConv, "seconds_per_epoch", lambda *about: seconds)
     monkeypatch.setattr(Dense, "unfinished", property(lambda dense: True))
     quick = TrainSettings(steps=20, batch_size=32, ema_decay=0.9)
-    monkeypatch.setattr("keyhole.models.reconstructors.neural.train_settings_for", lambda *size, limited: quick)
     data, sites = folds()
-    fitted = fit_best(data.train, sites, validation=data.validation, run=Run(deadline=time.monotonic() + 1e6))
+    run, settings = Run(deadline=time.monotonic() + 1e6), {"train": quick}
+    fitted = fit_best(data.train, sites, validation=data.validation, run=run, settings=settings)
     assert any("dense_conv" in row["by"] for row in fitted.tried) is tried
 
 

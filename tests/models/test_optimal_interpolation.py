@@ -15,10 +15,11 @@ from keyhole.data.grid import Grid
 from keyhole.data.preparation import prepare
 from keyhole.models.localisation import LENGTH_SCALES, localisation
 from keyhole.models.reconstructors import OptimalInterpolation, Ridge
-from keyhole.models.reconstructors.optimal_interpolation import _STRENGTHS, _longest_sufficient
+from keyhole.models.reconstructors.optimal_interpolation import STRENGTHS, longest_sufficient
 from keyhole.placement import SELECTORS
 from keyhole.placement.exchange import Exchange
 from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance
+from keyhole.placement.settings import CovarianceLimits
 from large_fields import large_field, unexplained_variance
 
 
@@ -51,8 +52,8 @@ def test_length_and_strength_are_the_best_over_blocks_left_out():
     """The quick sums over eigenvectors say the same as leaving the blocks out."""
     data, sites = smooth(25), np.array([2, 9, 15, 21])
     chosen = OptimalInterpolation().fit(data, sites, validation=data, run=Run()).chosen
-    errors = np.array([[left_out(data, sites, length, share) for share in _STRENGTHS[::4]] for length in LENGTH_SCALES])
-    assert chosen["length"] == LENGTH_SCALES[_longest_sufficient(errors.min(axis=1))]
+    errors = np.array([[left_out(data, sites, length, share) for share in STRENGTHS[::4]] for length in LENGTH_SCALES])
+    assert chosen["length"] == LENGTH_SCALES[longest_sufficient(errors.min(axis=1))]
     assert chosen["length"] < np.inf
     here = left_out(data, sites, chosen["length"], chosen["strength"])
     assert here <= 1.0001 * errors[LENGTH_SCALES.index(chosen["length"])].min()
@@ -240,43 +241,39 @@ def test_few_sites_of_many_cells_have_few_directions():
     assert Covariance.of(data, 0.5, 0.01, np.random.default_rng(0)).cross.shape == (300, 300, 1)
 
 
-def short_of_memory(monkeypatch, directions):
-    monkeypatch.setattr("keyhole.placement.posterior_covariance._MAX_CROSS_SIZE", 0)
-    monkeypatch.setattr("keyhole.placement.posterior_covariance._MIN_TARGETS", directions)
+def short_of_memory(directions):
+    return CovarianceLimits(max_size=1, min_directions=directions, numbers_per_second=600)
 
 
 @pytest.mark.parametrize("channels", [1, 2])
-def test_directions_stand_for_cells_where_memory_is_short(monkeypatch, channels):
+def test_directions_stand_for_cells_where_memory_is_short(channels):
     """Sums over the cells of products of columns, which is all that is asked, are as they were."""
     data = smooth(60, cells=60, channels=channels)
     whole = Covariance.of(data, 0.5, 0.01, np.random.default_rng(0)).cross
-    short_of_memory(monkeypatch, 40 * channels)
-    few = Covariance.of(data, 0.5, 0.01, np.random.default_rng(0)).cross
+    limits = short_of_memory(40 * channels)
+    few = Covariance.of(data, 0.5, 0.01, np.random.default_rng(0), limits=limits).cross
     assert (len(whole), len(few)) == (60 * channels, 40 * channels)
     expected = np.einsum("tmc,tnd->mcnd", whole, whole)
     np.testing.assert_allclose(np.einsum("tmc,tnd->mcnd", few, few), expected, atol=1e-3 * expected.max())
 
 
-def test_fewer_cells_are_seen_where_time_is_short(monkeypatch):
+def test_fewer_cells_are_seen_where_time_is_short():
     """As many as there is time for, but never less than memory holds anyway."""
     data = smooth(60, cells=60)
     parts = data, 0.5, 0.01, np.random.default_rng(0)
     assert Covariance.of(*parts, seconds=-1.0).targets.shape == (60, 60)
-    short_of_memory(monkeypatch, 12)
-    monkeypatch.setattr("keyhole.placement.posterior_covariance._PROJECTED_PER_SECOND", 600)
     for seconds, cells in ((-1.0, 12), (2.0, 20), (10.0, 60), (np.inf, 60)):
-        covariance = Covariance.of(*parts, seconds=seconds)
+        covariance = Covariance.of(*parts, seconds=seconds, limits=short_of_memory(12))
         assert covariance.targets.shape == (60, cells)
         assert len(covariance.cross) == 12
 
 
-def test_sites_found_by_directions_leave_as_little(monkeypatch):
+def test_sites_found_by_directions_leave_as_little():
     """By a sample of as many cells they left 12 % more: a site near a cell that counts looked better than it is."""
     data = smooth(60, cells=60)
     best = SELECTORS["exchange"]().select(data, 5, validation=None, run=Run())
     whole = Covariance.of(data, best.notes["length"], best.notes["noise"], np.random.default_rng(0))
-    short_of_memory(monkeypatch, 12)
-    few = SELECTORS["exchange"]().select(data, 5, validation=None, run=Run())
+    few = Exchange(limits=short_of_memory(12)).select(data, 5, validation=None, run=Run())
     assert posterior(whole, few.sites) < 1.01 * posterior(whole, best.sites)
 
 
@@ -312,7 +309,7 @@ def test_means_may_depend_on_columns_of_context():
     assert plan.reconstructor.chosen["means"] == 1
     readings = values[:5, plan.indices]
     np.testing.assert_allclose(plan.reconstruct(readings, covariates=column[:5])[:, other], values[:5, other], atol=0.1)
-    with pytest.raises(kh.PlanError, match="0 columns, the plan has 1"):
+    with pytest.raises(kh.errors.PlanError, match="0 columns, the plan has 1"):
         plan.reconstruct(readings)
 
 
@@ -322,7 +319,8 @@ def test_what_context_does_may_be_taken_over_from_other_sites():
     parts = {"validation": data.validation, "run": Run()}
     first = OptimalInterpolation().fit(data.train, sites, **parts)
     assert first.chosen["share"] > 0
-    assert OptimalInterpolation(like=first).fit(data.train, sites, **parts).chosen == first.chosen
-    other = OptimalInterpolation(like=first).fit(data.train, np.array([1]), **parts)
+    given = {name: first.chosen[name] for name in ("share", "means")}
+    assert OptimalInterpolation(**given).fit(data.train, sites, **parts).chosen == first.chosen
+    other = OptimalInterpolation(**given).fit(data.train, np.array([1]), **parts)
     assert other.chosen["share"] == first.chosen["share"]
     assert other.chosen["strength"] != first.chosen["strength"]

@@ -78,7 +78,7 @@ def test_they_are_taken_where_they_pay(made, pays):
     data, sites = made()
     parts: Any = {"train": data.train, "sites": sites, "validation": data.validation}
     linear = Ridge().fit(**parts, run=Run())
-    assert bool(choose_n_frequencies(linear, parts, Run())) is pays
+    assert bool(choose_n_frequencies(linear, *parts.values(), Run())) is pays
 
 
 def test_auto_takes_them_and_says_so():
@@ -104,13 +104,13 @@ def test_a_race_is_by_equal_steps_and_not_run_in_a_hurry(monkeypatch):
     parts: Any = {"train": data.train, "sites": sites, "validation": data.validation}
     linear, raced = Ridge().fit(**parts, run=Run()), []
 
-    def fit(self: Residual, **told: Any) -> Residual:
+    def fit(self: Residual, *samples: Any, **told: Any) -> Residual:
         raced.append((self.network.settings.train.steps, told["run"].deadline))
-        self.network.rows = [{"step": 0, "validation": 1.0}]
+        self.history = [{"step": 0, "validation": 1.0}]
         return self
 
     monkeypatch.setattr(Residual, "fit", fit)
-    choose_n_frequencies(linear, parts, Run(deadline=time.monotonic() + 3600))
+    choose_n_frequencies(linear, *parts.values(), Run(deadline=time.monotonic() + 3600))
     assert raced == [(200, None), (200, None)]
-    assert choose_n_frequencies(linear, parts, Run(deadline=time.monotonic())) == 0
+    assert choose_n_frequencies(linear, *parts.values(), Run(deadline=time.monotonic())) == 0
     assert len(raced) == 2

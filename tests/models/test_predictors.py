@@ -9,13 +9,13 @@ import pytest
 
 import keyhole as kh
 from example_data import smooth
-from keyhole import DataError
 from keyhole.core.run import Run
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.target import Target
+from keyhole.errors import DataError
 from keyhole.metrics import target_scores
 from keyhole.models.predictors import PREDICTORS, Linear, Network, eliminate, fit_predictor, nested_errors
-from keyhole.models.predictors.base import Standard
+from keyhole.models.predictors.base import Standardiser
 from keyhole.models.predictors.linear import calibration
 
 SITES = np.array([3, 0, 5])
@@ -136,7 +136,7 @@ def test_a_class_that_no_training_sample_has_is_scored_all_the_same(name):
 def test_without_a_target_there_is_nothing_to_tell():
     """The error says where one comes from."""
     parts = prepare(kh.read(smooth(20, 6)), None, 0)
-    with pytest.raises(DataError, match=r"no target to tell; give one by Signals.with_target"):
+    with pytest.raises(DataError, match=r"no target to predict; set one with Samples.with_target"):
         fitted("linear", parts)
 
 
@@ -160,11 +160,11 @@ def test_the_strength_is_the_best_by_leaving_one_out():
         total = 0.0
         for i in range(len(train)):
             kept = np.arange(len(train)) != i
-            inputs, wanted = examples.inputs[kept].astype(float), examples.wanted[kept].astype(float)
+            inputs, wanted = examples.inputs[kept].astype(float), examples.targets[kept].astype(float)
             centre, middle = inputs.mean(axis=0), wanted.mean()
             gram = (inputs - centre).T @ (inputs - centre) + strength * np.eye(6)
             weights = np.linalg.solve(gram, (inputs - centre).T @ (wanted - middle))
-            total += (examples.wanted[i] - middle - (examples.inputs[i] - centre) @ weights) ** 2
+            total += (examples.targets[i] - middle - (examples.inputs[i] - centre) @ weights) ** 2
         return total
 
     assert left_out(linear.strength) <= 1.005 * min(left_out(strength) for strength in np.logspace(-4, 4, 25))
@@ -199,7 +199,7 @@ def test_nested_errors_are_those_of_refits(kind, channels):
     wide = 2 if channels else 1
     seen, asked = linear.examples(parts.train, SITES), linear.examples(parts.validation, SITES)
     eye = np.eye(3)
-    wanted, truths = ((e.wanted[:, None] if kind == "number" else eye[e.wanted]).astype(float) for e in (seen, asked))
+    wanted, truths = ((e.targets[:, None] if kind == "number" else eye[e.targets]).astype(float) for e in (seen, asked))
     middle = wanted.mean(axis=0)
     for count in range(4):
         inputs, others = seen.inputs[:, : count * wide].astype(float), asked.inputs[:, : count * wide].astype(float)
@@ -227,14 +227,12 @@ def test_a_network_tells_what_no_line_does():
     assert chosen.history[-1]["validation"] < chosen.history[0]["validation"]
 
 
-def test_linear_is_chosen_where_it_is_better(monkeypatch):
+def test_linear_is_chosen_where_it_is_better():
     """A network that has learned nothing is no match."""
-    monkeypatch.setattr(
-        "keyhole.models.predictors.network.train_settings_for", lambda _: Network(train={}).settings.train
-    )
     parts = prepared("number")
     run = Run(device="cpu", deadline=0.0)
-    assert fit_predictor("auto", parts.train, SITES, validation=parts.validation, run=run).name == "linear"
+    chosen = fit_predictor("auto", parts.train, SITES, validation=parts.validation, run=run, settings={"train": {}})
+    assert chosen.name == "linear"
 
 
 # Scores -------------------------------------------------------------------------------------------------------------
@@ -266,9 +264,9 @@ def test_scores_of_another_shape_are_refused(classes, shape):
 def test_standard_goes_there_and_back():
     """A column that never varies is left in its unit."""
     values = np.array([[1.0, 7.0], [3.0, 7.0]])
-    standard = Standard.of(values)
-    np.testing.assert_allclose(standard.apply(values), [[-1, 0], [1, 0]])
-    np.testing.assert_allclose(standard.undo(standard.apply(values)), values)
+    standard = Standardiser.fit(values)
+    np.testing.assert_allclose(standard.transform(values), [[-1, 0], [1, 0]])
+    np.testing.assert_allclose(standard.inverse(standard.transform(values)), values)
 
 
 @pytest.mark.parametrize("channels", [1, 2])
@@ -281,7 +279,7 @@ def test_backward_elimination_is_that_of_brute_force(channels):
     sites = np.array([4, 0, 3, 1])
     linear = Linear().fit(signals, sites, validation=signals, run=Run())
     seen = linear.examples(signals, sites)
-    inputs, wanted = seen.inputs.astype(float), seen.wanted - seen.wanted.mean()
+    inputs, wanted = seen.inputs.astype(float), seen.targets - seen.targets.mean()
 
     def left(places):
         columns = np.concatenate([np.arange(channels) + channels * place for place in places])

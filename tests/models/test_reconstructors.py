@@ -18,9 +18,10 @@ from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
 from keyhole.masks import share
-from keyhole.models.reconstructors import RECONSTRUCTORS, Residual
+from keyhole.models.reconstructors import RECONSTRUCTORS, Residual, fit_best
 from keyhole.models.reconstructors.mask_conditional import make_decoder
-from keyhole.models.reconstructors.networks import ResNet, width_for
+from keyhole.models.reconstructors.networks import ResNet
+from keyhole.models.settings import width_for
 from keyhole.placement.settings import LearnedSettings
 from keyhole.training.settings import TrainSettings
 from keyhole.workflow.selection import fit_reconstructor
@@ -106,7 +107,7 @@ def test_auto_takes_a_network_only_where_it_pays():
         "optimal_interpolation + dense_conv",
     ]
     assert bent.tried[-1]["best"] < 0.98 * bent.tried[1]["best"]
-    assert bent.improvement == pytest.approx(bent.tried[-1]["best"] / bent.tried[0]["error"], rel=1e-3)
+    assert bent.improvement == pytest.approx(bent.tried[-1]["best"] / bent.tried[0]["left"], rel=1e-3)
 
 
 def test_resnet_refuses_a_table():
@@ -218,13 +219,14 @@ def test_members_keep_states_apart(tmp_path):
     assert len(list(tmp_path.glob("*.state"))) == 2
 
 
-def test_time_that_is_left_goes_to_more_networks(monkeypatch):
+def test_time_that_is_left_goes_to_more_networks():
     """Under a limit auto grows an ensemble; without one it does not."""
     quick = TrainSettings(steps=300, batch_size=32, ema_decay=0.9)
-    monkeypatch.setattr("keyhole.models.reconstructors.neural.train_settings_for", lambda *size, limited: quick)
     data, sites = parts(shape=(30,), nonlinear=True, n=2000), np.array([3, 8, 14])
-    limited = fit_reconstructor("auto", data, sites, Run(deadline=time.monotonic() + 3600))
+    given = {"train": data.train, "sites": sites, "validation": data.validation}
+    settings = {"train": quick}
+    limited = fit_best(**given, run=Run(deadline=time.monotonic() + 3600), settings=settings)
     linear = limited.tried[0]["by"]
     assert [row["by"] for row in limited.tried[2:4]] == [f"{linear} + dense", f"2 of {linear} + dense"]
-    free = fit_reconstructor("auto", data, sites, Run())
+    free = fit_best(**given, run=Run(), settings=settings)
     assert len(free.tried) == 3

@@ -9,7 +9,7 @@ import keyhole as kh
 from keyhole.core.run import Run
 from keyhole.models.principal_components import cached_gram
 from keyhole.models.reconstructors import NestedRidge, Ridge, nested_errors
-from keyhole.models.reconstructors.ridge import _STRENGTHS
+from keyhole.models.regression import STRENGTHS
 from keyhole.placement.classical import QR
 
 
@@ -46,7 +46,7 @@ def test_the_strength_is_the_best_by_leaving_each_sample_out():
     readings = data.readings(sites).reshape(len(data), -1).astype(float)
     targets = data.valid_values().reshape(len(data), -1).astype(float)
     sizes = np.linalg.svd(readings - readings.mean(0), compute_uv=False)
-    strengths = _STRENGTHS * np.square(sizes).mean()
+    strengths = STRENGTHS * np.square(sizes).mean()
     errors = []
     for strength in strengths:
         error = 0.0
@@ -92,7 +92,7 @@ def test_constant_and_duplicate_sites_are_harmless():
 def test_nested_fits_are_those_of_the_first_sites(channels, n):
     """One decomposition for all, also where samples are fewer than readings."""
     data, sites = signals(n=n, channels=channels), np.array([5, 0, 3, 6, 1])
-    nested = NestedRidge(data, sites)
+    nested = NestedRidge.of(data, sites)
     for count in (1, 3, 5):
         alone = Ridge().fit(data, sites[:count], validation=data, run=Run())
         assert nested.first(count).strength == pytest.approx(alone.strength)
@@ -113,7 +113,7 @@ def test_inner_products_that_a_selector_made_serve_ridge_too():
     np.testing.assert_allclose(after.weights, alone.weights, atol=1e-6)
     for count in (1, 3):
         np.testing.assert_allclose(
-            NestedRidge(data, sites).first(count).weights,
+            NestedRidge.of(data, sites).first(count).weights,
             Ridge().fit(data, sites[:count], validation=data, run=Run()).weights,
             atol=1e-5,
         )

@@ -20,7 +20,8 @@ from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Run
 from keyhole.core.storage import read_container, write_container
 from keyhole.training.checkpoint import StateError
-from keyhole.training.loop import Task, one_cycle, precision_of, seeded, train
+from keyhole.training.loop import Task, precision_of, seeded, train
+from keyhole.training.schedules import one_cycle
 from keyhole.training.settings import TrainSettings
 
 SETTINGS = TrainSettings(steps=40, batch_size=8, validation_steps=5)

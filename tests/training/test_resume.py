@@ -18,7 +18,6 @@ from keyhole.data.preparation import prepare
 from keyhole.data.target import Target
 from keyhole.models.predictors import fit_predictor
 from keyhole.placement import SELECTORS
-from keyhole.training.settings import TrainSettings
 
 STEPS = 12
 TRAIN = {"steps": STEPS, "batch_size": 8, "validation_steps": 4}
@@ -82,15 +81,15 @@ def test_a_distribution_goes_on_bit_for_bit(tmp_path, name, step):
 @pytest.mark.parametrize("step", [1, 7])
 @pytest.mark.parametrize("kind", ["class", "number"])
 @pytest.mark.parametrize("name", ["network", "auto"])
-def test_a_predictor_goes_on_bit_for_bit(tmp_path, monkeypatch, name, kind, step):
+def test_a_predictor_goes_on_bit_for_bit(tmp_path, name, kind, step):
     """Weights and history of the network are those of a run left alone."""
-    monkeypatch.setattr("keyhole.models.predictors.network.train_settings_for", lambda samples: TrainSettings(**TRAIN))
     values = smooth(40, 4, 4)
     cause = values[:, 0, 0] - values[:, 3, 3]
     parts = prepare(kh.read(values).with_target(Target.of(cause > 0 if kind == "class" else cause)), None, 0)
 
     def work(run):
-        fitted = fit_predictor(name, parts.train, SITES, validation=parts.validation, run=run)
+        given = {"validation": parts.validation, "run": run, "settings": {"train": TRAIN}}
+        fitted = fit_predictor(name, parts.train, SITES, **given)
         return fitted.learned()[1], fitted.history, fitted.name
 
     expected, found = work(Run(seed=3)), stopped_and_resumed(work, tmp_path, step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
@@ -75,11 +76,14 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         Raises
         ------
         SettingsError
-            If the name is unknown or a setting is not accepted.
+            If the name is unknown, a setting is unknown (the message lists those that there are), or a value invalid.
         """
         self.check(name)
         entry: Any = self[name]
-        try:
-            return entry(**settings)
-        except TypeError as error:
-            raise SettingsError(f"{self.kind} {name!r} does not take {', '.join(settings)} ({error})") from error
+        known = list(inspect.signature(entry).parameters.values())
+        names = [parameter.name for parameter in known]
+        unknown = [setting for setting in settings if setting not in names]
+        if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known):
+            there_are = f"there are {', '.join(names)}" if names else "it has none"
+            raise SettingsError(f"{self.kind} {name!r} has no setting {unknown[0]!r}; {there_are}")
+        return entry(**settings)

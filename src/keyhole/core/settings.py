@@ -13,7 +13,15 @@ __all__ = ["Settings", "parse"]
 
 
 class Settings(BaseModel):
-    """Base class of all settings: immutable, and unknown names are refused."""
+    """Base class of all settings: immutable, and unknown names are refused.
+
+    Examples
+    --------
+    >>> class Smoothing(Settings):
+    ...     width: float = 1.0
+    >>> Smoothing(width=2).width
+    2.0
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -22,7 +30,26 @@ Kind = TypeVar("Kind", bound=Settings)
 
 
 def parse(kind: type[Kind], given: Mapping[str, Any], of: str = "") -> Kind:
-    """Make settings from plain values; raise a SettingsError that names an unknown or invalid one, and what it is of."""
+    """Make settings from plain values.
+
+    Parameters
+    ----------
+    kind : type
+        Class of the settings.
+    given : mapping
+        Values by name.
+    of : str
+        What the settings are of, for messages; by default the name of the class.
+
+    Raises
+    ------
+    SettingsError
+        A name is unknown (the message lists those that there are), or a value is invalid.
+    """
+    unknown = [name for name in given if name not in kind.model_fields and kind.model_config["extra"] == "forbid"]
+    if unknown:
+        there_are = f"there are {', '.join(kind.model_fields)}" if kind.model_fields else "it has none"
+        raise SettingsError(f"{of or kind.__name__} has no setting {unknown[0]!r}; {there_are}")
     try:
         return kind(**given)
     except ValidationError as error:

@@ -70,9 +70,7 @@ class ErrorAccumulator:
         Names of the channels, to score each of them as well.
     """
 
-    def __init__(
-        self, grid: Grid, *, scale: NDArray[np.float64] | None = None, names: Sequence[str] = ()
-    ) -> None:  # fmt: skip
+    def __init__(self, grid: Grid, *, scale: NDArray[np.float64] | None = None, names: Sequence[str] = ()) -> None:
         self.grid, self.scale, self.names = grid, scale, names
         self.error = self.spread = self.known = np.zeros((1, *grid.shape))  # (channels, *grid) once there are samples
 
@@ -84,33 +82,28 @@ class ErrorAccumulator:
 
     def scores(self, weights: NDArray[np.float64] | None = None) -> dict[str, float]:
         """Return the metrics of all samples so far; see `evaluate`."""
-        inside = self.grid.inside
-        column = np.ones(1) if self.scale is None else np.square(self.scale)
-        error, spread = (
-            (squares[:, inside] / column[:, np.newaxis]).sum(axis=0) for squares in (self.error, self.spread)
-        )
+        inside, area = self.grid.inside, self.grid.area()
+        column = np.ones((1, 1)) if self.scale is None else np.square(self.scale)[:, np.newaxis]
+        error, spread = ((squares[:, inside] / column).sum(axis=0) for squares in (self.error, self.spread))
         known = self.known[:, inside].sum(axis=0)
-        mse = float(error.sum() / known.sum())
-        scores = {"mse": mse, "rmse": mse**0.5, "fvu": _ratio(error.sum(), spread.sum())}
-        area = self.grid.area()
+        scores = {"mse": float(error.sum() / known.sum()), **_rmse_and_fvu(error, spread, known)}
         own = None if weights is None or (area is not None and np.array_equal(weights, area)) else weights
-        for name, counts in (("area", area), ("weighted", own)):
+        for name, counts in (("_area", area), ("_weighted", own)):
             if counts is not None:
                 weight = counts[inside]
-                scores[f"rmse_{name}"] = float(np.sqrt((error * weight).sum() / (known * weight).sum()))
-                scores[f"fvu_{name}"] = _ratio((error * weight).sum(), (spread * weight).sum())
-        return scores | self._by_channel()
-
-    def _by_channel(self) -> dict[str, float]:
-        """Metrics of each named channel, in its own units."""
-        scores = {}
+                scores |= _rmse_and_fvu(error * weight, spread * weight, known * weight, name)
         for channel, name in enumerate(self.names):
-            error, spread, known = (
-                part[channel][self.grid.inside].sum() for part in (self.error, self.spread, self.known)
-            )
-            scores[f"rmse[{name}]"] = float(np.sqrt(error / known)) if known else float("nan")
-            scores[f"fvu[{name}]"] = _ratio(error, spread)
+            error, spread, known = (part[channel][inside] for part in (self.error, self.spread, self.known))
+            scores |= _rmse_and_fvu(error, spread, known, f"[{name}]")
         return scores
+
+
+def _rmse_and_fvu(
+    error: NDArray[Any], spread: NDArray[Any], known: NDArray[Any], suffix: str = ""
+) -> dict[str, float]:  # fmt: skip
+    """Root mean squared error and fraction of variance unexplained, NaN where nothing is known."""
+    rmse = _ratio(error.sum(), known.sum()) ** 0.5
+    return {f"rmse{suffix}": rmse, f"fvu{suffix}": _ratio(error.sum(), spread.sum())}
 
 
 def target_scores(target: Target, scores: NDArray[Any], expected: float | None = None) -> dict[str, float]:

@@ -51,6 +51,16 @@ class PredictionIntervals:
     ----------
     Lei, G'Sell, Rinaldo, Tibshirani & Wasserman (2018), *Distribution-Free Predictive Inference for Regression*, JASA
     113, sections 2.2 (split conformal) and 5.2 (locally weighted).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> readings, errors = rng.normal(size=(400, 2)), rng.normal(size=(400, 5))
+    >>> fitted = PredictionIntervals.fit(readings[:200], errors[:200])
+    >>> scores = np.abs(errors[200:]) / fitted.spread(readings[200:])
+    >>> intervals = fitted.calibrated({0: scores}, samples=200)
+    >>> round(intervals.factor(0.9, missing=0), 1)  # near the normal distribution's 1.645
+    1.7
     """
 
     average: NDArray[np.float64]
@@ -78,16 +88,16 @@ class PredictionIntervals:
         PredictionIntervals
             Not calibrated yet.
         """
-        thinned = slice(None, None, -(-len(readings) // _MAX_SAMPLES))
+        every = -(-len(readings) // _MAX_SAMPLES)
         squares = np.square(errors, dtype=np.float64)
-        fitted = cls(
-            _average(squares, scale), 0, readings[thinned].astype(np.float32), squares[thinned].astype(np.float32)
-        )
+        average = _average(squares, scale)
+        fitted = cls(average, 0, readings[::every].astype(np.float32), squares[::every].astype(np.float32))
         counts = [count for count in _NEIGHBOURS if 2 * count < len(fitted.readings)]
         deviance = {count: replace(fitted, neighbours=count)._deviance() for count in (0, *counts)}
         best = min(deviance, key=deviance.__getitem__)
-        kept = slice(None) if best else slice(0)
-        return replace(fitted, neighbours=best, readings=fitted.readings[kept], squares=fitted.squares[kept])
+        if best == 0:
+            return replace(fitted, readings=fitted.readings[:0], squares=fitted.squares[:0])
+        return replace(fitted, neighbours=best)
 
     def calibrated(self, scores: Mapping[int, NDArray[np.float64]], samples: int) -> PredictionIntervals:
         """Return calibrated intervals.
@@ -106,8 +116,8 @@ class PredictionIntervals:
         """Return the error scale ``(N, channels * valid sites)`` for readings ``(N, K * channels)``."""
         if not self.neighbours:
             return np.broadcast_to(np.sqrt(self.average), (len(readings), len(self.average)))
-        parts = [readings[start : start + _CHUNK] for start in range(0, len(readings), _CHUNK)]
-        return np.concatenate([np.sqrt(self._variance(self._nearest(part))) for part in parts])
+        chunks = np.array_split(readings, -(-len(readings) // _CHUNK) or 1)
+        return np.concatenate([np.sqrt(self._variance(chunk)) for chunk in chunks])
 
     def factor(self, level: float, missing: int) -> float:
         """Return the factor of the error scale that gives the nominal coverage.
@@ -124,21 +134,15 @@ class PredictionIntervals:
         quantiles = [float(np.interp(adjusted, _LEVELS, self.factors[count])) for count in counts]
         return float(np.interp(missing, counts, quantiles))
 
-    def _nearest(self, readings: NDArray[Any], exclude_self: bool = False) -> NDArray[np.int64] | None:
-        """Indices of the nearest samples, ``(N, neighbours)``; None for all. ``exclude_self`` drops the first."""
+    def _variance(self, readings: NDArray[Any], exclude_self: bool = False) -> NDArray[np.float64]:
+        """Mean squared error over the neighbours, shrunk towards the mean over all samples; or that mean."""
         if not self.neighbours:
-            return None
+            return self.average[np.newaxis]
         from scipy.spatial import KDTree
 
-        _, found = KDTree(self.readings).query(readings, self.neighbours + exclude_self)
-        return np.asarray(found, np.int64)[:, int(exclude_self) :]
-
-    def _variance(self, nearest: NDArray[np.int64] | None) -> NDArray[np.float64]:
-        """Mean squared error over the neighbours, shrunk towards the mean over all samples."""
-        if nearest is None:
-            return self.average[np.newaxis]
-        indicator = np.zeros((len(nearest), len(self.squares)), np.float32)
-        np.put_along_axis(indicator, nearest, np.float32(1), axis=1)
+        _, nearest = KDTree(self.readings).query(readings, self.neighbours + exclude_self)
+        indicator = np.zeros((len(readings), len(self.squares)), np.float32)
+        np.put_along_axis(indicator, nearest[:, int(exclude_self) :], np.float32(1), axis=1)
         total, known = (indicator @ part for part in self._sums)
         return np.asarray((total + _PRIOR * self.average) / (known + _PRIOR))
 
@@ -146,28 +150,21 @@ class PredictionIntervals:
     def _sums(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Summands over neighbours: squared errors, zero where missing, and indicators of those not missing."""
         known = ~np.isnan(self.squares)
-        if known.all():
-            return self.squares, np.ones((len(known), 1), np.float32)
         return np.where(known, self.squares, np.float32(0)), known.astype(np.float32)
 
     def _deviance(self) -> float:
         """Leave-one-out mean Gaussian deviance (minus twice the log-likelihood, up to a constant) of the errors."""
         rows = slice(None, None, max(1, len(self.readings) // _CHUNK))
-        nearest = self._nearest(self.readings[rows], exclude_self=True)
-        variance = self._variance(nearest)
+        variance = self._variance(self.readings[rows], exclude_self=True)
         return float(np.nanmean(np.log(variance) + self.squares[rows] / variance))
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return settings and arrays from which ``restore`` recovers the intervals."""
         counts = sorted(self.factors)
-        factors = np.stack([self.factors[count] for count in counts]) if counts else np.zeros((0, len(_LEVELS)))
-        arrays: dict[str, NDArray[Any]] = {
-            "average": self.average,
-            "readings": self.readings,
-            "squares": self.squares,
-            "factors": factors,
-        }
-        return {"neighbours": self.neighbours, "samples": self.samples, "missing": counts}, arrays
+        factors = np.reshape([self.factors[count] for count in counts], (len(counts), len(_LEVELS)))
+        arrays: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in ("average", "readings", "squares")}
+        settings = {"neighbours": self.neighbours, "samples": self.samples, "missing": counts}
+        return settings, arrays | {"factors": factors}
 
     @classmethod
     def restore(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:

@@ -73,7 +73,7 @@ class PairwiseKernel:
 
     def matrix(self) -> NDArray[Any]:
         """Return the kernel matrix, ``(n, m)``."""
-        decay = np.exp(-self.distances)
+        decay: NDArray[Any] = np.exp(-self.distances)
         decay *= 1 + self.distances
         decay += self.inner * (_LINEAR_WEIGHT / self.parameters.level)
         return decay

@@ -58,17 +58,16 @@ class Components:
     mean: NDArray[np.float64]
 
 
-def principal_components(signals: Samples, most: int) -> Components:
+def principal_components(samples: Samples, most: int) -> Components:
     """Compute leading principal components.
 
     Diagonalises the smaller of the covariance and the Gram matrix, so that neither many samples nor many sites alone
-    are
-    costly, and works on blocks of sites, so that the data are not copied. Results are cached for the lifetime of the
-    samples.
+    are costly, and works on blocks of sites, so that the data are not copied. Results are cached for the lifetime of
+    the samples.
 
     Parameters
     ----------
-    signals
+    samples
         Samples.
     most
         Maximum number of components; fewer are returned if the rank of the data is lower.
@@ -82,34 +81,34 @@ def principal_components(signals: Samples, most: int) -> Components:
     >>> principal_components(kh.read(fields), 10).basis.shape
     (1, 24, 2)
     """
-    packed = signals.valid_values().reshape(len(signals), -1)
+    packed = samples.valid_values().reshape(len(samples), -1)
     mean = column_sums([packed]) / len(packed)
     if len(packed) <= packed.shape[1]:
-        variances, basis = _from_gram(signals, packed, mean, most)
+        variances, basis = _from_gram(samples, packed, mean, most)
     else:
-        variances, basis = _from_covariance(signals, packed, mean, most)
-    shape = (signals.channels, len(signals.grid.cells))
+        variances, basis = _from_covariance(samples, packed, mean, most)
+    shape = (samples.channels, len(samples.grid.cells))
     return Components(variances, basis.reshape(*shape, len(variances)), mean.reshape(shape))
 
 
-def cached_gram(signals: Samples) -> NDArray[np.float64] | None:
+def cached_gram(samples: Samples) -> NDArray[np.float64] | None:
     """Return the Gram matrix of the centred samples, ``(N, N)``, if it was computed before; None if not."""
-    return _GRAMS.get(signals)
+    return _GRAMS.get(samples)
 
 
 def _from_gram(
-    signals: Samples, packed: Floats, mean: NDArray[np.float64], most: int
+    samples: Samples, packed: Floats, mean: NDArray[np.float64], most: int
 ) -> tuple[NDArray[np.float64], Floats]:
     """Variances and basis ``(sites, r)`` from the Gram matrix, the samples being fewer than the sites.
 
     In the precision of the data, unless a component is so small that rounding would show.
     """
     precision: Any = packed.dtype
-    gram = _GRAMS[signals] if signals in _GRAMS else _gram(signals, packed, mean, precision)
+    gram = _GRAMS[samples] if samples in _GRAMS else _gram(samples, packed, mean, precision)
     variances, eigenvectors = _leading_eigenpairs(gram / len(packed), most)
     if precision == np.float32 and variances[-1] < _SINGLE_PRECISION_LIMIT * variances[0]:
         precision = np.float64
-        variances, eigenvectors = _leading_eigenpairs(_gram(signals, packed, mean, precision) / len(packed), most)
+        variances, eigenvectors = _leading_eigenpairs(_gram(samples, packed, mean, precision) / len(packed), most)
     weights = (eigenvectors / np.sqrt(variances * len(packed))).astype(precision)
     basis = np.empty((packed.shape[1], len(variances)), precision)
     for block, part in blocks_of_cells(packed, mean, precision):
@@ -118,33 +117,33 @@ def _from_gram(
 
 
 def _from_covariance(
-    signals: Samples, packed: Floats, mean: NDArray[np.float64], most: int
+    samples: Samples, packed: Floats, mean: NDArray[np.float64], most: int
 ) -> tuple[NDArray[np.float64], Floats]:
     """Variances and basis ``(sites, r)`` from the covariance of the sites; cached for smaller requests."""
-    requested, variances, basis = _COMPONENTS.get(signals, (0, np.empty(0), np.empty((0, 0))))
+    requested, variances, basis = _COMPONENTS.get(samples, (0, np.empty(0), np.empty((0, 0))))
     if most > requested:
         centred = np.subtract(packed, mean, dtype=np.float64)
         variances, basis = _leading_eigenpairs(centred.T @ centred / len(packed), most)
-        _COMPONENTS[signals] = (most, variances, basis)
+        _COMPONENTS[samples] = (most, variances, basis)
     return variances[:most], basis if basis.shape[1] <= most else np.ascontiguousarray(basis[:, :most])
 
 
-def _gram(signals: Samples, packed: Floats, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
+def _gram(samples: Samples, packed: Floats, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
     """Gram matrix of the centred samples; cached if it is small."""
     gram = np.zeros((len(packed), len(packed)))
     for _, part in blocks_of_cells(packed, mean, precision):
         gram += part @ part.T
     if len(gram) <= _MAX_CACHED:
-        _GRAMS[signals] = gram
+        _GRAMS[samples] = gram
     return gram
 
 
-def components_at_sites(signals: Samples, most: int) -> tuple[NDArray[np.int64], Floats, NDArray[np.float64]]:
+def components_at_sites(samples: Samples, most: int) -> tuple[NDArray[np.int64], Floats, NDArray[np.float64]]:
     """Compute principal components restricted to the observable sites.
 
     Parameters
     ----------
-    signals
+    samples
         Samples.
     most
         Maximum number of components.
@@ -158,19 +157,19 @@ def components_at_sites(signals: Samples, most: int) -> tuple[NDArray[np.int64],
     variances : ndarray
         ``(r,)``.
     """
-    components = principal_components(signals, most)
-    cells = signals.grid.cells
-    observable_sites = signals.observable.ravel()[cells]
+    components = principal_components(samples, most)
+    cells = samples.grid.cells
+    observable_sites = samples.observable.ravel()[cells]
     rows = components.basis if observable_sites.all() else components.basis[:, observable_sites]
     return cells[observable_sites], rows, components.variances
 
 
-def unresolved_variance(signals: Samples, rows: Floats, variances: NDArray[np.float64]) -> NDArray[np.float64]:
+def unresolved_variance(samples: Samples, rows: Floats, variances: NDArray[np.float64]) -> NDArray[np.float64]:
     """Variance of each observable site that the components do not resolve.
 
     Parameters
     ----------
-    signals
+    samples
         Samples.
     rows, variances
         As returned by `components_at_sites`.
@@ -180,18 +179,18 @@ def unresolved_variance(signals: Samples, rows: Floats, variances: NDArray[np.fl
     ndarray
         ``(channels, sites)``; zero where it is no more than rounding.
     """
-    observable_sites = signals.observable.ravel()[signals.grid.cells]
-    whole = _variance(signals)[:, observable_sites]
+    observable_sites = samples.observable.ravel()[samples.grid.cells]
+    whole = _variance(samples)[:, observable_sites]
     eigenvectors = whole - np.einsum("csr,csr,r->cs", rows, rows, variances)
     return np.where(eigenvectors > rounding(rows) * whole, eigenvectors, 0.0)
 
 
-def _variance(signals: Samples) -> NDArray[np.float64]:
+def _variance(samples: Samples) -> NDArray[np.float64]:
     """Variance at valid sites, ``(channels, sites)``, of these samples or of the larger set they were drawn from."""
-    shape = (signals.channels, -1)
-    if signals.source is not None:
-        return signals.source.spread.reshape(shape)
-    packed = signals.valid_values().reshape(len(signals), -1)
+    shape = (samples.channels, -1)
+    if samples.source is not None:
+        return samples.source.spread.reshape(shape)
+    packed = samples.valid_values().reshape(len(samples), -1)
     parts = blocks_of_cells(packed, column_sums([packed]) / len(packed), packed.dtype)
     return np.concatenate([np.einsum("ij,ij->j", part, part) / len(packed) for _, part in parts]).reshape(shape)
 

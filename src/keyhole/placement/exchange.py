@@ -46,9 +46,7 @@ class Exchange(Selector):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import keyhole as kh
-    >>> from keyhole.core.run import Run
     >>> modes = np.cos(np.pi * np.arange(4)[:, None] * np.linspace(0, 1, 12))
     >>> samples = kh.read(np.random.default_rng(0).normal(size=(80, 4)) @ modes)
     >>> len(Exchange(n_restarts=2).select(samples, 3, validation=None, run=Run()).sites)
@@ -80,7 +78,7 @@ class Exchange(Selector):
         """
         subset = subsample(train, self.options.max_samples, run, "samples to exchange by")
         start = Greedy().select(subset, k, validation=None, run=run).sites
-        covariance, notes = fit_localised_covariance(subset, start, run, "exchange")
+        covariance, notes = fit_localised_covariance(subset, start, run, "exchange", self.options.limits)
         state = _state(covariance, train, k)
         # No variance, or fewer than K feasible sites: the greedy sites were completed.
         if not state.add_greedily() or not state.candidates.full:
@@ -108,7 +106,7 @@ class Exchange(Selector):
             As many ranked sites.
         """
         subset = subsample(train, self.options.max_samples, run, "samples to exchange by")
-        covariance, notes = fit_localised_covariance(subset, sites, run, "exchange")
+        covariance, notes = fit_localised_covariance(subset, sites, run, "exchange", self.options.limits)
         search = LocalSearch(self.options, run, "exchange sites")
         best = search.search([_state(covariance, train, len(sites), sites)], n_restarts=0)
         selected = _better_of(best.selected, sites, covariance, subset)

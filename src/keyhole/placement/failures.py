@@ -47,9 +47,8 @@ class Network:
 
     def __init__(self, covariance: Covariance, selected: Sequence[int]) -> None:
         self.covariance, self.selected = covariance, list(selected)
-        targets = [covariance.with_targets(candidate) for candidate in self.selected]
-        self.targets = np.concatenate(targets, axis=1).astype(np.float64)
-        self.channels = targets[0].shape[1]
+        targets = covariance.cross[:, self.selected]
+        self.targets, self.channels = targets.reshape(len(targets), -1).astype(np.float64), targets.shape[2]
         own = covariance.between(self.selected).astype(np.float64)
         self.inverse = np.linalg.inv(own + np.diag(covariance.noise[self.selected].ravel()))
         inner = self.targets.T @ self.targets
@@ -97,7 +96,7 @@ class Network:
         return np.asarray(np.trace(solved, axis1=1, axis2=2))
 
 
-class FailureObjective(ScoredObjective):
+class FailureObjective(ScoredObjective, PosteriorCovariance):
     """Expected squared error averaged over sets of failing sites; exchanges are proposed by the gains without failures.
 
     Parameters
@@ -111,40 +110,13 @@ class FailureObjective(ScoredObjective):
     """
 
     def __init__(self, covariance: Covariance, sets: NDArray[np.int64], n_scored: int) -> None:
-        super().__init__(n_scored)
-        self.sets, self.posterior = sets, PosteriorCovariance(covariance)
-        self.selected = self.posterior.selected
+        ScoredObjective.__init__(self, n_scored)
+        PosteriorCovariance.__init__(self, covariance)
+        self.sets = sets
 
     def score(self, selected: list[int]) -> float:
         """Return the mean error of the selected sites."""
-        return _mean_error(Network(self.posterior.covariance, selected), self.sets)
-
-    def gains(self) -> NDArray[np.float64]:
-        """Return the reduction of the error without failures by each further candidate."""
-        return self.posterior.gains()
-
-    def gains_without(self, position: int) -> NDArray[np.float64]:
-        """Return the gains without failures once a site is removed."""
-        return self.posterior.gains_without(position)
-
-    def add(self, candidate: int) -> None:
-        """Select a candidate."""
-        self.posterior.add(candidate)
-
-    def drop(self, position: int) -> None:
-        """Remove the site at ``position`` in ``selected``."""
-        self.posterior.drop(position)
-
-    def replace(self, position: int, candidate: int) -> None:
-        """Exchange the site at ``position`` for a candidate, or for itself; it becomes the last."""
-        self.posterior.replace(position, candidate)
-
-    def copy(self) -> Self:
-        """Return an independent copy, which shares the cache of errors."""
-        other = super().copy()
-        other.posterior = self.posterior.copy()
-        other.selected = other.posterior.selected
-        return other
+        return _mean_error(Network(self.covariance, selected), self.sets)
 
 
 def harden_against_failures(found: Selection, train: Samples, failures: int, run: Run) -> Selection:

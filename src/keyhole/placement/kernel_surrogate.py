@@ -196,7 +196,7 @@ class KernelSurrogate:
         residual = cross @ weights - self.scoring
         adjoint = cho_solve(factor, cross.T @ residual)
         slopes = self._slopes(among, -2 * adjoint, weights, 0) + self._slopes(between, 2 * residual, weights, 1)
-        return -slopes.sum(axis=0).astype(np.float64)
+        return np.asarray(-slopes.sum(axis=0), np.float64)
 
     def linear(self, sites: Sites) -> float:
         """Return the unexplained variance of ridge regression with the best regularisation, for comparison."""
@@ -223,7 +223,7 @@ class KernelSurrogate:
         first, second = first[rows_used], second[columns_used]
         slopes = np.einsum("ns,ns->s", first, (by_inner - 2 * by_square) @ second)
         slopes += by_square.sum(axis=1) @ np.square(first) + by_square.sum(axis=0) @ np.square(second)
-        return slopes.reshape(self.data.fitting.shape[1:])
+        return np.asarray(slopes.reshape(self.data.fitting.shape[1:]))
 
     @cached_property
     def _all_readings(self) -> list[NDArray[Any]]:
@@ -270,7 +270,7 @@ class LeaveOneOutSurrogate(KernelSurrogate):
         values = leave_one_out(inverse_gram, self._all_readings[0])
         noise = np.square(values).sum(axis=0) + _MIN_NOISE * len(values)
         gains = np.square(values.T @ residual).sum(axis=1) / noise
-        return gains.reshape(self.data.fitting.shape[1:]).sum(axis=0).astype(np.float64)
+        return np.asarray(gains.reshape(self.data.fitting.shape[1:]).sum(axis=0), np.float64)
 
     def _inverse(self, sites: Sites) -> NDArray[Any]:
         fitting = self._read(sites)[0]

@@ -39,18 +39,6 @@ class Objective(ABC):
         """Return the gains once the site at ``position`` in ``selected`` is removed; that site is a candidate too."""
 
     @abstractmethod
-    def add(self, candidate: int) -> None:
-        """Select a candidate."""
-
-    @abstractmethod
-    def drop(self, position: int) -> None:
-        """Remove the site at ``position`` in ``selected``."""
-
-    @abstractmethod
-    def copy(self) -> Self:
-        """Return an independent copy."""
-
-    @abstractmethod
     def error(self) -> float:
         """Return the error of the selected sites, up to a constant."""
 
@@ -73,10 +61,24 @@ class Objective(ABC):
             Relative improvement of the objective by the exchange.
         """
 
+    def add(self, candidate: int) -> None:
+        """Select a candidate."""
+        self.selected.append(candidate)
+
+    def drop(self, position: int) -> None:
+        """Remove the site at ``position`` in ``selected``."""
+        self.selected.pop(position)
+
     def replace(self, position: int, candidate: int) -> None:
         """Exchange the site at ``position`` for a candidate, or for itself; it becomes the last."""
         self.drop(position)
         self.add(candidate)
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        other = copy(self)
+        other.selected = list(self.selected)
+        return other
 
 
 class ScoredObjective(Objective):
@@ -89,26 +91,12 @@ class ScoredObjective(Objective):
     """
 
     def __init__(self, n_scored: int) -> None:
-        self.selected, self.n_scored = [], n_scored
+        self.n_scored = n_scored
         self._errors: dict[frozenset[int], float] = {}
 
     @abstractmethod
     def score(self, selected: list[int]) -> float:
         """Return the error of a set of candidates."""
-
-    def add(self, candidate: int) -> None:
-        """Select a candidate."""
-        self.selected.append(candidate)
-
-    def drop(self, position: int) -> None:
-        """Remove the site at ``position`` in ``selected``."""
-        self.selected.pop(position)
-
-    def copy(self) -> Self:
-        """Return an independent copy, which shares the cache of errors."""
-        other = copy(self)
-        other.selected = list(self.selected)
-        return other
 
     def error(self) -> float:
         """Return the error of the selected sites."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -16,17 +16,10 @@ from keyhole.data.samples import Samples
 from keyhole.models.localisation import localisation, some
 from keyhole.models.reconstructors import OptimalInterpolation
 from keyhole.placement.local_search import Objective
+from keyhole.placement.settings import CovarianceLimits
 
 __all__ = ["Covariance", "PosteriorCovariance", "fit_localised_covariance"]
 
-_MAX_CROSS_SIZE = (
-    10_000_000  # numbers in the cross-covariance, above which the targets are projected on fewer directions
-)
-_MAX_PROJECTED_SIZE = (
-    200_000_000  # numbers in the cross-covariance before the projection, above which targets are subsampled
-)
-_PROJECTED_PER_SECOND = 3_000_000  # of them, approximately, on one core
-_MIN_TARGETS = 256
 _BLOCK = 8_000_000  # numbers in a block of the cross-covariance
 _MIN_NOISE = 1e-3  # share of the readings' variance; without noise, adjacent sites appear informative
 _DRIFT = 0.05  # share of a site's noise variance that accumulated rounding may reach before everything is recomputed
@@ -53,6 +46,8 @@ class Covariance:
         Length scale of the localisation; infinite for none.
     noise
         ``(m, channels)``, noise variance of each reading.
+    limits
+        Limits of memory and time.
     """
 
     candidates: NDArray[np.int64]
@@ -62,11 +57,13 @@ class Covariance:
     cells: NDArray[np.float64]
     length: float
     noise: NDArray[np.float64]
+    limits: CovarianceLimits = field(default_factory=CovarianceLimits)
 
     @classmethod
     def of(
-        cls, samples: Samples, length: float, noise: float, rng: np.random.Generator, *, seconds: float = np.inf
-    ) -> Self:
+        cls, samples: Samples, length: float, noise: float, rng: np.random.Generator, *, seconds: float = np.inf,
+        limits: CovarianceLimits | None = None,
+    ) -> Self:  # fmt: skip
         """Estimate the covariance from samples.
 
         Parameters
@@ -81,6 +78,8 @@ class Covariance:
             Draws the subset of targets where not all are used.
         seconds
             Time available; where it is short, fewer targets are used.
+        limits
+            Limits of memory and time.
 
         Returns
         -------
@@ -93,13 +92,14 @@ class Covariance:
         if samples.root is not None:
             readings = readings / samples.root.ravel()[samples.grid.cells[observable]][:, np.newaxis]
         places = samples.grid.places[samples.grid.cells]
-        size = int(max(_MAX_CROSS_SIZE, min(_MAX_PROJECTED_SIZE, _PROJECTED_PER_SECOND * seconds)))
-        columns = some(centred[0].size, max(size // readings[0].size, _MIN_TARGETS), rng)
+        limits = limits or CovarianceLimits()
+        size = int(max(limits.max_size, min(limits.max_full_size, limits.numbers_per_second * seconds)))
+        columns = some(centred[0].size, max(size // readings[0].size, limits.min_directions), rng)
         mean_variance = float(np.square(readings).sum()) / readings[0].size or 1.0
         return cls(
             samples.grid.cells[observable], readings, centred.reshape(len(centred), -1)[:, columns],
             places[observable], places[columns % len(places)], length,
-            noise * mean_variance + _sensor_noise(samples, observable),
+            noise * mean_variance + _sensor_noise(samples, observable), limits,
         )  # fmt: skip
 
     def among(self, selected: NDArray[np.int64]) -> Covariance:
@@ -136,7 +136,7 @@ class Covariance:
         Halko, Martinsson & Tropp (2011). Finding structure with randomness. SIAM Review 53.
         """
         width = self.readings[0].size
-        count = max(_MAX_CROSS_SIZE // width, _MIN_TARGETS)
+        count = max(self.limits.max_size // width, self.limits.min_directions)
         if self.targets.shape[1] <= count:
             return self._cross_rows(slice(None))
         count = min(count, width)  # the rank of the columns
@@ -166,10 +166,6 @@ class Covariance:
             total += basis[rows].T @ block
         return total
 
-    def with_targets(self, candidate: int) -> NDArray[np.float32]:
-        """Cross-covariance of all targets, or their projection, with one candidate, ``(t, channels)``."""
-        return self.cross[:, candidate]
-
     def with_candidates(self, candidate: int) -> NDArray[np.float32]:
         """Covariance of all candidates with one of them, ``(m, channels, channels)``, without noise."""
         plain = np.einsum("nmc,nd->mcd", self.readings, self.readings[:, candidate], optimize=True)
@@ -197,7 +193,7 @@ def _sensor_noise(samples: Samples, observable: NDArray[np.bool_]) -> NDArray[np
 
 
 def fit_localised_covariance(
-    samples: Samples, sites: NDArray[np.int64], run: Run, purpose: str
+    samples: Samples, sites: NDArray[np.int64], run: Run, purpose: str, limits: CovarianceLimits | None = None
 ) -> tuple[Covariance, dict[str, float]]:
     """Estimate the localised covariance with the length scale and noise that suit given sites.
 
@@ -214,6 +210,8 @@ def fit_localised_covariance(
         Seed and deadline.
     purpose
         Names the random draw of targets on a large grid.
+    limits
+        Limits of memory and time.
 
     Returns
     -------
@@ -225,7 +223,7 @@ def fit_localised_covariance(
     fitted = OptimalInterpolation().fit(samples, sites, validation=samples, run=run).chosen
     noise = _MIN_NOISE if samples.noise is not None else max(fitted["strength"], _MIN_NOISE)
     rng = run.generator(f"cells to {purpose} by")
-    covariance = Covariance.of(samples, fitted["length"], noise, rng, seconds=run.seconds_left())
+    covariance = Covariance.of(samples, fitted["length"], noise, rng, seconds=run.seconds_left(), limits=limits)
     return covariance, {"length": fitted["length"], "noise": noise}
 
 
@@ -263,10 +261,9 @@ class PosteriorCovariance(Objective):
         self._target_columns: list[NDArray[np.float32]] = []
         self._candidate_columns: list[NDArray[np.float32]] = []
 
-    def copy(self) -> PosteriorCovariance:
+    def copy(self) -> Self:
         """Return an independent copy; the prior covariance is shared."""
-        other = object.__new__(PosteriorCovariance)
-        other.covariance, other.selected = self.covariance, list(self.selected)
+        other = super().copy()
         other._cross, other._own, other._products = self._cross.copy(), self._own.copy(), self._products.copy()
         other._target_columns, other._candidate_columns = list(self._target_columns), list(self._candidate_columns)
         return other
@@ -296,7 +293,7 @@ class PosteriorCovariance(Objective):
         column = self.covariance.with_candidates(candidate)
         factor = np.linalg.inv(self._own[candidate] + self._noise[candidate])
         self._rank_update(self._cross[:, candidate].copy(), -factor, self._posterior_column(column))
-        self._append(candidate, self.covariance.with_targets(candidate), column)
+        self._append(candidate, self.covariance.cross[:, candidate], column)
         self._recompute_if_drifted()
 
     def gains_without(self, position: int) -> NDArray[np.float64]:

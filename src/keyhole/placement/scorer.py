@@ -68,7 +68,7 @@ class Scorer:
         self.nonlinear, self.is_nonlinear = nonlinear, False
         self._total = _total_variance(self.validation)
         self._errors: dict[frozenset[int], float] = {}
-        self._interpolation: OptimalInterpolation | None = None
+        self._covariate_choices: dict[str, float] = {}
         self._split: FitScoreSplit | None = None
 
     def __call__(self, sites: NDArray[np.int64]) -> float:
@@ -107,9 +107,9 @@ class Scorer:
         return [self._network_error(sites, steps_each, run) / total for sites in site_sets[:count]]
 
     def _field_error(self, sites: NDArray[np.int64]) -> float:
-        interpolation = OptimalInterpolation(like=self._interpolation)
-        self._interpolation = self._interpolation or interpolation
+        interpolation = OptimalInterpolation(**self._covariate_choices)
         linear = min(self._linear_error(kind, sites) for kind in (Ridge(), interpolation))
+        self._covariate_choices = {name: interpolation.chosen[name] for name in ("share", "means")}
         if not self.nonlinear:
             return linear
         self._split = self._split or FitScoreSplit.from_samples(self.train, self.validation, len(sites), Run())
@@ -126,8 +126,10 @@ class Scorer:
         """Squared error on all validation samples after so many steps of training."""
         train, validation = self._all_samples
         linear = fit_linear(train, sites, validation=validation, run=run)
-        parts = {"train": train, "sites": sites, "validation": validation}
-        return squared_error(linear, sites, validation) * improvement_by_trial(linear, parts, N_FREQUENCIES, steps, run)
+        improvement = improvement_by_trial(
+            linear, train, sites, validation, run, n_frequencies=N_FREQUENCIES, steps=steps
+        )  # fmt: skip
+        return squared_error(linear, sites, validation) * improvement
 
     def _target_error(self, sites: NDArray[np.int64]) -> float:
         sites = np.concatenate([self.train.existing, sites[~np.isin(sites, self.train.existing)]])

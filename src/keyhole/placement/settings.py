@@ -14,13 +14,17 @@ __all__ = [
     "AEFSSettings",
     "AutoSettings",
     "CAESettings",
+    "CovarianceLimits",
     "ExchangeSettings",
+    "ForestSettings",
     "GreedySettings",
     "GroupLassoSettings",
     "KernelExchangeSettings",
     "LaplacianSettings",
+    "LassoSettings",
     "LearnedSettings",
     "LocalSearchSettings",
+    "SupervisedSettings",
 ]
 
 
@@ -42,10 +46,20 @@ class LocalSearchSettings(Settings):
     n_perturbation_candidates: int = Field(10, ge=1)  # among which a perturbed site is drawn, the best in its place
 
 
+class CovarianceLimits(Settings):
+    """Size of the cross-covariance between targets and candidates, which a search updates at each step."""
+
+    max_size: int = Field(10_000_000, ge=1)  # numbers in it; where there are more, targets are projected on directions
+    min_directions: int = Field(256, ge=1)  # whatever its size
+    max_full_size: int = Field(200_000_000, ge=1)  # numbers before the projection; where more, a subset of targets
+    numbers_per_second: int = Field(3_000_000, ge=1)  # projected, approximately, on one core; fewer where time is short
+
+
 class ExchangeSettings(LocalSearchSettings):
     """Exchange algorithm under a localised covariance."""
 
     max_samples: int = Field(10_000, ge=1)  # that the covariance is estimated from; more hardly change it
+    limits: CovarianceLimits = CovarianceLimits()  # of memory and time
 
 
 class KernelExchangeSettings(LocalSearchSettings):
@@ -60,16 +74,37 @@ class KernelExchangeSettings(LocalSearchSettings):
     n_others: int = Field(3, ge=0)  # at most so many of them
 
 
+class SupervisedSettings(Settings):
+    """Selectors for a target."""
+
+    max_samples: int = Field(10_000, ge=1)  # drawn by the run's seed; more hardly change the ranking
+
+
+class ForestSettings(SupervisedSettings):
+    """Recursive feature elimination by extra trees."""
+
+    n_trees: int = Field(300, ge=1)  # importances of fewer are noisy
+    kept_share: float = Field(0.7, gt=0, lt=1)  # of the sites, in each round until there are K
+
+
+class LassoSettings(Settings):
+    """Multi-task lasso."""
+
+    max_steps: int = Field(2000, ge=1)  # of the proximal gradient for one working set; tens to hundreds suffice
+
+
+class GroupLassoSettings(LassoSettings):
+    """Group lasso on blocks of sites."""
+
+    block_size: int = Field(2, ge=1)  # sites along each side of a block; the smallest that is a block
+
+
 class LaplacianSettings(Settings):
     """Laplacian score."""
 
+    max_samples: int = Field(2000, ge=1)  # of the graph, drawn by the run's seed; memory grows with them
+
     n_neighbors: int = Field(5, ge=1)  # that a sample is joined to; the usual number
-
-
-class GroupLassoSettings(Settings):
-    """Group lasso on blocks of sites."""
-
-    block_size: int = Field(2, ge=1)  # cells a side; the smallest that is a block
 
 
 class AEFSSettings(Settings):

@@ -19,6 +19,7 @@ from keyhole.core.memory import explain_out_of_memory
 from keyhole.core.processes import Processes, processes
 from keyhole.core.run import Event, Run
 from keyhole.training.checkpoint import TrainState
+from keyhole.training.schedules import SCHEDULES
 from keyhole.training.settings import TrainSettings
 
 __all__ = ["After", "Task", "precision_of", "seconds_per_step", "seeded", "supports_bf16", "train"]
@@ -47,7 +48,7 @@ class Task(nn.Module, ABC):
     """
 
     samples: int
-    allows_bf16: ClassVar[bool] = False
+    allows_bf16: bool = False
     needs_whole_batch: ClassVar[bool] = False
     processes: Processes = Processes()
 
@@ -199,28 +200,114 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
     >>> [row["step"] for row in history]
     [0.0, 10.0, 20.0]
     """
-    with explain_out_of_memory(
-        name, 'lower the batch (--set train={"batch_size": 16}), take fewer draws, or coarsen the grid'
-    ):
-        return _trained(task, settings, name, identity, run)
+    advice = 'lower the batch (--set train={"batch_size": 16}), take fewer draws, or coarsen the grid'
+    with explain_out_of_memory(name, advice), seeded(run.seed_of(name)), deferred() as pending:
+        loop = _Loop(task, settings, name, identity, run)
+        progress = loop.state.progress
+        if progress.step == 0 and not progress.history:
+            loop.validate()
+        while not progress.finished:
+            loop.step()
+            if loop.validations_due() > loop.validated or loop.share_done() >= 1:
+                loop.validate()
+                progress.finished = loop.is_over()
+            loop.state.save_if_due()
+            loop.stop_if(pending.signum)
+        task.load_state_dict(loop.state.best)
+    return progress.history
 
 
-def _trained(task: Task, settings: TrainSettings, name: str, identity: str, run: Run) -> list[dict[str, float]]:
-    task.processes = processes()
-    fabric = _fabric(run.device, precision := precision_of(task, run), task.processes)
-    task.to(fabric.device)
-    optimiser = torch.optim.AdamW(
-        task.groups(), lr=settings.learning_rate, weight_decay=settings.weight_decay, betas=(0.9, 0.99), fused=True
-    )
-    with seeded(run.seed_of(name)), deferred() as pending:
-        state = TrainState.begin(
-            task, optimiser, run, name=name, identity=f"{identity} {precision}{' compiled' * run.compiled}"
-        )
-        module, stepper = fabric.setup(torch.compile(task) if run.compiled else task, optimiser)
-        loop = _Loop(task, module, stepper, fabric, settings, state, run, name)
-        loop.run_steps(pending)
-    state.restore_best(task)
-    return state.history
+class _Loop:
+    """One training: its parts, a step, a validation, and what ends it."""
+
+    def __init__(self, task: Task, settings: TrainSettings, name: str, identity: str, run: Run) -> None:
+        self.task, self.settings, self.name, self.run = task, settings, name, run
+        task.processes = processes()
+        precision = precision_of(task, run)
+        self.fabric = _fabric(run.device, precision, task.processes)
+        task.to(self.fabric.device)
+        rate, decay = settings.learning_rate, settings.weight_decay
+        optimiser = torch.optim.AdamW(task.groups(), lr=rate, weight_decay=decay, betas=(0.9, 0.99), fused=True)
+        self.rates = [group["lr"] for group in optimiser.param_groups]
+        identity = f"{identity} {precision}{' compiled' * run.compiled}"
+        self.state = TrainState(task, optimiser, run, name=name, identity=identity)
+        self.module, self.optimiser = self.fabric.setup(torch.compile(task) if run.compiled else task, optimiser)
+        self.started = time.monotonic()
+        self.validated = self.validations_due()
+
+    def step(self) -> None:
+        """Draw a batch, compute its loss, and update the weights and their average."""
+        task, state, done = self.task, self.state, self.share_done()
+        factor = SCHEDULES[self.settings.schedule](done, self.settings.warmup)
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+        task.train()
+        task.begin(done)
+        batch = state.next_batch(min(task.processes.whole(self.settings.batch_size), task.samples), task.order)
+        batch = batch if task.needs_whole_batch else task.processes.mine(batch)
+        parts, after = self.module(batch.to(self.fabric.device), state.generator)
+        loss = self.finite_sum(parts)
+        self.optimiser.zero_grad(set_to_none=True)
+        self.fabric.backward(loss)
+        nn.utils.clip_grad_norm_(task.parameters(), self.settings.gradient_clip)
+        self.optimiser.step()
+        if after is not None:
+            after()
+        state.progress.step += 1
+        state.average(self.settings.ema_decay)
+        state.progress.recent.append(float(loss.detach()))
+        if self.run.callback is not None:
+            last = state.progress.history[-1] if state.progress.history else {}
+            figures = {k: v for k, v in last.items() if k != "step"} | {"loss": state.progress.recent[-1]}
+            self.run.tell(Event(self.name, state.progress.step, self.settings.steps, figures))
+
+    def finite_sum(self, parts: dict[str, Tensor]) -> Tensor:
+        """Return the sum of the losses, or raise a TrainingError."""
+        loss = sum(parts.values(), torch.zeros((), device=self.fabric.device))
+        if not torch.isfinite(loss):
+            shown = ", ".join(f"{name} = {value.item():g}" for name, value in parts.items())
+            raise TrainingError(
+                f"{self.name}: the loss is not finite at step {self.state.progress.step} ({shown}); "
+                "lower the learning rate, or check the data for extreme values"
+            )
+        return loss
+
+    def validate(self) -> None:
+        """Validate the EMA weights, keep them if they are the best, and append to the history."""
+        progress = self.state.progress
+        self.task.eval()
+        with torch.no_grad(), self.state.averaged():
+            error = self.task.validate()
+            self.state.keep_if_best(error)
+        row = {"step": float(progress.step), **self.task.figures()}
+        row |= {"loss": sum(progress.recent) / len(progress.recent)} if progress.recent else {}
+        row |= {} if error is None else {"validation": error}
+        progress.history.append(row)
+        progress.recent, self.validated = [], self.validations_due()
+
+    def share_done(self) -> float:
+        """Return the share of the training that is done, by steps or by the deadline, whichever is larger."""
+        by_steps, remaining = self.state.progress.step / self.settings.steps, self.run.seconds_left()
+        if math.isinf(remaining):
+            return by_steps
+        spent = time.monotonic() - self.started
+        return max(by_steps, min(1.0, spent / max(spent + remaining, 1e-9)))
+
+    def validations_due(self) -> int:
+        """Number of validations that are due by now."""
+        return int(self.share_done() * self.settings.validation_steps + 1e-9)
+
+    def is_over(self) -> bool:
+        return self.share_done() >= 1 or self.state.progress.stale >= self.settings.patience or self.task.done()
+
+    def stop_if(self, signum: int | None) -> None:
+        """Save and raise if any process received a signal, so that all stop after the same step."""
+        if self.task.processes.count > 1:
+            signum = int(self.fabric.all_reduce(torch.tensor(float(signum or 0)), reduce_op="max"))
+        if signum:
+            kept, step = self.state.save(), self.state.progress.step
+            where = f"its state is in {kept}; run again with resume to go on" if kept else "nothing was kept"
+            raise Interrupted(f"{self.name}: stopped at step {step} of {self.settings.steps}; {where}", signum)
 
 
 def seconds_per_step(task: Task, batch: int, run: Run) -> float:
@@ -312,139 +399,3 @@ def _fabric(device: str, precision: str, several: Processes) -> Any:
     except (RuntimeError, ValueError, ImportError) as error:
         raise SettingsError(f"device {device!r} with precision {precision!r} cannot be used: {error}") from error
     return fabric
-
-
-class _Loop:
-    """One training: the steps, validations, checkpoints and progress events."""
-
-    def __init__(
-        self, task: Task, module: nn.Module, optimiser: Any, fabric: Any, settings: TrainSettings,
-        state: TrainState, run: Run, name: str,
-    ) -> None:  # fmt: skip
-        self.task, self.module, self.optimiser, self.fabric = task, module, optimiser, fabric
-        self.settings, self.state, self.run, self.name = settings, state, run, name
-        self.rates = [group["lr"] for group in optimiser.param_groups]
-        self.started, self.started_at = time.monotonic(), state.step
-
-    def run_steps(self, pending: Any) -> None:
-        if self.state.step == 0 and not self.state.history:
-            self.validate()
-        while not self.state.finished:
-            before = self.validations_due()
-            self.step()
-            if self.validations_due() > before or self.progress() >= 1:
-                self.validate()
-                self.state.finished = self.over()
-            self.state.save_if_due(self.state.finished)
-            signum = self.agreed(pending.signum)
-            if signum is not None:
-                self.stop(signum)
-
-    def agreed(self, signum: int | None) -> int | None:
-        """Return the signal that any process received, so that all stop after the same step."""
-        if self.task.processes.count == 1:
-            return signum
-        found = int(self.fabric.all_reduce(torch.tensor(float(signum or 0)), reduce_op="max"))
-        return found or None
-
-    def validations_due(self) -> int:
-        """Number of validations that are due by now."""
-        return int(self.progress() * self.settings.validation_steps + 1e-9)
-
-    def over(self) -> bool:
-        return self.progress() >= 1 or self.state.stale >= self.settings.patience or self.task.done()
-
-    def progress(self) -> float:
-        """Return the share of the training that is done, by steps or by the deadline, whichever is larger."""
-        by_steps = self.state.step / self.settings.steps
-        remaining = self.run.seconds_left()
-        if math.isinf(remaining):
-            return by_steps
-        spent = time.monotonic() - self.started
-        return max(by_steps, min(1.0, spent / max(spent + remaining, 1e-9)))
-
-    def step(self) -> None:
-        progress = self.progress()
-        factor = 1.0 if self.settings.schedule == "constant" else one_cycle(progress, self.settings.warmup)
-        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
-            group["lr"] = rate * factor
-        self.task.train()
-        self.task.begin(progress)
-        size = self.task.processes.whole(self.settings.batch_size)
-        batch = self.state.next_batch(size, self.task.samples, self.task.order)
-        batch = batch if self.task.needs_whole_batch else self.task.processes.mine(batch)
-        parts, after = self.module(batch.to(self.fabric.device), self.state.generator)
-        loss = sum(parts.values(), torch.zeros((), device=self.fabric.device))
-        self.check(loss, parts)
-        self.optimiser.zero_grad(set_to_none=True)
-        self.fabric.backward(loss)
-        nn.utils.clip_grad_norm_(self.task.parameters(), self.settings.gradient_clip)
-        self.optimiser.step()
-        if after is not None:
-            after()
-        self.state.step += 1
-        self.state.average(self.task, self.settings.ema_decay)
-        self.state.recent.append(float(loss.detach()))
-        self.report()
-
-    def check(self, loss: Tensor, parts: dict[str, Tensor]) -> None:
-        if not torch.isfinite(loss):
-            shown = ", ".join(f"{name} = {value.item():g}" for name, value in parts.items())
-            raise TrainingError(
-                f"{self.name}: the loss is not finite at step {self.state.step} ({shown}); "
-                "lower the learning rate, or check the data for extreme values"
-            )
-
-    def validate(self) -> None:
-        """Validate the EMA weights, keep them if they are the best, and append to the history."""
-        self.task.eval()
-        with torch.no_grad(), self.state.averaged(self.task):
-            error = self.task.validate()
-            self.state.keep_if_best(self.task, error)
-        row = {"step": float(self.state.step), **self.task.figures()}
-        row |= {"loss": sum(self.state.recent) / len(self.state.recent)} if self.state.recent else {}
-        row |= {} if error is None else {"validation": error}
-        self.state.history.append(row)
-        self.state.recent = []
-
-    def report(self) -> None:
-        if self.run.callback is None:
-            return
-        last = self.state.history[-1] if self.state.history else {}
-        figures = {k: v for k, v in last.items() if k != "step"} | {"loss": self.state.recent[-1]}
-        self.run.tell(Event(self.name, self.state.step, self.settings.steps, figures))
-
-    def stop(self, signum: int) -> None:
-        kept = self.state.save()
-        where = f"its state is in {kept}; run again with resume to go on" if kept else "nothing was kept"
-        raise Interrupted(f"{self.name}: stopped at step {self.state.step} of {self.settings.steps}; {where}", signum)
-
-
-def one_cycle(progress: float, warmup: float) -> float:
-    """Compute the learning rate factor of the one-cycle schedule: linear warm-up, then cosine decay to zero.
-
-    Parameters
-    ----------
-    progress
-        Share of the training that is done, from 0 to 1.
-    warmup
-        Share over which the factor rises to 1.
-
-    Returns
-    -------
-    float
-        From 0 to 1; at least 0.01 during warm-up.
-
-    References
-    ----------
-    .. [1] L. N. Smith and N. Topin. Super-Convergence: Very Fast Training of Neural Networks Using Large Learning
-       Rates. 2019.
-
-    Examples
-    --------
-    >>> one_cycle(0.05, 0.1), one_cycle(0.1, 0.1)
-    (0.5, 1.0)
-    """
-    if progress < warmup:
-        return max(progress / warmup, 0.01)
-    return 0.5 * (1 + math.cos(math.pi * (progress - warmup) / max(1 - warmup, 1e-9)))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from keyhole.core.settings import Settings
+from keyhole.training.schedules import SCHEDULES
 
 __all__ = ["TrainSettings"]
 
@@ -25,7 +24,8 @@ class TrainSettings(Settings):
     weight_decay
         Decoupled weight decay of AdamW.
     schedule
-        `"cycle"`: linear warm-up, then cosine decay to zero; `"constant"`: the learning rate as it is.
+        Name in `SCHEDULES`. `"cycle"`: linear warm-up, then cosine decay to zero; `"constant"`: the learning rate as
+        it is.
     warmup
         Share of the steps over which the learning rate rises.
     ema_decay
@@ -51,9 +51,15 @@ class TrainSettings(Settings):
     batch_size: int = Field(256, ge=1)
     learning_rate: float = Field(2e-3, gt=0)  # 2e-3 with the one-cycle schedule was the best of those tried on MNIST
     weight_decay: float = Field(0.02, ge=0)  # the networks have few samples for their size
-    schedule: Literal["cycle", "constant"] = "cycle"
+    schedule: str = "cycle"
     warmup: float = Field(0.1, ge=0, le=1)
     ema_decay: float = Field(0.999, ge=0, lt=1)  # averages out the noise of masks and small batches
     gradient_clip: float = Field(1.0, gt=0)  # a rare mask can give a very large gradient
     validation_steps: int = Field(20, ge=1)
     patience: int = Field(8, ge=1)
+
+    @field_validator("schedule")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        SCHEDULES.check(name)
+        return name

@@ -1,11 +1,11 @@
-"""What a predictor is: K readings in, what they tell of the target out."""
+"""The interface of predictors: K readings in, a class or a number out."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,163 +16,236 @@ from keyhole.core.run import Run
 from keyhole.core.storage import array_of
 from keyhole.data.samples import Samples
 from keyhole.data.target import Target
+from keyhole.models.base import Model
 
-__all__ = ["Examples", "Predictor", "Standard", "target_of"]
+__all__ = ["Examples", "Predictor", "Standardiser", "target_of"]
 
-_CONSTANT = 1e-6  # spread below this share of the largest value is rounding, not signal
+_CONSTANT = 1e-6  # standard deviation, relative to the largest value, below which a column varies by rounding only
 
 
 @dataclass(frozen=True, eq=False)
-class Standard:
-    """Columns less their mean, over their standard deviation: `(x - mean) / scale`; a constant column is not scaled."""
+class Standardiser:
+    """Standardise columns, `(x - mean) / scale`; a constant column is only centred.
+
+    Parameters
+    ----------
+    mean, scale
+        ``(columns,)``, or scalars for a single number.
+
+    Examples
+    --------
+    >>> standardiser = Standardiser.fit(np.array([[1.0, 7.0], [3.0, 7.0]]))
+    >>> standardiser.transform(np.array([[3.0, 8.0]]))
+    array([[1., 1.]], dtype=float32)
+    """
 
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
 
     @classmethod
-    def of(cls, values: NDArray[Any]) -> Standard:
-        """Learn from ``(N, columns)``, or ``(N,)`` for one number."""
-        mean = values.mean(axis=0, dtype=np.float64)
-        spread = values.std(axis=0, dtype=np.float64)
+    def fit(cls, values: NDArray[Any]) -> Self:
+        """Estimate mean and standard deviation from ``(N, columns)``, or ``(N,)`` for a single number."""
+        mean, spread = values.mean(axis=0, dtype=np.float64), values.std(axis=0, dtype=np.float64)
         varies = spread > _CONSTANT * np.abs(values).max(axis=0)
         return cls(np.asarray(mean), np.where(varies, spread, 1.0))
 
     @classmethod
-    def restore(cls, arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]) -> Standard:
-        """Take both back from a file; every column is divided by something positive."""
+    def restore(cls, arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]) -> Self:
+        """Recover mean and scale from the arrays of a file.
+
+        Parameters
+        ----------
+        arrays
+            All arrays of the predictor.
+        name
+            Prefix of the two arrays.
+        shape
+            Their shape; None for any length.
+
+        Raises
+        ------
+        PlanError
+            If an array is missing or malformed, or a scale is not positive.
+        """
         mean = array_of(arrays, f"{name}.mean", shape)
         scale = array_of(arrays, f"{name}.scale", mean.shape)
         if not (scale > 0).all():
-            raise PlanError(f"the array {name + '.scale'!r} holds numbers that are not positive")
+            raise PlanError(f"the array {name + '.scale'!r} has values that are not positive")
         return cls(mean, scale)
 
-    def apply(self, values: NDArray[Any]) -> NDArray[np.float32]:
-        """Standardise."""
+    def transform(self, values: NDArray[Any]) -> NDArray[np.float32]:
+        """Standardise values, in single precision."""
         return np.asarray((values - self.mean) / self.scale, np.float32)
 
-    def undo(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Bring back to the units learned from."""
+    def inverse(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Return standardised values to the original units."""
         return np.asarray(values * self.scale + self.mean, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Standardised readings ``(N, K * channels)``, and codes of classes or standardised numbers ``(N,)``."""
+    """Inputs and targets of a predictor.
 
-    inputs: NDArray[np.float32]
-    wanted: NDArray[np.int64] | NDArray[np.float32]
-
-
-class Predictor(ABC):
-    """Tells the target of signals from scaled readings at fixed sites.
-
-    Readings are standardised with the training part's mean and deviation, each column by its own, and so is a number
-    that is to be told; what a subclass learns lies between the two. ``state`` and ``restore`` carry it through a file:
-    settings that JSON can hold, and arrays. One in ``closed_form`` is fitted once more, on everything but the test
-    part, when all choices are made.
+    Parameters
+    ----------
+    inputs
+        Standardised readings, ``(N, K * channels)``.
+    targets
+        Class codes or standardised numbers, ``(N,)``.
     """
 
-    name: ClassVar[str]
-    closed_form: ClassVar[bool] = False
+    inputs: NDArray[np.float32]
+    targets: NDArray[np.int64] | NDArray[np.float32]
 
-    def __init__(self) -> None:
+
+class Predictor(Model):
+    """Base class of predictors: estimate the target of samples from scaled readings at fixed sites.
+
+    Readings are standardised column by column with mean and standard deviation of the training samples, and so is a
+    number to be predicted. A subclass maps between the two: it implements ``learn``, ``outputs``, ``learned`` and
+    ``restore_learned``, and declares its settings, if any, as ``settings_class`` (see `keyhole.models.base.Model`).
+    ``state`` and ``restore`` serialise a fitted predictor as JSON-compatible settings and a dictionary of arrays.
+
+    Attributes
+    ----------
+    target
+        Name of the target.
+    classes
+        Names of the classes; empty if the target is a number.
+    readings, numbers
+        Standardisers of the readings and of the target.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
         self.target = ""
         self.classes: tuple[str, ...] = ()
-        self.readings = self.numbers = Standard(np.zeros(0), np.ones(0))
+        self.readings = self.numbers = Standardiser(np.zeros(0), np.ones(0))
 
     @property
     def is_class(self) -> bool:
-        """Whether a class is told, not a number."""
+        """Whether the target is a class, not a number."""
         return bool(self.classes)
 
     @property
-    def width(self) -> int:
-        """How many outputs there are: one for each class, or one."""
+    def n_inputs(self) -> int:
+        """Number of readings, over sites and channels."""
+        return len(self.readings.mean)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of classes, or one for a number."""
         return len(self.classes) or 1
 
     @property
     def expected(self) -> float | None:
-        """What is known of a number without sensors; None for a class."""
+        """Prediction of a number without sensors, the mean of the training samples; None for a class."""
         return None if self.is_class else float(self.numbers.mean)
 
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """Figures of each validation during training, if there was any."""
-        return []
-
     def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
-        """Learn to tell the target from the sites (flat grid indices); ``validation`` serves to stop alone."""
+        """Fit to the readings at ``sites``.
+
+        Parameters
+        ----------
+        train
+            Scaled training samples with a target.
+        sites
+            Flat grid indices of the K sites, ``(K,)``, in rank order.
+        validation
+            Scaled validation samples, used only for early stopping.
+        run
+            Seed, deadline, and folder for checkpoints.
+
+        Returns
+        -------
+        Predictor
+            The fitted predictor itself.
+        """
         target = target_of(train)
         self.target, self.classes = target.name, target.classes
-        self.readings = Standard.of(_rows(train.readings(sites)))
-        self.numbers = Standard.of(np.zeros(1) if target.is_class else target.values)
+        self.readings = Standardiser.fit(_rows(train.readings(sites)))
+        self.numbers = Standardiser.fit(np.zeros(1) if target.is_class else target.values)
         self.learn(self.examples(train, sites), self.examples(validation, sites), run)
         return self
 
-    def examples(self, part: Samples, sites: NDArray[np.int64]) -> Examples:
-        """Give what there is to learn from: inputs and what is wanted of them."""
-        values = target_of(part).values
-        wanted = values.astype(np.int64) if self.is_class else self.numbers.apply(values)
-        return Examples(self.readings.apply(_rows(part.readings(sites))), wanted)
+    def examples(self, samples: Samples, sites: NDArray[np.int64]) -> Examples:
+        """Return standardised readings at the sites with their targets."""
+        values = target_of(samples).values
+        targets = values.astype(np.int64) if self.is_class else self.numbers.transform(values)
+        return Examples(self.readings.transform(_rows(samples.readings(sites))), targets)
 
     def predict(self, readings: NDArray[Any]) -> NDArray[np.float64]:
-        """Tell the target from readings ``(N, K, channels)``: probabilities ``(N, classes)``, or numbers ``(N,)``."""
-        outputs = self.outputs(self.readings.apply(_rows(readings))).astype(np.float64)
-        return np.asarray(softmax(outputs, axis=1)) if self.is_class else self.numbers.undo(outputs[:, 0])
+        """Predict the target.
 
-    def answer(self, scores: NDArray[np.float64]) -> NDArray[Any]:
-        """Give the name of the likeliest class for each row of probabilities, or the numbers as they are."""
-        return np.array(self.classes)[scores.argmax(axis=1)] if self.is_class else scores
+        Parameters
+        ----------
+        readings
+            Scaled readings, ``(N, K, channels)``.
+
+        Returns
+        -------
+        ndarray
+            Probabilities ``(N, classes)``, or numbers ``(N,)`` in the units of the target.
+        """
+        outputs = self.outputs(self.readings.transform(_rows(readings))).astype(np.float64)
+        return np.asarray(softmax(outputs, axis=1)) if self.is_class else self.numbers.inverse(outputs[:, 0])
+
+    def answer(self, predicted: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the name of the most probable class of each row, or numbers unchanged; ``predicted`` by `predict`."""
+        return np.array(self.classes)[predicted.argmax(axis=1)] if self.is_class else predicted
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give settings and arrays from which ``restore`` makes the same predictor."""
-        settings, learned = self.learned()
-        arrays = {
-            "readings.mean": self.readings.mean,
-            "readings.scale": self.readings.scale,
-            "numbers.mean": self.numbers.mean,
-            "numbers.scale": self.numbers.scale,
-        }
-        return {"target": self.target, "classes": list(self.classes), **settings}, arrays | learned
+        """Return settings and arrays from which ``restore`` recovers the fitted predictor."""
+        settings, arrays = self.learned()
+        for name in ("readings", "numbers"):
+            standardiser: Standardiser = getattr(self, name)
+            arrays = arrays | {f"{name}.mean": standardiser.mean, f"{name}.scale": standardiser.scale}
+        return {"target": self.target, "classes": list(self.classes), **settings}, arrays
 
     @classmethod
     def restore(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Make a fitted predictor from what ``state`` gave; a PlanError where its parts do not agree."""
+        """Recover a fitted predictor from the result of ``state``.
+
+        Raises
+        ------
+        PlanError
+            If the parts are malformed or inconsistent.
+        """
         own = dict(settings)
         target, classes = own.pop("target"), own.pop("classes")
         if not isinstance(target, str) or not isinstance(classes, list):
-            raise PlanError("the predictor: a target's name and a list of classes are needed")
+            raise PlanError("the predictor: the target must be a name, and the classes a list")
         if not all(isinstance(one, str) for one in classes) or len(set(classes)) < len(classes):
-            raise PlanError(f"the classes of {target!r}: different names are needed")
-        made = cls(**own)
-        made.target, made.classes = target, tuple(classes)
-        made.readings = Standard.restore(arrays, "readings", (None,))
-        made.numbers = Standard.restore(arrays, "numbers", ())
-        made.take_back(arrays)
-        return made
+            raise PlanError(f"the predictor: the classes of {target!r} must be different names")
+        restored = cls(**own)
+        restored.target, restored.classes = target, tuple(classes)
+        restored.readings = Standardiser.restore(arrays, "readings", (None,))
+        restored.numbers = Standardiser.restore(arrays, "numbers", ())
+        restored.restore_learned(arrays)
+        return restored
 
     @abstractmethod
-    def learn(self, part: Examples, validation: Examples, run: Run) -> None:
-        """Learn from standardised examples."""
+    def learn(self, train: Examples, validation: Examples, run: Run) -> None:
+        """Fit to standardised examples."""
 
     @abstractmethod
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
-        """Give a logit for each class, or a standardised number, ``(N, width)``."""
+        """Return a logit for each class, or a standardised number, ``(N, outputs)``."""
 
     @abstractmethod
     def learned(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give the constructor's settings and the arrays that were learned."""
+        """Return the constructor's settings and the learned arrays."""
 
     @abstractmethod
-    def take_back(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take back what ``learned`` gave."""
+    def restore_learned(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take back the arrays that ``learned`` returned."""
 
 
-def target_of(signals: Samples) -> Target:
-    """Give the target of signals that must have one."""
-    if signals.target is None:
-        raise DataError("the signals have no target to tell; give one by Signals.with_target or read(..., target=...)")
-    return signals.target
+def target_of(samples: Samples) -> Target:
+    """Return the target of samples, or raise a DataError if they have none."""
+    if samples.target is None:
+        raise DataError("the samples have no target to predict; set one with Samples.with_target or read(target=...)")
+    return samples.target
 
 
 def _rows(readings: NDArray[Any]) -> NDArray[Any]:

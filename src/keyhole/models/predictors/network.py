@@ -1,102 +1,85 @@
-"""A network from readings to a target."""
+"""A dense network from readings to a target."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from keyhole.core.run import Run, digest
-from keyhole.core.settings import parse
+from keyhole.core.run import Run
 from keyhole.models.objectives import prediction
 from keyhole.models.predictors.base import Examples, Predictor
-from keyhole.models.reconstructors.networks import DenseNet, load_network, width_for
-from keyhole.models.reconstructors.neural import train_settings_for
+from keyhole.models.reconstructors.networks import DenseNet, load_network
 from keyhole.models.settings import DenseSettings
-from keyhole.training.loop import Task, seeded, train
+from keyhole.models.supervised_training import FixedBatches, SupervisedTask, train_settings_for, train_supervised
+from keyhole.training.loop import seeded
 
 __all__ = ["Network"]
 
-_CHUNK = 4096
-
-
-class _Telling(Task):
-    """Learn what is wanted of standardised readings, by cross-entropy or squared error."""
-
-    def __init__(self, network: nn.Module, part: Examples, scorer: Examples, is_class: bool) -> None:
-        super().__init__()
-        self.network, self.is_class, self.samples = network, is_class, len(part.inputs)
-        for name, examples in (("training", part), ("validation", scorer)):
-            self.register_buffer(f"{name}_inputs", torch.from_numpy(examples.inputs), persistent=False)
-            self.register_buffer(f"{name}_wanted", torch.from_numpy(examples.wanted), persistent=False)
-
-    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
-        inputs, wanted = self.get_buffer("training_inputs")[batch], self.get_buffer("training_wanted")[batch]
-        return {"prediction": prediction(self.network(inputs), wanted, self.is_class)}, None
-
-    def validate(self) -> float:
-        inputs, wanted = self.get_buffer("validation_inputs"), self.get_buffer("validation_wanted")
-        chunks = zip(torch.split(inputs, _CHUNK), torch.split(wanted, _CHUNK), strict=True)
-        return sum(float(prediction(self.network(x), y, self.is_class)) * len(x) for x, y in chunks) / len(inputs)
+_CHUNK = 4096  # samples predicted at a time
+_WEIGHTS = "weights."  # prefix of the weights' arrays in a file
 
 
 class Network(Predictor):
     """Dense network from the K readings to a logit for each class, or to a number.
 
-    Trained with AdamW on the cross-entropy or the squared error; the weights are those that were best on validation.
+    Trained with AdamW on the cross-entropy or the squared error; the weights with the smallest validation error are
+    kept. Prefer `Linear` with few samples.
 
     Parameters
     ----------
     settings
-        Those of `DenseSettings`, by name.
+        Fields of `DenseSettings`, by name.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> from keyhole.data.target import Target
+    >>> values = np.random.default_rng(0).normal(size=(80, 6))
+    >>> samples = kh.read(values).with_target(Target.of(values[:, 2] > 0))
+    >>> network = Network(width=16, train={"steps": 20, "batch_size": 16})
+    >>> network.fit(samples, np.array([2, 4]), validation=samples, run=Run()).classes
+    ('False', 'True')
     """
 
     name: ClassVar[str] = "network"
+    settings_class = DenseSettings
+    settings: DenseSettings
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__()
-        self.settings = parse(DenseSettings, settings)
+        super().__init__(**settings)
         self.network: nn.Module = nn.Identity()
-        self.rows: list[dict[str, float]] = []
 
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """Figures of each validation during training."""
-        return self.rows
-
-    def learn(self, part: Examples, validation: Examples, run: Run) -> None:
-        """Train on ``part``, keep the weights that are best on ``validation``."""
-        samples, inputs = part.inputs.shape
+    def learn(self, train: Examples, validation: Examples, run: Run) -> None:
+        """Train on ``train``, keep the weights that are best on ``validation``; see `Predictor.learn`."""
+        samples, inputs = train.inputs.shape
+        self.settings = self.settings.for_samples(samples)
         with seeded(run.seed_of("predictor weights")):
-            self.network = self._build(inputs, samples)
-        chosen = self.settings.train or train_settings_for(samples)
-        data = digest(part.inputs, part.wanted, validation.inputs, validation.wanted)
-        identity = f"{data} {self.classes} {self.settings} {chosen} {run.seed}"
-        task = _Telling(self.network, part, validation, self.is_class)
-        self.rows = train(task, chosen, name="refit predictor", identity=identity, run=run)
-        self.network = self.network.cpu().eval()
+            self.network = DenseNet.of(inputs, self.n_outputs, self.settings)
+        batches, scored = (
+            FixedBatches(torch.from_numpy(part.inputs), torch.from_numpy(part.targets)) for part in (train, validation)
+        )
+        task = SupervisedTask(self.network, batches, scored, partial(prediction, is_class=self.is_class))
+        train_settings = self.settings.train or train_settings_for(samples)
+        self.history = train_supervised(task, self.settings, train_settings, stage="refit predictor", run=run)
 
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
-        """Run the network in chunks, on the CPU."""
+        """Evaluate the network in chunks, on the CPU; see `Predictor.outputs`."""
         with torch.inference_mode():
-            parts = [self.network(chunk) for chunk in torch.split(torch.from_numpy(inputs), _CHUNK)]
-        return np.asarray(torch.cat(parts).numpy())
+            return torch.cat([self.network(chunk) for chunk in torch.split(torch.from_numpy(inputs), _CHUNK)]).numpy()
 
     def learned(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Give settings and weights."""
-        arrays = {f"weights.{name}": tensor.cpu().numpy() for name, tensor in self.network.state_dict().items()}
+        """Return settings and weights."""
+        arrays = {f"{_WEIGHTS}{name}": tensor.cpu().numpy() for name, tensor in self.network.state_dict().items()}
         return self.settings.model_dump(), arrays
 
-    def take_back(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Build the network and take its weights back."""
-        weights = {name.removeprefix("weights."): a for name, a in arrays.items() if name.startswith("weights.")}
-        self.network = load_network(lambda: self._build(len(self.readings.mean), 1), weights)
-
-    def _build(self, inputs: int, samples: int) -> nn.Module:
-        width = self.settings.width or width_for(samples)
-        self.settings = self.settings.model_copy(update={"width": width})
-        return DenseNet(inputs, self.width, width=width, blocks=self.settings.blocks, dropout=self.settings.dropout)
+    def restore_learned(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Rebuild the network and load its weights."""
+        weights = {name.removeprefix(_WEIGHTS): a for name, a in arrays.items() if name.startswith(_WEIGHTS)}
+        settings = self.settings.for_samples(1)
+        self.network = load_network(lambda: DenseNet.of(self.n_inputs, self.n_outputs, settings), weights)

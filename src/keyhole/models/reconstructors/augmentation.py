@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from keyhole.data.samples import Samples
 from keyhole.models.reconstructors.linear import LinearReconstructor
 
-__all__ = ["Augmentation"]
+__all__ = ["Augmentation", "AugmentedBatches", "affine_grid"]
+
+# Maps readings (N, K, channels), covariates and the linear estimate to the network's inputs.
+Inputs = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 # Maximum rotation (radians), shear and scaling: half a pixel to one pixel of MNIST's 28.
 _ROTATION, _SHEAR, _SCALING = 0.08, 0.08, 0.06
@@ -102,7 +106,7 @@ class Augmentation:
         images would learn that images are smooth.
         """
         maps, zero = (part.to(images.device) for part in (self._maps(len(images), generator, share), self.zero))
-        uncentred, places = images + zero, _places(maps, images.shape[2], images.shape[3])
+        uncentred, places = images + zero, affine_grid(maps, images.shape[2], images.shape[3])
         moved = functional.grid_sample(uncentred, places, mode="bicubic", padding_mode="border", align_corners=False)
         return moved.clamp(uncentred.amin((2, 3), keepdim=True), uncentred.amax((2, 3), keepdim=True)) - zero
 
@@ -120,7 +124,7 @@ class Augmentation:
         return torch.stack(rows).permute(2, 0, 1)
 
 
-def _places(maps: Tensor, rows: int, columns: int) -> Tensor:
+def affine_grid(maps: Tensor, rows: int, columns: int) -> Tensor:
     """Sampling positions ``(n, rows, columns, 2)``: `functional.affine_grid` as one matrix product.
 
     The original multiplies image by image, and its thread synchronisation took half of a dense network's step.
@@ -148,3 +152,56 @@ def _linear_error(linear: LinearReconstructor, images: Tensor, sites: NDArray[np
     )
     error, variance = (float(np.square(part, dtype=np.float64).mean()) for part in (truth - reconstructed, truth))
     return error, 1 - error / max(variance, np.finfo(float).tiny)
+
+
+class AugmentedBatches(nn.Module):
+    """Batches of randomly transformed images, drawn anew each time, with their linear reconstruction as the estimate.
+
+    Parameters
+    ----------
+    augmentation
+        The random transformations.
+    linear
+        The fitted linear reconstruction that the network adds to.
+    train
+        Training samples: images without covariates, all sites valid.
+    sites
+        Flat grid indices of the K sites.
+    inputs
+        Maps readings, covariates and estimate to the network's inputs.
+    """
+
+    def __init__(
+        self,
+        augmentation: Augmentation,
+        linear: LinearReconstructor,
+        train: Samples,
+        sites: NDArray[np.int64],
+        inputs: Inputs,
+    ) -> None:
+        super().__init__()
+        self.samples, self.augmentation, self.inputs = len(train), augmentation, inputs
+        parts = {"images": train.values, "sites": sites, "offset": linear.offset, "weights": linear.weights}
+        for name, array in parts.items():
+            self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)), persistent=False)
+
+    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Transform images, read them at the sites and reconstruct them linearly, in full precision.
+
+        Parameters
+        ----------
+        batch
+            Indices of samples, ``(B,)``.
+        generator
+            Source of random numbers.
+
+        Returns
+        -------
+        inputs, estimate, targets : Tensor
+            The network's inputs, the linear reconstruction, and the images, ``(B, channels * grid size)``.
+        """
+        with torch.autocast(batch.device.type, enabled=False):
+            images = self.augmentation(self.get_buffer("images")[batch], generator)
+            readings = images.flatten(2)[:, :, self.get_buffer("sites")].transpose(1, 2)
+            linear = self.get_buffer("offset") + readings.flatten(1) @ self.get_buffer("weights")
+        return self.inputs(readings, readings.new_zeros(len(readings), 0), linear), linear, images.flatten(1)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,35 +12,26 @@ from numpy.typing import NDArray
 from keyhole.core.run import Run
 from keyhole.data.grid import Grid
 from keyhole.data.samples import Samples
+from keyhole.models.base import Model
 
 __all__ = ["Reconstructor", "flat", "known", "unpack"]
 
 
-class Reconstructor(ABC):
+class Reconstructor(Model):
     """Base class of reconstructors: estimate scaled fields from scaled readings at K fixed sites.
 
-    A subclass implements ``fit``, ``reconstruct``, ``state``, ``restore`` and ``takes``. Constructors only store their
-    arguments; everything learned from data is learned in ``fit``. ``state`` and ``restore`` serialise a fitted
-    reconstructor as JSON-compatible settings and a dictionary of arrays, so that a saved plan holds no code.
+    A subclass implements ``fit``, ``reconstruct``, ``state``, ``restore`` and ``takes``, and declares its settings, if
+    any, as ``settings_class`` (see `keyhole.models.base.Model`). Constructors only store their arguments; everything
+    learned from data is learned in ``fit``. ``state`` and ``restore`` serialise a fitted reconstructor as
+    JSON-compatible settings and a dictionary of arrays, so that a saved plan holds no code.
 
     Attributes
     ----------
-    name
-        The name in the registry `RECONSTRUCTORS`.
-    closed_form
-        Whether ``fit`` is a closed form that needs no validation samples. Such a reconstructor is refitted on training
-        and validation samples together once all choices are made.
     tried
         One record per candidate that model selection compared before it chose this one; empty otherwise.
     """
 
-    name: ClassVar[str]
-    closed_form: ClassVar[bool] = False
     tried: Sequence[dict[str, Any]] = ()
-
-    def anew(self) -> Self:
-        """Return an unfitted copy with the same settings."""
-        return type(self)()
 
     @abstractmethod
     def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
@@ -123,11 +114,6 @@ class Reconstructor(ABC):
         sites, channels, covariates
             Numbers of sites, channels and covariate columns.
         """
-
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """Losses and validation errors recorded during training, one row per validation; empty for closed forms."""
-        return []
 
 
 def flat(values: NDArray[Any]) -> NDArray[Any]:

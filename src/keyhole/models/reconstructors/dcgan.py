@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from keyhole.core.settings import parse
-from keyhole.models.reconstructors.networks import check_two_dimensional
+from keyhole.models.reconstructors.networks import check_two_dimensional, conv_norm_relu, zeroed
 from keyhole.models.reconstructors.neural import NetworkReconstructor
 from keyhole.models.settings import DCGANSettings
 
@@ -22,9 +21,22 @@ _SMALLEST = 4
 class DCGANDecoder(nn.Module):
     """Vector to grid: a dense layer to a small map, then transposed convolutions (4 x 4) that each double it.
 
-    Batch norm and ReLU between them; the last one is the linear head and starts at zero, so that the network starts as
-    the constant zero. The map starts at 7 x 7 for 28 x 28 and at 4 x 4 for 64 x 64; for other sizes it is rounded up
-    and what it grows to is cropped.
+    Batch norm and ReLU between them; the last one is linear and initialised to zero. The map is 7 x 7 at first for
+    28 x 28 and 4 x 4 for 64 x 64; for other sizes it is rounded up, and the output cropped.
+
+    Parameters
+    ----------
+    inputs, outputs
+        Length of the vector, and number of output channels.
+    shape
+        Shape of the grid.
+    filters
+        Channels before the last convolution; each layer before has twice as many.
+
+    References
+    ----------
+    Radford, Metz & Chintala (2016), *Unsupervised Representation Learning with Deep Convolutional Generative
+    Adversarial Networks*, ICLR.
 
     Examples
     --------
@@ -37,15 +49,13 @@ class DCGANDecoder(nn.Module):
         super().__init__()
         self.shape = shape
         doublings, start = _pyramid(shape)
-        widths = _widths(filters, doublings)[::-1]
+        widths = [filters * 2**level for level in reversed(range(doublings))]
         dense = nn.Linear(inputs, widths[0] * math.prod(start), bias=False)
-        layers = [dense, nn.Unflatten(1, (widths[0], *start)), *_normed(widths[0])]
+        layers = [dense, *conv_norm_relu(nn.Unflatten(1, (widths[0], *start)), widths[0])]
         for before, after in pairwise(widths):
-            layers += [nn.ConvTranspose2d(before, after, 4, stride=2, padding=1, bias=False), *_normed(after)]
+            layers += conv_norm_relu(nn.ConvTranspose2d(before, after, 4, stride=2, padding=1, bias=False), after)
         self.body = nn.Sequential(*layers)
-        self.head = nn.ConvTranspose2d(filters, outputs, 4, stride=2, padding=1)
-        for parameter in self.head.parameters():
-            nn.init.zeros_(parameter)
+        self.head = zeroed(nn.ConvTranspose2d(filters, outputs, 4, stride=2, padding=1))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs)`` to ``(N, outputs, *shape)``."""
@@ -53,10 +63,24 @@ class DCGANDecoder(nn.Module):
 
 
 class DCGANClassifier(nn.Module):
-    """Grid to classes: convolutions (4 x 4) that each halve the grid, then a linear layer; the decoder's mirror.
+    """Grid to class logits: convolutions (4 x 4) that each halve the grid, then a linear layer; the decoder's mirror.
 
-    Leaky ReLU behind each convolution, batch norm behind all but the first. A size that cannot be halved so often is
-    padded with zeros. Gives logits.
+    Leaky ReLU after each convolution, batch norm after all but the first. A size that cannot be halved so often is
+    padded with zeros.
+
+    Parameters
+    ----------
+    inputs, classes
+        Numbers of input channels and of classes.
+    shape
+        Shape of the grid.
+    filters
+        Channels of the first convolution; each following one has twice as many.
+
+    References
+    ----------
+    Radford, Metz & Chintala (2016), *Unsupervised Representation Learning with Deep Convolutional Generative
+    Adversarial Networks*, ICLR.
 
     Examples
     --------
@@ -68,7 +92,7 @@ class DCGANClassifier(nn.Module):
     def __init__(self, inputs: int, classes: int, shape: tuple[int, int], *, filters: int = 32) -> None:
         super().__init__()
         doublings, start = _pyramid(shape)
-        widths = _widths(filters, doublings)
+        widths = [filters * 2**level for level in range(doublings)]
         self.padding = (0, (start[1] << doublings) - shape[1], 0, (start[0] << doublings) - shape[0])
         layers: list[nn.Module] = [nn.Conv2d(inputs, filters, 4, stride=2, padding=1), nn.LeakyReLU(0.2)]
         for before, after in pairwise(widths):
@@ -83,30 +107,27 @@ class DCGANClassifier(nn.Module):
 
 
 def _pyramid(shape: tuple[int, int]) -> tuple[int, tuple[int, int]]:
-    """How often to double, and the size to start from: as often as leaves four cells along the shorter axis."""
+    """Number of doublings, and the size to start from: four sites or more along the shorter axis."""
     doublings = max(1, int(math.log2(max(1.0, min(shape) / _SMALLEST))))
     return doublings, (math.ceil(shape[0] / 2**doublings), math.ceil(shape[1] / 2**doublings))
 
 
-def _widths(filters: int, doublings: int) -> list[int]:
-    return [filters * 2**level for level in range(doublings)]
-
-
-def _normed(width: int) -> list[nn.Module]:
-    return [nn.BatchNorm2d(width), nn.ReLU()]
-
-
 class DCGAN(NetworkReconstructor):
-    """Decoder of DCGAN from the K readings to the grid."""
+    """Decoder of DCGAN from the K readings to a two-dimensional grid; see `DCGANDecoder`.
+
+    Prefer `DenseConv`, which is usually better; this one is for comparison with the literature.
+
+    Parameters
+    ----------
+    settings
+        Fields of `DCGANSettings`, by name.
+    """
 
     name: ClassVar[str] = "dcgan"
+    settings_class = DCGANSettings
     settings: DCGANSettings
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__()
-        self.settings = parse(DCGANSettings, settings)
-
     def build(self, samples: int) -> nn.Module:
-        """Make a decoder for the grid."""
+        """Construct a `DCGANDecoder` for the grid."""
         shape = check_two_dimensional(self.grid.shape, self.name)
-        return DCGANDecoder(self.width, self.channels, shape, filters=self.settings.filters)
+        return DCGANDecoder(self.n_inputs, self.channels, shape, filters=self.settings.filters)

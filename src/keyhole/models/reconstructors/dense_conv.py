@@ -1,4 +1,4 @@
-"""A network that knows the grid: dense on the readings first, convolutions for the detail."""
+"""Dense network on the readings, followed by convolutions over the grid."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 from torch import Tensor, nn
 
-from keyhole.core.settings import parse
 from keyhole.data.grid import Grid
 from keyhole.models.reconstructors.bounds import ValueBounds
-from keyhole.models.reconstructors.networks import DenseNet, PatchNet, check_two_dimensional, width_for
-from keyhole.models.reconstructors.neural import Dense, NetworkReconstructor
+from keyhole.models.reconstructors.networks import DenseNet, PatchNet, check_two_dimensional
+from keyhole.models.reconstructors.neural import Dense
 from keyhole.models.settings import DenseConvSettings
 from keyhole.training.settings import TrainSettings
 
@@ -23,111 +22,141 @@ __all__ = ["DenseConv", "DenseConvNet"]
 
 
 class DenseConvNet(nn.Module):
-    """What a dense network makes of the readings, and what convolutions see in that beside the readings themselves.
+    """Dense network, corrected by convolutions that see its output and the readings on the grid.
 
-    The convolutions get the dense estimate, with what was estimated before added to it, the nearest site's reading in
-    every cell (a Voronoi map), how far that site is, where the cell is, and which cells are inside. Their head starts
-    at zero, so that the network starts as the dense one. Limits hold for the dense estimate too, so that convolutions
-    see and add to what is possible.
+    The convolutions get the dense estimate (with the linear estimate added to it, if there is one), the reading of the
+    nearest site at each grid point (a Voronoi tessellation), the distance to that site, the position, and the mask of
+    valid sites. They are initialised to zero, so that the network starts as the dense one. Bounds hold for the dense
+    estimate too, so that convolutions add to possible values.
+
+    Parameters
+    ----------
+    dense
+        Network from readings and covariates to ``(N, channels * valid sites)``.
+    inputs
+        Number of readings and covariates.
+    channels, grid, sites
+        Number of channels, grid, and flat grid indices of the K sites.
+    filters, layers
+        As in `PatchNet`; ``layers`` are its residual blocks.
+    bounds
+        Bounds of the values, if any.
+
+    References
+    ----------
+    Fukami, Maulik, Ramachandra, Fukagata & Taira (2021), *Global field reconstruction from sparse sensors with Voronoi
+    tessellation-assisted deep learning*, Nature Machine Intelligence 3.
+
+    Examples
+    --------
+    >>> grid, sites = Grid.plain((8, 8)), np.array([3, 40])
+    >>> net = DenseConvNet(DenseNet(2, 64, width=16), 2, 1, grid, sites, filters=4, layers=1)
+    >>> net(torch.ones(5, 2)).shape
+    torch.Size([5, 1, 8, 8])
     """
 
     def __init__(
-        self, inputs: int, channels: int, grid: Grid, sites: NDArray[np.int64],
-        *, width: int, blocks: int, dropout: float, filters: int | None, layers: int, n_frequencies: int = 0,
+        self,
+        dense: DenseNet,
+        inputs: int,
+        channels: int,
+        grid: Grid,
+        sites: NDArray[np.int64],
+        *,
+        filters: int | None,
+        layers: int,
         bounds: ValueBounds | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
-        self.inputs, self.channels, self.sites, self.bounds = inputs, channels, len(sites), bounds
+        self.dense, self.inputs, self.channels, self.sites, self.bounds = dense, inputs, channels, len(sites), bounds
         self.shape = check_two_dimensional(grid.shape, "dense_conv")
-        outputs = channels * len(grid.cells)
-        self.dense = DenseNet(inputs, outputs, width=width, blocks=blocks, dropout=dropout, n_frequencies=n_frequencies)
-        nearest, maps = _maps(grid, sites)
-        self.register_buffer("nearest", nearest, persistent=False)
-        self.register_buffer("maps", maps, persistent=False)
+        distance, nearest = KDTree(grid.places[sites]).query(grid.places)
+        position = [2 * axis / max(int(axis.max()), 1) - 1 for axis in np.indices(grid.shape)]  # from -1 to 1
+        maps = [grid.inside, distance.reshape(grid.shape) / max(float(distance.max()), 1e-12), *position]
+        self.register_buffer("nearest", torch.from_numpy(np.asarray(nearest, np.int64)), persistent=False)
+        self.register_buffer("maps", torch.from_numpy(np.stack(maps).astype(np.float32)), persistent=False)
         self.register_buffer("cells", torch.from_numpy(grid.cells), persistent=False)
         self.convolutions = PatchNet(2 * channels + len(maps), channels, self.shape, filters=filters, blocks=layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map ``(N, inputs)`` to ``(N, channels, *grid)``: readings site by site, context, estimate if there is one."""
-        told, estimate = x[:, : self.inputs], x[:, self.inputs :]
-        coarse = self.dense(told)
-        whole = coarse + estimate if estimate.shape[1] else coarse
+        """Map readings, covariates and linear estimate ``(N, inputs or more)`` to ``(N, channels, *grid)``."""
+        estimate = x[:, self.inputs :]
+        added = self.dense(x[:, : self.inputs])
+        whole = added + estimate if estimate.shape[1] else added
         if self.bounds is not None:
             whole = self.bounds(whole)
-            coarse = whole - estimate if estimate.shape[1] else whole
+            added = whole - estimate if estimate.shape[1] else whole
         maps = self.get_buffer("maps").expand(len(x), -1, -1, -1)
-        seen = torch.cat([self._on_grid(whole), self._voronoi(x), maps], dim=1)
-        return self._on_grid(coarse) + self.convolutions(seen)  # type: ignore[no-any-return]
+        seen = torch.cat([self._on_grid(whole), self.voronoi(x), maps], dim=1)
+        return self._on_grid(added) + self.convolutions(seen)  # type: ignore[no-any-return]
 
     def _on_grid(self, packed: Tensor) -> Tensor:
-        """Put packed cells on the grid, zero outside."""
+        """Scatter values at the valid sites to the grid, zero elsewhere."""
         full = packed.new_zeros(len(packed), self.channels, math.prod(self.shape))
         full[:, :, self.get_buffer("cells")] = packed.reshape(len(packed), self.channels, -1)
         return full.reshape(len(packed), self.channels, *self.shape)
 
-    def _voronoi(self, x: Tensor) -> Tensor:
-        """Give every cell what its nearest site reads."""
+    def voronoi(self, x: Tensor) -> Tensor:
+        """Return the reading of the nearest site at each grid point, ``(N, channels, *grid)``."""
         readings = x[:, : self.sites * self.channels].reshape(len(x), self.sites, self.channels)
         return readings[:, self.get_buffer("nearest")].transpose(1, 2).reshape(len(x), self.channels, *self.shape)
 
 
-def _maps(grid: Grid, sites: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-    """Which site is nearest to each cell, and what is known of every cell: inside, distance to that site, place."""
-    distance, nearest = KDTree(grid.places[sites]).query(grid.places)
-    rows = [grid.inside.ravel(), distance / max(float(distance.max()), 1e-12), *_spanned(np.indices(grid.shape))]
-    maps = np.stack([np.asarray(row, np.float32).reshape(grid.shape) for row in rows])
-    return torch.from_numpy(np.asarray(nearest, np.int64)), torch.from_numpy(maps)
+class DenseConv(Dense):
+    """Dense network from the K readings to all sites, then convolutions over a two-dimensional grid.
 
+    Prefer it to `Dense` for images and fields with local detail, given time for a dozen epochs; see `DenseConvNet`.
 
-def _spanned(indices: NDArray[np.int64]) -> list[NDArray[np.float64]]:
-    """Each axis from -1 to 1."""
-    return [2 * axis / max(int(axis.max()), 1) - 1 for axis in indices]
-
-
-class DenseConv(NetworkReconstructor):
-    """Dense network from the K readings to all cells, then convolutions over the grid; for grids of two axes."""
+    Parameters
+    ----------
+    settings
+        Fields of `DenseConvSettings`, by name.
+    """
 
     name: ClassVar[str] = "dense_conv"
     largest_batch: ClassVar[int] = 64  # a sample costs so much that more steps are worth more than smoother ones
+    settings_class = DenseConvSettings
     settings: DenseConvSettings
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__()
-        self.settings, self.start = parse(DenseConvSettings, settings), dict[str, Tensor]()
+        super().__init__(**settings)
+        self.start: dict[str, Tensor] = {}
 
     def starting_with(self, dense: Dense) -> Self:
-        """Let the dense part start with the weights of one that was fitted to the same sites and targets.
+        """Initialise the dense part with the weights of a network that was fitted to the same sites and targets.
 
         A step of the dense network is so much cheaper that it is better to have learned what it can before the
-        convolutions begin; from there on half the rate is enough.
+        convolutions begin; from there on half the learning rate is enough.
+
+        Parameters
+        ----------
+        dense
+            The fitted network.
         """
         shape = {name: getattr(dense.settings, name) for name in ("width", "blocks", "n_frequencies")}
         self.settings, self.start = self.settings.model_copy(update=shape), dense.network.state_dict()
         return self
 
     def pace(self, samples: int, *, limited: bool) -> TrainSettings:
-        """Go on more slowly from a start, and to the end: while the rate is high it is worse than where it started."""
+        """Return the default training settings; from a start with half the learning rate and no early stopping.
+
+        While the learning rate is high, the network is worse than where it started.
+        """
         pace = super().pace(samples, limited=limited)
-        return (
-            pace.model_copy(update={"learning_rate": pace.learning_rate / 2, "patience": pace.validation_steps})
-            if self.start
-            else pace
-        )
+        from_start = {"learning_rate": pace.learning_rate / 2, "patience": pace.validation_steps}
+        return pace.model_copy(update=from_start) if self.start else pace
 
     def inputs(self, readings: Tensor, covariates: Tensor, estimate: Tensor) -> Tensor:
-        """Put the estimate behind readings and context."""
+        """Append the estimate to readings and covariates."""
         return torch.cat([super().inputs(readings, covariates, estimate), estimate], dim=1)
 
     def build(self, samples: int) -> nn.Module:
-        """Make a network for the grid, its dense part as wide as the number of samples allows."""
-        width = self.settings.width or width_for(samples)
-        self.settings = self.settings.model_copy(update={"width": width})
-        network = DenseConvNet(
-            self.width, self.channels, self.grid, self.sites,
-            width=width, blocks=self.settings.blocks, dropout=self.settings.dropout,
-            n_frequencies=self.settings.n_frequencies,
+        """Construct a `DenseConvNet` for the grid, its dense part as wide as the number of samples allows."""
+        self.settings = self.settings.for_samples(samples)
+        dense = DenseNet.of(self.n_inputs, self.n_outputs, self.settings)
+        if self.start:
+            dense.load_state_dict(self.start)
+        return DenseConvNet(
+            dense, self.n_inputs, self.channels, self.grid, self.sites,
             filters=self.settings.filters, layers=self.settings.layers, bounds=self.bounds,
         )  # fmt: skip
-        if self.start:
-            network.dense.load_state_dict(self.start)
-        return network

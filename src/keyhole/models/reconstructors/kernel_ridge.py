@@ -59,7 +59,8 @@ class Kernel(Reconstructor):
     name: ClassVar[str] = "kernel"
     closed_form: ClassVar[bool] = True
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
         self.parameters = Hyperparameters(1.0, 1.0, 1.0)
         self.inputs, self.scale, self.mean = np.zeros((0, 0)), np.zeros(0), np.zeros(0, np.float32)
         self.dual_coefficients = np.zeros((0, 0), np.float32)

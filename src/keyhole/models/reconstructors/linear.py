@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.core.run import Run
 from keyhole.core.storage import array_of, count_of, number_of
 from keyhole.data.grid import Grid
 from keyhole.data.samples import Samples
+from keyhole.data.scaler import Scaler
 from keyhole.models.reconstructors.base import Reconstructor, flat, known, unpack
 
 __all__ = ["LinearReconstructor"]
@@ -21,7 +24,7 @@ _IMPUTATION_ROUNDS = 3  # refits after the first, where targets have missing val
 class LinearReconstructor(Reconstructor):
     """Affine reconstruction `x = offset + f B` of features `f` of the readings, fitted in closed form.
 
-    Subclasses fit ``offset`` and ``weights`` and may override ``features``.
+    A subclass implements ``solve``, and may override ``features``.
 
     Attributes
     ----------
@@ -37,11 +40,45 @@ class LinearReconstructor(Reconstructor):
 
     closed_form: ClassVar[bool] = True
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
         self.chosen: dict[str, float] = {}
         self.offset = np.zeros(0, np.float32)
         self.weights = np.zeros((0, 0), np.float32)
         self.channels, self.grid = 1, Grid.plain((0,))
+
+    def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
+        """Fit on ``train`` in closed form; ``validation`` is not used.
+
+        Where targets have missing values, the map is fitted a few more times, each time to targets with the missing
+        values replaced by the predictions of the fit before (a fixed-point iteration like expectation-maximisation),
+        so that imputed values have no influence on the solution in the limit.
+        """
+        self.channels, self.grid, self.chosen = train.channels, train.grid, {}
+        targets = flat(train.valid_values())
+        self.solve(train, sites, targets, run)
+        if train.gaps is not None:
+            missing = np.isnan(flat(train.truth()))
+            for _ in range(_IMPUTATION_ROUNDS):
+                estimate = flat(self.reconstruct_valid(train.readings(sites), train.covariates))
+                self.solve(train, sites, np.where(missing, estimate, targets), run)
+        return self
+
+    @abstractmethod
+    def solve(self, train: Samples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
+        """Compute ``chosen``, ``offset`` and ``weights``.
+
+        Parameters
+        ----------
+        train
+            Scaled training samples.
+        sites
+            Flat grid indices of the K sites.
+        targets
+            ``(N, channels * valid sites)``, the values of ``train`` with missing ones imputed.
+        run
+            Its seed draws subsets on which hyperparameters are selected.
+        """
 
     def reconstruct(self, readings: NDArray[Any], covariates: NDArray[Any] | None = None) -> NDArray[np.float32]:
         """Reconstruct fields ``(N, channels, *grid)`` by one matrix product; see `Reconstructor.reconstruct`."""
@@ -67,38 +104,6 @@ class LinearReconstructor(Reconstructor):
         packed += self.offset
         return packed.reshape(len(readings), self.channels, -1)
 
-    def imputed_targets(
-        self, train: Samples, readings: NDArray[Any], covariates: NDArray[np.float32] | None = None
-    ) -> Iterator[NDArray[Any]]:
-        """Yield the targets to fit to, with missing values imputed by the previous fit.
-
-        Without missing values the targets are yielded once. Otherwise they are yielded a few more times, each time with
-        the missing values replaced by the predictions of the fit made in between (a fixed-point iteration like
-        expectation-maximisation), so that imputed values have no influence on the solution in the limit.
-
-        Parameters
-        ----------
-        train
-            Training samples.
-        readings
-            Their readings, ``(N, K * channels)``.
-        covariates
-            ``(N, columns)``, or None.
-
-        Yields
-        ------
-        ndarray
-            Targets, ``(N, channels * valid sites)``.
-        """
-        targets = flat(train.valid_values())
-        yield targets
-        if train.gaps is None:
-            return
-        missing = np.isnan(flat(train.truth()))
-        for _ in range(_IMPUTATION_ROUNDS):
-            features = self.features(readings, known(covariates, len(readings))).astype(np.float32)
-            yield np.where(missing, self.offset + features @ self.weights, targets)
-
     def features(self, readings: NDArray[Any], covariates: NDArray[np.float32]) -> NDArray[Any]:
         """Return the features that the weights apply to; by default the readings themselves.
 
@@ -115,6 +120,33 @@ class LinearReconstructor(Reconstructor):
             ``(N, features)``.
         """
         return readings
+
+    def in_units(self, scaling: Scaler) -> NDArray[np.floating[Any]]:
+        """Return the map from features to the user's units as one matrix, so that a product does it all.
+
+        With `x = (offset + f B) * scale / root + baseline`, and a one in the column of the sample's phase behind the
+        features, the rows are `B * scale / root`, and `offset * scale / root + baseline` for each phase.
+
+        Parameters
+        ----------
+        scaling
+            The scaling of the samples it was fitted to; its phases are the months of a climatology, or one.
+
+        Returns
+        -------
+        ndarray
+            ``(features + phases, channels * grid size)``; the rows of the phases are NaN where sites are not valid.
+        """
+        unit = np.repeat(scaling.scale[:, np.newaxis], len(self.grid.cells), axis=1)
+        if scaling.root is not None:
+            unit = unit / scaling.root.ravel()[self.grid.cells]
+        valid = np.tile(self.grid.inside.ravel(), self.channels)
+        features, phases = len(self.weights), len(scaling.baseline)
+        matrix = np.zeros((features + phases, len(valid)), scaling.baseline.dtype)
+        matrix[:features, valid] = self.weights * unit.ravel()
+        matrix[features:] = np.where(valid, scaling.baseline.reshape(phases, -1), np.nan)
+        matrix[features:, valid] += (self.offset * unit.ravel()).astype(matrix.dtype)
+        return matrix
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the selected hyperparameters, the offset and the weights."""

@@ -1,4 +1,4 @@
-"""Reconstructors that take any mask: what a law is trained with, before its sites are fixed."""
+"""Reconstructors that take any mask, with which mask distributions are trained before the sites are fixed."""
 
 from __future__ import annotations
 
@@ -12,164 +12,191 @@ from torch.nn import functional
 from keyhole.data.samples import Samples
 from keyhole.masks import share
 from keyhole.models.principal_components import principal_components
-from keyhole.models.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, width_for
+from keyhole.models.reconstructors.networks import DenseNet, ResNet, check_two_dimensional
+from keyhole.models.settings import width_for
+from keyhole.models.supervised_training import tensor_of
 
-__all__ = ["ConditionalReconstructor", "DenseConditional", "ResNetConditional", "make_decoder"]
+__all__ = ["ConditionalReconstructor", "DenseConditional", "Gaussian", "ResNetConditional", "make_decoder"]
 
 
 class ConditionalReconstructor(nn.Module, ABC):
-    """Rebuilds packed cells from signals seen through masks.
+    """Base class: reconstruct the values at valid sites from samples observed through masks.
 
-    Made for one grid; ``forward`` takes signals ``(batch, channels, *grid)`` and masks ``(draws, *grid)``, each shared
-    by consecutive signals, and gives ``(batch, channels * cells)``.
+    Parameters
+    ----------
+    samples
+        Scaled training samples, for whose grid it is made.
     """
 
     cells: Tensor
 
-    def __init__(self, signals: Samples) -> None:
+    def __init__(self, samples: Samples) -> None:
         super().__init__()
-        self.register_buffer("cells", torch.from_numpy(signals.grid.cells), persistent=False)
+        self.register_buffer("cells", torch.from_numpy(samples.grid.cells), persistent=False)
 
     def pack(self, values: Tensor, lead: int) -> Tensor:
-        """Keep the inside cells of ``(*lead axes, *grid)``."""
+        """Select the valid sites of ``values``, whose grid follows after ``lead`` axes."""
         flat = values.flatten(lead)
         return flat if len(self.cells) == flat.shape[-1] else flat.index_select(-1, self.cells)
 
     @abstractmethod
     def forward(self, x: Tensor, masks: Tensor) -> Tensor:
-        """Rebuild from what the masks let through."""
+        """Reconstruct samples from what the masks let through.
+
+        Parameters
+        ----------
+        x
+            ``(N, channels, *grid)``.
+        masks
+            ``(M, *grid)``, each shared by N / M consecutive samples.
+
+        Returns
+        -------
+        Tensor
+            ``(N, channels * valid sites)``.
+        """
 
 
 class Gaussian(ConditionalReconstructor):
     r"""Conditional mean of a low-rank Gaussian, in closed form for any mask.
 
     With `r` principal components, `x = V a + e`, `a ~ N(0, diag(variances))` and noise `e` of the variance `eps_i` that
-    the components leave at each site, a mask trusts site `i` with precision `t_i`:
+    the components leave at each site, a mask gives site `i` the precision `t_i`:
 
     .. math:: \hat a = A^{-1} V' \mathrm{diag}(t)\, x, \qquad A = \Lambda^{-1} + V' \mathrm{diag}(t) V, \qquad
               t_i = \frac{s_i}{\epsilon_i + (1 - s_i)\, c_i}
 
     with `c_i` the variance of site `i` given all the other sites of the mask. `t_i` is 0 for a closed site and
-    `1 / eps_i` for an open one, and what the site explains is linear in `s_i` in between: it changes `A^{-1}` by
-    `-t / (1 + c t) = -s / (eps + c)` times a fixed matrix. So the gradient in `s_i` is just what opening a closed site
-    would gain and what closing an open one would lose, which is what a law needs to know. (With `t = s / eps` it would
-    be steep where noise is small, whatever the site is worth.)
+    `1 / eps_i` for an open one, and the variance explained by the site is linear in `s_i` in between: it changes
+    `A^{-1}` by `-t / (1 + c t) = -s / (eps + c)` times a fixed matrix. So the gradient in `s_i` is exactly what opening
+    a closed site would gain and closing an open one would lose. (With `t = s / eps` it would be steep where noise is
+    small, whatever the site is worth.)
 
-    One number is learned: the size of the noise. Right for few samples, where a network would learn them by heart.
+    One parameter is learned, the size of the noise. Suited to few samples, which a network would overfit.
+
+    Parameters
+    ----------
+    samples
+        Scaled training samples.
+    k
+        Approximate number of sites of the masks. There are as many components (at least 10): what K readings determine
+        at best. With twice as many, sites were better on training and worse on validation samples.
     """
 
-    def __init__(self, signals: Samples, k: int) -> None:
-        super().__init__(signals)
-        # As many components as sites: what K readings could tell at best. With twice as many the sites were better on
-        # train and worse on validation.
-        components = principal_components(signals, max(k, 10))
-        basis = components.basis
-        packed = signals.valid_values() - components.mean
-        scores = np.einsum("ncm,cmr->nr", packed, basis)
-        left = np.square(packed - np.einsum("nr,cmr->ncm", scores, basis)).mean(axis=0)
-        noise = left + 1e-3 * np.square(packed).mean()
+    def __init__(self, samples: Samples, k: int) -> None:
+        super().__init__(samples)
+        components = principal_components(samples, max(k, 10))
+        centred, basis = samples.valid_values() - components.mean, components.basis
+        scores = np.einsum("ncm,cmr->nr", centred, basis)
+        unresolved = np.square(centred - np.einsum("nr,cmr->ncm", scores, basis)).mean(axis=0)
         for name, array in {
             "basis": basis.reshape(-1, basis.shape[-1]),
             "mean": components.mean.ravel(),
             "precision": 1 / components.variances,
-            "noise": noise.ravel(),
+            "noise": (unresolved + 1e-3 * np.square(centred).mean()).ravel(),
         }.items():
-            self.register_buffer(name, torch.from_numpy(array.astype(np.float32)), persistent=False)
+            self.register_buffer(name, tensor_of(array), persistent=False)
         self.log_size = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor, masks: Tensor) -> Tensor:
-        """Solve one small system for each mask; in full precision, which factorisations need."""
+        """Solve one small system for each mask, in the full precision that factorisations need."""
         with torch.autocast(x.device.type, enabled=False):
-            return self._rebuilt(x, masks)
+            basis, mean = self.get_buffer("basis"), self.get_buffer("mean")
+            noise = self.get_buffer("noise") * self.log_size.exp()
+            observed = self.pack(masks, 1).repeat(1, x.shape[1])
+            precision = observed / (noise + (1 - observed) * self._variance_given_others(observed, noise))
+            projected = ((self.pack(x, 2).flatten(1) - mean) * share(precision, len(x))) @ basis
+            factor = share(self._factor(precision), len(x))
+            return mean + torch.cholesky_solve(projected.unsqueeze(2), factor).squeeze(2) @ basis.T
 
-    def _rebuilt(self, x: Tensor, masks: Tensor) -> Tensor:
-        basis, mean = self.get_buffer("basis"), self.get_buffer("mean")
-        noise = self.get_buffer("noise") * self.log_size.exp()
-        seen = self.pack(masks, 1).repeat(1, x.shape[1])
-        trust = seen / (noise + (1 - seen) * self._given_others(seen, noise))
-        told = ((self.pack(x, 2).flatten(1) - mean) * share(trust, len(x))) @ basis
-        factor = share(torch.linalg.cholesky(self._information(trust)), len(x))
-        scores = torch.cholesky_solve(told.unsqueeze(2), factor).squeeze(2)
-        return mean + scores @ basis.T
-
-    def _information(self, trust: Tensor) -> Tensor:
-        """`A` of each mask, `(draws, r, r)`."""
+    def _factor(self, precision: Tensor) -> Tensor:
+        """Cholesky factor of `A` for each mask, `(masks, r, r)`."""
         basis = self.get_buffer("basis")
-        return torch.diag(self.get_buffer("precision")) + (basis.T * trust.unsqueeze(1)) @ basis
+        information = torch.diag(self.get_buffer("precision")) + (basis.T * precision.unsqueeze(1)) @ basis
+        factor: Tensor = torch.linalg.cholesky(information)
+        return factor
 
     @torch.no_grad()
-    def _given_others(self, seen: Tensor, noise: Tensor) -> Tensor:
+    def _variance_given_others(self, observed: Tensor, noise: Tensor) -> Tensor:
         """Variance of each site given all others: `p / (1 - p t)` with `p` the variance given the whole mask."""
-        basis, trust = self.get_buffer("basis"), seen / noise
-        factor = torch.linalg.cholesky(self._information(trust))
-        half = torch.linalg.solve_triangular(factor, basis.T.expand(len(seen), -1, -1), upper=False)
-        given: Tensor = half.square().sum(dim=1)
-        return given / (1 - given * trust).clamp_min(1e-3)
+        precision, basis = observed / noise, self.get_buffer("basis").T.expand(len(observed), -1, -1)
+        half: Tensor = torch.linalg.solve_triangular(self._factor(precision), basis, upper=False)
+        given = half.square().sum(dim=1)
+        return given / (1 - given * precision).clamp_min(1e-3)
 
 
 class DenseConditional(ConditionalReconstructor):
-    """Dense network on what the mask lets through and the mask itself.
+    """Dense network on the observed values and the mask.
 
-    What the first layer makes of a mask is made once for all signals that share it.
+    The first layer's product with a mask is computed once for all samples that share the mask.
 
     Parameters
     ----------
+    samples
+        Scaled training samples.
     outputs
-        How many numbers to give; None for the packed cells, another number where something else is to be told from
-        what is seen.
+        Number of outputs; None for the values at valid sites, another number to predict something else.
     """
 
-    def __init__(self, signals: Samples, outputs: int | None = None) -> None:
-        super().__init__(signals)
-        cells = len(signals.grid.cells)
-        inputs = cells * (signals.channels + 1)
-        self.network = DenseNet(
-            inputs, outputs or cells * signals.channels, width=width_for(signals.taught), dropout=0.0
-        )
+    def __init__(self, samples: Samples, outputs: int | None = None) -> None:
+        super().__init__(samples)
+        cells, channels = len(samples.grid.cells), samples.channels
+        width = width_for(samples.taught)
+        self.network = DenseNet(cells * (channels + 1), outputs or cells * channels, width=width, dropout=0.0)
 
     def forward(self, x: Tensor, masks: Tensor) -> Tensor:
-        """Rebuild from the packed cells."""
-        seen, packed = self.pack(masks, 1), self.pack(x, 2)
-        observed = (packed * share(seen, len(x)).unsqueeze(1)).flatten(1)
-        first = self.network.first
+        """Map the valid sites of samples and masks to the outputs."""
+        mask, first = self.pack(masks, 1), self.network.first
+        observed = (self.pack(x, 2) * share(mask, len(x)).unsqueeze(1)).flatten(1)
         of_observed, of_mask = first.weight.tensor_split([observed.shape[1]], dim=1)
-        told_by_mask = functional.linear(seen, of_mask, first.bias)
-        hidden = functional.linear(observed, of_observed) + share(told_by_mask, len(x))
-        return self.network.beyond_first(hidden)
+        from_mask = share(functional.linear(mask, of_mask, first.bias), len(x))
+        return self.network.beyond_first(functional.linear(observed, of_observed) + from_mask)
 
 
 class ResNetConditional(ConditionalReconstructor):
-    """The paper's ResNet on the observed grid.
+    """The paper's ResNet on the observed grid; see `ResNet`.
 
     Parameters
     ----------
+    samples
+        Scaled training samples on a two-dimensional grid.
     mask_channel
         Whether the mask is one more input; the paper's network sees `S * x` alone.
     noise
-        Whether one more input is noise, as a conditional GAN's generator takes; it must be given with each call.
+        Whether there is one more input for noise, as the generator of a conditional GAN has.
     """
 
-    def __init__(self, signals: Samples, *, mask_channel: bool = True, noise: bool = False) -> None:
-        super().__init__(signals)
-        check_two_dimensional(signals.grid.shape)
+    def __init__(self, samples: Samples, *, mask_channel: bool = True, noise: bool = False) -> None:
+        super().__init__(samples)
+        check_two_dimensional(samples.grid.shape)
         self.mask_channel = mask_channel
-        self.network = ResNet(signals.channels + int(mask_channel) + int(noise), signals.channels)
+        self.network = ResNet(samples.channels + int(mask_channel) + int(noise), samples.channels)
 
     def forward(self, x: Tensor, masks: Tensor) -> Tensor:
-        """Rebuild from the grid."""
+        """Reconstruct the valid sites."""
         return self.pack(self.on_grid(x, masks), 2).flatten(1)
 
     def on_grid(self, x: Tensor, masks: Tensor, *more: Tensor) -> Tensor:
-        """Rebuild ``(batch, channels, *grid)``; ``more`` are further inputs of the grid's shape."""
-        seen = share(masks, len(x)).unsqueeze(1)
-        inputs = [x * seen, *([seen] if self.mask_channel else []), *more]
+        """Reconstruct ``(N, channels, *grid)``; ``more`` are further inputs of the grid's shape."""
+        mask = share(masks, len(x)).unsqueeze(1)
+        inputs = [x * mask, *([mask] if self.mask_channel else []), *more]
         return self.network(torch.cat(inputs, dim=1))  # type: ignore[no-any-return]
 
 
-def make_decoder(kind: str, signals: Samples, k: int, *, mask_channel: bool = True) -> ConditionalReconstructor:
-    """Give a reconstructor of packed cells by its name, for masks of about ``k`` sites."""
+def make_decoder(kind: str, samples: Samples, k: int, *, mask_channel: bool = True) -> ConditionalReconstructor:
+    """Construct a mask-conditional reconstructor.
+
+    Parameters
+    ----------
+    kind
+        ``"gaussian"``, ``"dense"`` or ``"resnet"``.
+    samples
+        Scaled training samples.
+    k
+        Approximate number of sites of the masks.
+    mask_channel
+        Whether the ResNet sees the mask.
+    """
     if kind == "gaussian":
-        return Gaussian(signals, k)
-    if kind == "dense":
-        return DenseConditional(signals)
-    return ResNetConditional(signals, mask_channel=mask_channel)
+        return Gaussian(samples, k)
+    return DenseConditional(samples) if kind == "dense" else ResNetConditional(samples, mask_channel=mask_channel)

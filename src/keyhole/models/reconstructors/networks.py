@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from keyhole.core.errors import PlanError, SettingsError
 from keyhole.core.storage import array_of
+from keyhole.models.settings import DenseSettings
 from keyhole.training.loop import seeded
 
 __all__ = [
@@ -22,8 +23,9 @@ __all__ = [
     "PeriodicEmbedding",
     "ResNet",
     "check_two_dimensional",
+    "conv_norm_relu",
     "load_network",
-    "width_for",
+    "zeroed",
 ]  # fmt: skip
 
 _MAX_PATCHES = 1024  # on a grid: patches of 2 x 2 sites for 64 x 64
@@ -31,6 +33,23 @@ _MAX_PATCHES = 1024  # on a grid: patches of 2 x 2 sites for 64 x 64
 # sites, two minutes on one core, validation: 0.2758 with 2, 0.2755 with 4, 0.2743 with 8, 0.2751 with 16, and 0.2922
 # without the embedding.
 _FREQUENCY_SCALE = 8.0
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+def zeroed(layer: Layer) -> Layer:
+    """Set all weights of a last layer to zero, so that the network starts as the constant zero.
+
+    Added to a linear reconstruction, it starts as that reconstruction.
+
+    Examples
+    --------
+    >>> zeroed(nn.Linear(2, 1))(torch.ones(1, 2)).item()
+    0.0
+    """
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)
+    return layer
 
 
 class PeriodicEmbedding(nn.Module):
@@ -76,8 +95,7 @@ class PeriodicEmbedding(nn.Module):
 class DenseNet(nn.Module):
     """Vector to vector: a linear layer, residual blocks (norm, linear, SiLU, dropout), norm and a linear layer.
 
-    The last layer is initialised to zero, so that the network starts as the constant zero: added to a linear
-    reconstruction, it starts as that reconstruction.
+    The last layer is initialised to zero, see `zeroed`.
 
     Parameters
     ----------
@@ -109,9 +127,13 @@ class DenseNet(nn.Module):
             nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.SiLU(), nn.Dropout(dropout))
             for _ in range(blocks)
         )
-        self.norm, self.last = nn.LayerNorm(width), nn.Linear(width, outputs)
-        for parameter in self.last.parameters():
-            nn.init.zeros_(parameter)
+        self.norm, self.last = nn.LayerNorm(width), zeroed(nn.Linear(width, outputs))
+
+    @classmethod
+    def of(cls, inputs: int, outputs: int, settings: DenseSettings) -> Self:
+        """Construct the network that settings describe, whose width must be set."""
+        sizes = settings.model_dump(include={"width", "blocks", "dropout", "n_frequencies"})
+        return cls(inputs, outputs, **sizes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs)`` to ``(N, outputs)``."""
@@ -130,8 +152,7 @@ class ResNet(nn.Module):
 
     With reflection padding, batch norm, and a linear output layer initialised to zero. A grid whose sides are not
     multiples of 4 is padded with zeros, and the output cropped. Activations use the channels-last memory format, which
-    is
-    a third faster on CPUs.
+    is a third faster on CPUs.
 
     Parameters
     ----------
@@ -151,20 +172,15 @@ class ResNet(nn.Module):
     def __init__(self, inputs: int, outputs: int, *, filters: int = 16, blocks: int = 2) -> None:
         super().__init__()
         deepest = 4 * filters
-        layers: list[nn.Module] = [
-            nn.ReflectionPad2d(3),
-            *_conv_norm_relu(nn.Conv2d(inputs, filters, 7, bias=False), filters),
-        ]
+        layers = [nn.ReflectionPad2d(3), *conv_norm_relu(nn.Conv2d(inputs, filters, 7, bias=False), filters)]
         for width in (2 * filters, deepest):
-            layers += _conv_norm_relu(nn.Conv2d(width // 2, width, 3, stride=2, padding=1, bias=False), width)
+            layers += conv_norm_relu(nn.Conv2d(width // 2, width, 3, stride=2, padding=1, bias=False), width)
         layers += [_ResidualBlock(deepest) for _ in range(blocks)]
         for width in (2 * filters, filters):
             up = nn.ConvTranspose2d(2 * width, width, 3, stride=2, padding=1, output_padding=1, bias=False)
-            layers += _conv_norm_relu(up, width)
+            layers += conv_norm_relu(up, width)
         self.body = nn.Sequential(*layers, nn.ReflectionPad2d(3))
-        self.head = nn.Conv2d(filters, outputs, 7)
-        for parameter in self.head.parameters():
-            nn.init.zeros_(parameter)
+        self.head = zeroed(nn.Conv2d(filters, outputs, 7))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs, height, width)`` to ``(N, outputs, height, width)``."""
@@ -180,8 +196,7 @@ class PatchNet(nn.Module):
 
     A patch is 2 x 2 sites, or larger where the grid would have more than 1024 patches (`pixel_unshuffle` and
     `pixel_shuffle`). Convolutions over patches reach as far as several layers of convolutions over sites, at a fraction
-    of
-    the cost. The last layer is initialised to zero.
+    of the cost. The last layer is initialised to zero.
 
     Parameters
     ----------
@@ -208,15 +223,16 @@ class PatchNet(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, shape: tuple[int, int], *, filters: int | None, blocks: int) -> None:
         super().__init__()
-        self.patch = _patch_size(shape)
-        filters = filters or _default_filters(_patch_count(shape, self.patch))
+        self.patch = 2
+        while (patches := math.prod(math.ceil(side / self.patch) for side in shape)) > _MAX_PATCHES:
+            self.patch *= 2
+        # 64 for MNIST's 196 patches, 32 for the 1024 of a 64 x 64 grid: a sample costs the same on every grid.
+        filters = filters or min(64, 8 * round(1024 / math.sqrt(patches) / 8))
         self.first = nn.Conv2d(inputs * self.patch**2, filters, 3, padding=1)
         self.blocks = nn.ModuleList(
             nn.Sequential(*_preactivated(filters), *_preactivated(filters)) for _ in range(blocks)
         )
-        self.last = nn.Conv2d(filters, outputs * self.patch**2, 3, padding=1)
-        for parameter in self.last.parameters():
-            nn.init.zeros_(parameter)
+        self.last = zeroed(nn.Conv2d(filters, outputs * self.patch**2, 3, padding=1))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs, height, width)`` to ``(N, outputs, height, width)``."""
@@ -235,58 +251,35 @@ def _preactivated(width: int) -> list[nn.Module]:
     return [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1, bias=False)]
 
 
-def _patch_size(shape: tuple[int, int]) -> int:
-    """Smallest power of two, from 2, with which the grid has no more than 1024 patches."""
-    patch = 2
-    while _patch_count(shape, patch) > _MAX_PATCHES:
-        patch *= 2
-    return patch
-
-
-def _patch_count(shape: tuple[int, int], patch: int) -> int:
-    """Number of patches that cover the grid."""
-    return math.ceil(shape[0] / patch) * math.ceil(shape[1] / patch)
-
-
-def _default_filters(patches: int) -> int:
-    """64 for MNIST's 196 patches, 32 for the 1024 of a 64 x 64 grid: a sample costs the same on every grid."""
-    return min(64, 8 * round(1024 / math.sqrt(patches) / 8))
-
-
 class _ResidualBlock(nn.Module):
     """Two 3 x 3 convolutions with reflection padding, added to their input."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        first = _conv_norm_relu(nn.Conv2d(width, width, 3, bias=False), width)
-        second = _conv_norm_relu(nn.Conv2d(width, width, 3, bias=False), width)[:-1]
+        first = conv_norm_relu(nn.Conv2d(width, width, 3, bias=False), width)
+        second = conv_norm_relu(nn.Conv2d(width, width, 3, bias=False), width)[:-1]
         self.body = nn.Sequential(nn.ReflectionPad2d(1), *first, nn.ReflectionPad2d(1), *second)
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.body(x)  # type: ignore[no-any-return]
 
 
-def _conv_norm_relu(convolution: nn.Module, width: int) -> list[nn.Module]:
-    """Convolution, batch norm, ReLU."""
+def conv_norm_relu(convolution: nn.Module, width: int) -> list[nn.Module]:
+    """Return a convolution, batch norm and ReLU, in this order.
+
+    Parameters
+    ----------
+    convolution
+        The convolution, without bias.
+    width
+        Its number of output channels.
+    """
     return [convolution, nn.BatchNorm2d(width), nn.ReLU()]
 
 
 def _padded_length(length: int) -> int:
     """Round up to a multiple of the strides, and to the minimum that reflection padding needs."""
     return max(8, 4 * math.ceil(length / 4))
-
-
-def width_for(samples: int) -> int:
-    """Default width of a dense network: 3.5 times the square root of the number of samples, from 128 to 1024.
-
-    768 for MNIST's 48000 samples, 128 for a few hundred monthly maps.
-
-    Parameters
-    ----------
-    samples
-        Number of training samples.
-    """
-    return int(min(1024, max(128, 64 * round(3.5 * math.sqrt(samples) / 64))))
 
 
 def check_two_dimensional(shape: tuple[int, ...], network: str = "resnet") -> tuple[int, int]:
@@ -313,8 +306,7 @@ def load_network(build: Callable[[], nn.Module], weights: Mapping[str, NDArray[A
     """Build a network and load its weights, in evaluation mode.
 
     The settings in a file may declare a network of any size, so it is first built on the meta device, without memory,
-    and
-    compared with the weights: never more memory is allocated than the file itself holds.
+    and compared with the weights: never more memory is allocated than the file itself holds.
 
     Parameters
     ----------

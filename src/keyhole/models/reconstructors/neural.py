@@ -4,130 +4,61 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from keyhole.core.run import Run, digest
-from keyhole.core.settings import parse
+from keyhole.core.run import Run
 from keyhole.core.storage import count_of
 from keyhole.data.grid import Grid
 from keyhole.data.samples import Samples
 from keyhole.models.objectives import reconstruction
+from keyhole.models.reconstructors.augmentation import Augmentation, AugmentedBatches
 from keyhole.models.reconstructors.base import Reconstructor, flat, known, unpack
 from keyhole.models.reconstructors.bounds import ValueBounds
-from keyhole.models.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, load_network, width_for
-from keyhole.models.reconstructors.training_batches import FixedBatches, TrainingBatches
+from keyhole.models.reconstructors.linear import LinearReconstructor
+from keyhole.models.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, load_network
 from keyhole.models.settings import DenseSettings, NetworkSettings, ResNetSettings
-from keyhole.training.loop import Task, seconds_per_step, seeded, train
+from keyhole.models.supervised_training import (
+    CHUNK,
+    Batches,
+    FixedBatches,
+    SupervisedTask,
+    tensor_of,
+    train_settings_for,
+    train_supervised,
+)
+from keyhole.training.loop import seconds_per_step, seeded
 from keyhole.training.settings import TrainSettings
 
-__all__ = ["Dense", "NetworkReconstructor", "RegressionData", "ResNetReconstructor", "train_settings_for"]
+__all__ = ["Dense", "NetworkReconstructor", "ResNetReconstructor"]
 
-_CHUNK = 256  # samples reconstructed at a time; with more, convolutions are limited by memory bandwidth
 _SIZES = ("channels", "covariates")  # stored in a file beside the settings
 _BOUNDS = "bounds."  # prefix of the bounds' arrays in a file
 _MAX_SCORED = 4096  # samples of each validation; enough to resolve differences of a tenth of a percent
 
 
-class RegressionData(NamedTuple):
-    """Samples to read, the targets of the regression, and an estimate of them to which the network adds.
-
-    Parameters
-    ----------
-    samples
-        The samples whose readings and covariates are the inputs.
-    targets
-        ``(N, channels * valid sites)``; NaN where missing.
-    estimate
-        ``(N, channels * valid sites)``, or None if the network adds to nothing.
-    """
-
-    samples: Samples
-    targets: NDArray[Any]
-    estimate: NDArray[Any] | None = None
-
-    @classmethod
-    def of(cls, samples: Samples, estimate: NDArray[Any] | None = None) -> RegressionData:
-        """Make the fields themselves the targets."""
-        return cls(samples, flat(samples.truth()), estimate)
-
-    def arrays(self) -> list[NDArray[Any]]:
-        """Return all arrays that determine a training, for the digest that identifies its checkpoints."""
-        return [self.samples.values, _covariates(self.samples), self.targets, known(self.estimate, len(self.targets))]
-
-    def thinned(self, limit: int) -> RegressionData:
-        """Return every n-th sample, with the smallest n that gives at most ``limit`` samples."""
-        rows = slice(None, None, -(-len(self.targets) // limit))
-        estimate = None if self.estimate is None else self.estimate[rows]
-        return RegressionData(self.samples.take(np.arange(len(self.targets))[rows]), self.targets[rows], estimate)
-
-
-def train_settings_for(samples: int, largest: int = 256, *, limited: bool = False) -> TrainSettings:
-    """Default steps and batch size by the number of samples.
-
-    Twenty epochs, but at least 600 and at most 6000 steps; batches of a fifth of the samples, from 16 to ``largest``.
-
-    Parameters
-    ----------
-    samples
-        Number of training samples.
-    largest
-        Largest batch size.
-    limited
-        Whether there is a deadline. Then the clock ends the training, and up to forty epochs or 20000 steps are
-        allowed.
-    """
-    epochs, limit = (40, 20_000) if limited else (20, 6000)
-    batch = int(min(largest, max(16, samples // 5)))
-    return TrainSettings(batch_size=batch, steps=int(min(limit, max(600, epochs * samples // batch))))
-
-
-class _Regression(Task):
-    """Training task: mean squared error of a network's predictions."""
-
-    allows_bf16: ClassVar[bool] = True
-
-    def __init__(self, network: nn.Module, training: TrainingBatches, scored: FixedBatches | None) -> None:
-        super().__init__()
-        self.network, self.samples = network, training.samples
-        self.batches, self.scored = training, scored
-        parts = [part for part in (training, scored) if isinstance(part, FixedBatches)]
-        self.has_missing = any(bool(part.get_buffer("targets").isnan().any()) for part in parts)
-
-    def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
-        inputs, estimate, targets = self.batches(batch, generator)
-        return {"reconstruction": reconstruction(self.network(inputs, estimate), targets, gaps=self.has_missing)}, None
-
-    def validate(self) -> float | None:
-        if self.scored is None:
-            return None
-        total = 0.0
-        for start in range(0, self.scored.samples, _CHUNK):
-            inputs, estimate, targets = self.scored.part(slice(start, start + _CHUNK))
-            error = reconstruction(self.network(inputs, estimate), targets, gaps=self.has_missing)
-            total += float(error) * len(inputs)
-        return total / self.scored.samples
-
-
 class NetworkReconstructor(Reconstructor):
     """Base class of reconstructors that are one network from readings to the values at valid sites.
 
-    A subclass implements ``build``, and may override ``inputs`` and ``pack``. Trained with AdamW on the mean squared
-    error;
-    the weights with the smallest validation error are kept.
+    A subclass implements ``build``, and may override ``inputs``. Trained with AdamW on the mean squared error; the
+    weights with the smallest validation error are kept.
 
     Attributes
     ----------
-    settings
-        Architecture and training settings.
     network
-        The trained network.
+        The trained network. Its outputs are the valid sites, ``(N, channels * valid sites)``, or ``(N, channels,
+        *grid)``.
     bounds
         Bounds that predictions are clamped to, if any.
+    channels, grid, sites, covariates
+        Number of channels, grid, sites and number of covariates of the training samples.
+    train_settings
+        The settings that it was trained with.
     largest_batch
         Default of the largest batch size.
     """
@@ -135,17 +66,12 @@ class NetworkReconstructor(Reconstructor):
     settings: NetworkSettings
     largest_batch: ClassVar[int] = 256
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
         self.network: nn.Module = nn.Identity()
-        self.channels, self.grid, self.sites = 1, Grid.plain((0,)), np.zeros(0, np.int64)
-        self.covariates = 0
+        self.channels, self.grid, self.sites, self.covariates = 1, Grid.plain((0,)), np.zeros(0, np.int64), 0
         self.bounds: ValueBounds | None = None
-        self.rows: list[dict[str, float]] = []
         self.train_settings = TrainSettings()
-
-    def anew(self) -> Self:
-        """Return an untrained reconstructor with the same settings."""
-        return type(self)(**self.settings.model_dump())
 
     @abstractmethod
     def build(self, samples: int) -> nn.Module:
@@ -158,9 +84,14 @@ class NetworkReconstructor(Reconstructor):
         """
 
     @property
-    def width(self) -> int:
-        """Length of the input vector: readings and covariates."""
+    def n_inputs(self) -> int:
+        """Number of readings and covariates."""
         return len(self.sites) * self.channels + self.covariates
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of values at valid sites."""
+        return self.channels * len(self.grid.cells)
 
     def inputs(self, readings: Tensor, covariates: Tensor, estimate: Tensor) -> Tensor:
         """Assemble the network's inputs; by default readings and covariates as one vector.
@@ -176,75 +107,66 @@ class NetworkReconstructor(Reconstructor):
         """
         return torch.cat([readings.flatten(1), covariates], dim=1)
 
-    def pack(self, outputs: Tensor) -> Tensor:
-        """Select the valid sites of the network's output ``(N, channels, *grid)``: ``(N, channels * valid sites)``."""
-        return outputs.flatten(2)[:, :, torch.from_numpy(self.grid.cells)].flatten(1)
-
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """Losses and validation errors of the training, one row per validation."""
-        return self.rows
-
     @property
     def unfinished(self) -> bool:
         """Whether the deadline ended the training before its last step and before early stopping."""
-        errors = [row["validation"] for row in self.rows]
+        errors = [row["validation"] for row in self.history]
         since_best = len(errors) - 1 - int(np.argmin(errors))
-        return self.rows[-1]["step"] < self.train_settings.steps and since_best < self.train_settings.patience
+        return self.history[-1]["step"] < self.train_settings.steps and since_best < self.train_settings.patience
 
     def pace(self, samples: int, *, limited: bool) -> TrainSettings:
-        """Default training settings for so many samples; ``limited`` if there is a deadline."""
+        """Return the default training settings for so many samples; ``limited`` if there is a deadline."""
         return train_settings_for(samples, self.largest_batch, limited=limited)
 
     def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples | None, run: Run) -> Self:
         """Train on ``train``; keep the best weights on ``validation``, or the last if that is None."""
-        scored = None if validation is None else RegressionData.of(validation)
-        return self.fit_targets(RegressionData.of(train), scored, sites, run, stage=f"refit {self.name}")
+        return self.fit_residual(None, train, sites, validation=validation, run=run, stage=f"refit {self.name}")
 
-    def fit_targets(
-        self, training: RegressionData, scored: RegressionData | None, sites: NDArray[np.int64], run: Run,
-        *, stage: str, batches: TrainingBatches | None = None,
+    def fit_residual(
+        self, linear: LinearReconstructor | None, train: Samples, sites: NDArray[np.int64],
+        *, validation: Samples | None, run: Run, stage: str, augmentation: Augmentation | None = None,
     ) -> Self:  # fmt: skip
-        """Train towards given targets, which need not be the fields themselves.
+        """Train a network that is added to a linear reconstruction.
 
         Parameters
         ----------
-        training
-            Training data; the network's output is added to their estimate.
-        scored
-            Validation data, or None to keep the last weights.
-        sites
-            Flat grid indices of the K sites.
-        run
-            Seed, deadline, and folder for checkpoints.
+        linear
+            The fitted linear reconstructor; None to reconstruct by the network alone.
+        train, sites, validation, run
+            As `fit` takes them.
         stage
             Name of the training, for progress and checkpoints.
-        batches
-            Training batches to use instead of the fixed ones, such as augmented ones.
+        augmentation
+            Random transformations of the training samples, if any.
         """
-        train_part = training.samples
-        self._set_sizes(train_part, sites)
+        self._set_sizes(train, sites)
         with seeded(run.seed_of(f"{self.name} weights")):
-            self.network = self.build(len(train_part))
-        scorer = None if scored is None else self._fixed_batches(scored.thinned(_MAX_SCORED))
-        task = _Regression(_BoundedSum(self, self.network), batches or self._fixed_batches(training), scorer)
-        self.train_settings = self.settings.train or self.pace(len(train_part), limited=run.deadline is not None)
-        arrays = [array for part in (training, scored) if part is not None for array in part.arrays()]
-        weights = [weight.numpy() for weight in self.network.state_dict().values()]
-        identity = f"{digest(*arrays, sites, *weights)} {self.settings.model_dump()} {self.train_settings} {run.seed}"
-        self.rows = train(task, self.train_settings, name=stage, identity=identity, run=run)
-        self.network = self.network.cpu().eval()
+            self.network = self.build(len(train))
+        if augmentation is None or linear is None:
+            batches: Batches = self.fixed_batches(train, linear)
+        else:
+            batches = AugmentedBatches(augmentation, linear, train, sites, self.inputs)
+        scored = None if validation is None else self.fixed_batches(_thinned(validation), linear)
+        self.train_settings = self.settings.train or self.pace(len(train), limited=run.deadline is not None)
+        has_missing = train.gaps is not None or (validation is not None and validation.gaps is not None)
+        task = self._task(batches, scored, has_missing)
+        self.history = train_supervised(task, self.settings, self.train_settings, stage=stage, run=run)
         return self
 
     def seconds_per_epoch(self, train: Samples, sites: NDArray[np.int64], run: Run) -> float:
-        """Estimate the duration of an epoch from a few training steps of a temporary network."""
-        unfitted = type(self)(**self.settings.model_dump())
+        """Estimate the duration of an epoch from a few training steps of a temporary network.
+
+        Parameters
+        ----------
+        train, sites, run
+            As `fit` takes them.
+        """
+        unfitted = self.clone()
         unfitted._set_sizes(train, sites)
         batch = unfitted.pace(len(train), limited=True).batch_size
-        first_batch = RegressionData.of(train.take(np.arange(batch)))
-        batches = unfitted._fixed_batches(first_batch._replace(estimate=np.zeros_like(first_batch.targets)))
         with seeded(0):
-            task = _Regression(_BoundedSum(unfitted, unfitted.build(len(train))), batches, None)
+            unfitted.network = unfitted.build(len(train))
+        task = unfitted._task(unfitted.fixed_batches(train.take(np.arange(batch)), None), None, train.gaps is not None)
         return seconds_per_step(task, batch, run) * len(train) / batch
 
     def _set_sizes(self, train: Samples, sites: NDArray[np.int64]) -> None:
@@ -252,11 +174,24 @@ class NetworkReconstructor(Reconstructor):
         self.channels, self.grid, self.sites = train.channels, train.grid, sites
         self.covariates = known(train.covariates, len(train)).shape[1]
 
-    def _fixed_batches(self, training: RegressionData) -> FixedBatches:
-        """Read the samples at the sites and assemble batches without augmentation."""
-        readings, covariates = _tensor(training.samples.readings(self.sites)), _tensor(_covariates(training.samples))
-        estimate = _tensor(known(training.estimate, len(readings)))
-        return FixedBatches(self.inputs(readings, covariates, estimate), estimate, _tensor(training.targets))
+    def fixed_batches(self, samples: Samples, linear: LinearReconstructor | None) -> FixedBatches:
+        """Return inputs, linear estimate and targets of samples, at the current sites.
+
+        Parameters
+        ----------
+        samples
+            Scaled samples.
+        linear
+            The fitted linear reconstructor that the network is added to, if any.
+        """
+        readings, covariates = samples.readings(self.sites), known(samples.covariates, len(samples))
+        estimate = known(None if linear is None else flat(linear.reconstruct_valid(readings, covariates)), len(samples))
+        parts = [tensor_of(part) for part in (readings, covariates, estimate, flat(samples.truth()))]
+        return FixedBatches(self.inputs(*parts[:3]), *parts[2:])
+
+    def _task(self, batches: Batches, scored: FixedBatches | None, has_missing: bool) -> SupervisedTask:
+        model, loss = _BoundedSum(self), partial(reconstruction, gaps=has_missing)
+        return SupervisedTask(model, batches, scored, loss, allows_bf16=True)
 
     def reconstruct(
         self, readings: NDArray[Any], covariates: NDArray[Any] | None = None, estimate: NDArray[Any] | None = None
@@ -270,25 +205,19 @@ class NetworkReconstructor(Reconstructor):
         estimate
             ``(N, channels * valid sites)``, if the network was trained to add to an estimate.
         """
-        bounded_sum = _BoundedSum(self, self.network).eval()
-        tensors = [
-            _tensor(array) for array in (readings, known(covariates, len(readings)), known(estimate, len(readings)))
-        ]
-        parts = []
+        model = _BoundedSum(self).eval()
+        parts = (readings, known(covariates, len(readings)), known(estimate, len(readings)))
         with torch.inference_mode():
-            for start in range(0, len(readings), _CHUNK):
-                chunk = [array[start : start + _CHUNK] for array in tensors]
-                parts.append(bounded_sum(self.inputs(*chunk), chunk[-1]).numpy())
-        return unpack(np.concatenate(parts), self.channels, self.grid)
+            chunks = zip(*(torch.split(tensor_of(part), CHUNK) for part in parts), strict=True)
+            packed = torch.cat([model(self.inputs(*chunk), chunk[-1]) for chunk in chunks])
+        return unpack(packed.numpy(), self.channels, self.grid)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return settings, and weights and bounds as arrays."""
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in self.network.state_dict().items()}
-        data_sizes = {name: getattr(self, name) for name in _SIZES}
-        bounds = {} if self.bounds is None else self.bounds.arrays()
-        return {**data_sizes, **self.settings.model_dump()}, arrays | {
-            f"{_BOUNDS}{name}": a for name, a in bounds.items()
-        }
+        if self.bounds is not None:
+            arrays |= {f"{_BOUNDS}{name}": array for name, array in self.bounds.arrays().items()}
+        return {name: getattr(self, name) for name in _SIZES} | self.settings.model_dump(), arrays
 
     @classmethod
     def restore(
@@ -299,7 +228,7 @@ class NetworkReconstructor(Reconstructor):
         restored.grid, restored.sites = grid, sites
         restored.channels = count_of(settings, "channels")
         restored.covariates = count_of({"covariates": 0, **settings}, "covariates")  # absent in older files
-        restored.bounds = ValueBounds.restore(arrays, _BOUNDS, restored.channels * len(grid.cells))
+        restored.bounds = ValueBounds.restore(arrays, _BOUNDS, restored.n_outputs)
         weights = {name: array for name, array in arrays.items() if not name.startswith(_BOUNDS)}
         restored.network = load_network(lambda: restored.build(1), weights)
         return restored
@@ -310,16 +239,22 @@ class NetworkReconstructor(Reconstructor):
 
 
 class _BoundedSum(nn.Module):
-    """Sum of the estimate and the network's output, clamped to the bounds."""
+    """Sum of the estimate and the network's output at the valid sites, clamped to the bounds."""
 
-    def __init__(self, owner: NetworkReconstructor, network: nn.Module) -> None:
+    def __init__(self, owner: NetworkReconstructor) -> None:
         super().__init__()
-        self.network, self.pack, self.bounds = network, owner.pack, owner.bounds
+        self.network, self.bounds, self.cells = owner.network, owner.bounds, torch.from_numpy(owner.grid.cells)
 
     def forward(self, inputs: Tensor, estimate: Tensor) -> Tensor:
-        added = self.pack(self.network(inputs))
-        bounded_sum = added + estimate if estimate.shape[1] else added
-        return bounded_sum if self.bounds is None else self.bounds(bounded_sum)
+        outputs: Tensor = self.network(inputs)
+        added = outputs if outputs.ndim == 2 else outputs.flatten(2)[:, :, self.cells].flatten(1)
+        whole = added + estimate if estimate.shape[1] else added
+        return whole if self.bounds is None else self.bounds(whole)
+
+
+def _thinned(samples: Samples) -> Samples:
+    """Every n-th sample, with the smallest n that gives at most the number that a validation needs."""
+    return samples.take(np.arange(0, len(samples), -(-len(samples) // _MAX_SCORED)))
 
 
 class Dense(NetworkReconstructor):
@@ -328,30 +263,26 @@ class Dense(NetworkReconstructor):
     Parameters
     ----------
     settings
-        Those of `DenseSettings`, by name.
+        Fields of `DenseSettings`, by name.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> waves = np.sin(np.linspace(0, 6, 80)[:, None] + np.arange(12)).astype(np.float32)
+    >>> samples, sites = kh.read(waves), np.array([0, 3])
+    >>> dense = Dense(width=32, train={"steps": 20, "batch_size": 16})
+    >>> dense.fit(samples, sites, validation=samples, run=Run()).reconstruct(samples.readings(sites)).shape
+    (80, 1, 12)
     """
 
     name: ClassVar[str] = "dense"
+    settings_class = DenseSettings
     settings: DenseSettings
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__()
-        self.settings = parse(DenseSettings, settings)
 
     def build(self, samples: int) -> nn.Module:
         """Construct a `DenseNet`, by default of a width that suits the number of samples."""
-        width = self.settings.width or width_for(samples)
-        self.settings = self.settings.model_copy(update={"width": width})
-        outputs = self.channels * len(self.grid.cells)
-        return DenseNet(
-            self.width, outputs,
-            width=width, blocks=self.settings.blocks, dropout=self.settings.dropout,
-            n_frequencies=self.settings.n_frequencies,
-        )  # fmt: skip
-
-    def pack(self, outputs: Tensor) -> Tensor:
-        """Return the outputs unchanged: they are the valid sites already."""
-        return outputs
+        self.settings = self.settings.for_samples(samples)
+        return DenseNet.of(self.n_inputs, self.n_outputs, self.settings)
 
 
 class ResNetReconstructor(NetworkReconstructor):
@@ -362,15 +293,12 @@ class ResNetReconstructor(NetworkReconstructor):
     Parameters
     ----------
     settings
-        Those of `ResNetSettings`, by name.
+        Fields of `ResNetSettings`, by name.
     """
 
     name: ClassVar[str] = "resnet"
+    settings_class = ResNetSettings
     settings: ResNetSettings
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__()
-        self.settings = parse(ResNetSettings, settings)
 
     def build(self, samples: int) -> nn.Module:
         """Construct a `ResNet` for the grid."""
@@ -380,24 +308,11 @@ class ResNetReconstructor(NetworkReconstructor):
 
     def inputs(self, readings: Tensor, covariates: Tensor, estimate: Tensor) -> Tensor:
         """Place readings on a grid of zeros, followed by the mask and the covariates as constant channels."""
-        check_two_dimensional(self.grid.shape)
-        observed = readings.new_zeros(len(readings), self.channels, self.grid.size)
-        index = torch.from_numpy(self.sites)
-        observed[:, :, index] = readings.transpose(1, 2)
+        parts = [readings.transpose(1, 2)]
         if self.settings.mask_channel:
-            mask = readings.new_zeros(len(readings), 1, self.grid.size)
-            mask[:, :, index] = 1
-            observed = torch.cat([observed, mask], dim=1)
-        if covariates.shape[1]:
-            observed = torch.cat([observed, covariates[:, :, None].expand(-1, -1, self.grid.size)], dim=1)
-        return observed.reshape(*observed.shape[:2], *self.grid.shape)
-
-
-def _covariates(samples: Samples) -> NDArray[np.float32]:
-    """Covariates ``(N, columns)`` of samples."""
-    return known(samples.covariates, len(samples))
-
-
-def _tensor(array: NDArray[Any]) -> Tensor:
-    """Single-precision tensor of an array."""
-    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+            parts.append(readings.new_ones(len(readings), 1, len(self.sites)))
+        at_sites = torch.cat(parts, dim=1)
+        grid = readings.new_zeros(*at_sites.shape[:2], self.grid.size)
+        grid[:, :, torch.from_numpy(self.sites)] = at_sites
+        everywhere = covariates[:, :, None].expand(-1, -1, self.grid.size)
+        return torch.cat([grid, everywhere], dim=1).reshape(len(grid), -1, *self.grid.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,14 @@ from keyhole.data.samples import Samples
 from keyhole.models.localisation import LENGTH_SCALES, localisation, some
 from keyhole.models.reconstructors.base import flat, known
 from keyhole.models.reconstructors.linear import LinearReconstructor
+from keyhole.models.settings import OptimalInterpolationSettings
 
-__all__ = ["OptimalInterpolation"]
+__all__ = ["STRENGTHS", "OptimalInterpolation", "longest_sufficient"]
 
-_STRENGTHS = np.logspace(-6, 1, 29)  # regularisation, relative to the mean variance of the features
+# Candidate regularisation strengths, relative to the mean variance of the features.
+STRENGTHS = np.logspace(-6, 1, 29)
 _INTERACTION_SCALES = (0.05, 0.1, 0.3)  # candidate scales of the interactions of readings with covariates
-_FOLDS = 5
-_WORTH_LOCALISING = 0.98  # localise only if the cross-validation error falls below this share of the error without
 _AS_GOOD = 1.01  # errors within this factor of the smallest count as equal
-_MAX_SAMPLES, _MAX_TARGETS = 10_000, 2048  # subset on which the hyperparameters are selected
 
 
 class OptimalInterpolation(LinearReconstructor):
@@ -34,19 +33,17 @@ class OptimalInterpolation(LinearReconstructor):
 
     The features `f` are the readings and, where there are covariates, their interactions (products) with the covariates
     times a factor ``share``, so that the regression coefficients may vary over the year. With ``means`` the mean
-    depends
-    linearly on the covariates, too. Length scale, regularisation `a` (relative to the features' mean square), ``share``
-    and ``means`` are selected by 5-fold cross-validation over contiguous blocks of samples.
+    depends linearly on the covariates, too. Length scale, regularisation `a` (relative to the features' mean square),
+    ``share`` and ``means`` are selected by 5-fold cross-validation over contiguous blocks of samples, unless they are
+    given as settings.
 
     With an infinite length scale and no covariates this is ridge regression without an intercept. Prefer `Ridge` where
     sites have no meaningful positions, and `Kernel` or a network where the relation is not linear.
 
     Parameters
     ----------
-    like
-        A fitted optimal interpolation of the same samples from other sites, whose choices of ``share`` and ``means``
-        are
-        taken over instead of being selected again.
+    settings
+        Fields of `OptimalInterpolationSettings`, by name.
 
     References
     ----------
@@ -68,25 +65,27 @@ class OptimalInterpolation(LinearReconstructor):
     """
 
     name: ClassVar[str] = "optimal_interpolation"
+    settings_class = OptimalInterpolationSettings
+    settings: OptimalInterpolationSettings
 
-    def __init__(self, like: OptimalInterpolation | None = None) -> None:
-        super().__init__()
-        self.like = like
-
-    def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
-        """Fit on ``train`` in closed form, with hyperparameters selected by cross-validation within it."""
-        self.channels, self.grid, self.chosen = train.channels, train.grid, {}
-        positions, readings = train.grid.places, flat(train.readings(sites))
-        covariates = known(train.covariates, len(train))
-        located = (
+    def solve(self, train: Samples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
+        """Select hyperparameters by cross-validation on the first call, then solve; see `LinearReconstructor.solve`."""
+        positions = train.grid.places
+        data = _Data(
+            flat(train.readings(sites)), targets, known(train.covariates, len(train)),
             np.repeat(positions[sites], train.channels, axis=0),
             np.tile(positions[train.grid.cells], (train.channels, 1)),
-        )
-        for targets in self.imputed_targets(train, readings, covariates):
-            parts = _Parts(readings, targets, covariates, *located)
-            self.chosen = self.chosen or _choose_hyperparameters(parts.subsample(run.generator("kriging")), self.like)
-            self.offset, self.weights = _solve(parts, **self.chosen)
-        return self
+        )  # fmt: skip
+        if not self.chosen:
+            self.chosen = _choose_hyperparameters(data.subsample(self.settings, run), self.settings)
+        length, strength, share, means = (self.chosen[name] for name in ("length", "strength", "share", "means"))
+        data = data.with_covariates(share, means)
+        moments = data.moments(slice(None))
+        auto, cross = moments.localised(*data.tapers(length))
+        weights = np.linalg.solve(auto + strength * _mean_variance(auto) * np.eye(len(auto)), cross.astype(np.float64))
+        mean = np.zeros((1 + data.covariates.shape[1], len(data.cells)))
+        mean[: len(moments.targets)] = moments.targets - moments.features @ weights
+        self.offset, self.weights = mean[0].astype(np.float32), np.concatenate([weights, mean[1:]]).astype(np.float32)
 
     def features(self, readings: NDArray[Any], covariates: NDArray[np.float32]) -> NDArray[Any]:
         """Return the readings, their scaled interactions with the covariates, and the covariates.
@@ -106,42 +105,42 @@ class OptimalInterpolation(LinearReconstructor):
         return np.concatenate([_interactions(readings, covariates, self.chosen["share"]), covariates], axis=1)
 
 
-class _Parts(NamedTuple):
-    """Readings (n, r), targets (n, t), covariates (n, c), positions of readings and targets, and whether means vary."""
+class _Data(NamedTuple):
+    """Features (n, r), targets (n, t), covariates (n, c), positions of features and targets, and whether means vary."""
 
-    readings: NDArray[Any]
+    features: NDArray[Any]
     targets: NDArray[Any]
     covariates: NDArray[np.float32]
     sites: NDArray[np.float64]
     cells: NDArray[np.float64]
     means: bool = False
 
-    def subsample(self, rng: np.random.Generator) -> _Parts:
+    def subsample(self, settings: OptimalInterpolationSettings, run: Run) -> _Data:
         """Return a random subset of samples (in order) and targets, large enough to select hyperparameters on."""
-        rows = some(len(self.readings), _MAX_SAMPLES, rng)
-        columns = some(self.targets.shape[1], _MAX_TARGETS, rng)
+        rng = run.generator("kriging")
+        rows = some(len(self.features), settings.max_samples, rng)
+        columns = some(self.targets.shape[1], settings.max_targets, rng)
         return self._replace(
-            readings=self.readings[rows], targets=self.targets[rows][:, columns], covariates=self.covariates[rows],
+            features=self.features[rows], targets=self.targets[rows][:, columns], covariates=self.covariates[rows],
             cells=self.cells[columns],
         )  # fmt: skip
 
-    def with_interactions(self, share: float) -> _Parts:
-        """Replace the readings by readings and interactions; an interaction has the position of its reading."""
-        features = _interactions(self.readings, self.covariates, share)
-        repeats = features.shape[1] // max(self.readings.shape[1], 1)
-        return self._replace(readings=features, sites=np.tile(self.sites, (repeats, 1)))
+    def with_covariates(self, share: float, means: float) -> _Data:
+        """Add interactions to the readings, each at the position of its reading, and let means vary."""
+        features = _interactions(self.features, self.covariates, share)
+        repeats = features.shape[1] // max(self.features.shape[1], 1)
+        return self._replace(features=features, sites=np.tile(self.sites, (repeats, 1)), means=bool(means))
 
     def moments(self, rows: NDArray[np.bool_] | slice) -> _Moments:
         """Estimate means and covariances from some of the samples."""
         design = self.design(rows)
         inverse = np.linalg.pinv(design)
-        readings, targets = self.readings[rows], self.targets[rows]
-        mean_coefficients = inverse @ readings, inverse @ targets
-        centred = (readings - design @ mean_coefficients[0]).astype(np.float32)
-        cross = centred.T @ (targets - design @ mean_coefficients[1]).astype(np.float32)
-        return _Moments(
-            mean_coefficients[0], mean_coefficients[1], (centred.T @ centred) / len(design), cross / len(design)
-        )
+        features, targets = self.features[rows], self.targets[rows]
+        feature_means, target_means = inverse @ features, inverse @ targets
+        features = (features - design @ feature_means).astype(np.float32)
+        targets = (targets - design @ target_means).astype(np.float32)
+        auto, cross = features.T @ features / len(design), features.T @ targets / len(design)
+        return _Moments(feature_means, target_means, auto, cross)
 
     def tapers(self, length: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Localisation weights of the covariance of features with each other, and of features with targets."""
@@ -151,6 +150,18 @@ class _Parts(NamedTuple):
         """Design matrix of the mean: intercept and covariates, or no columns where the means are zero."""
         covariates = self.covariates[rows].astype(np.float64)
         return np.concatenate([np.ones((len(covariates), 1)), covariates], axis=1)[:, : None if self.means else 0]
+
+    def errors(self, lengths: Sequence[float], n_folds: int) -> NDArray[np.float64]:
+        """Sum of squared errors over the held-out folds, for each length scale and strength."""
+        errors, tapers = np.zeros((len(lengths), len(STRENGTHS))), [self.tapers(length) for length in lengths]
+        for held_out in _folds(len(self.features), n_folds):
+            moments, design = self.moments(~held_out), self.design(held_out)
+            features = self.features[held_out] - design @ moments.features
+            targets = (self.targets[held_out] - design @ moments.targets).astype(np.float32)
+            errors += float(np.square(targets, dtype=np.float64).sum())
+            for row, tapers_of_length in enumerate(tapers):
+                errors[row] += _fold_errors(*moments.localised(*tapers_of_length), features, targets)
+        return np.maximum(errors, 0)
 
 
 class _Moments(NamedTuple):
@@ -162,7 +173,7 @@ class _Moments(NamedTuple):
     cross: NDArray[np.float32]
 
     def localised(self, auto: NDArray[np.float32], cross: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Schur products of the covariances with the tapers from `_Parts.tapers`."""
+        """Schur products of the covariances with the tapers from `_Data.tapers`."""
         return self.auto * auto, self.cross * cross
 
 
@@ -170,21 +181,7 @@ def _interactions(readings: NDArray[Any], covariates: NDArray[np.float32], share
     """Readings, then their products with each covariate times ``share``, if that is not zero."""
     if share == 0:
         return readings
-    columns = [share * readings * covariates[:, [column]] for column in range(covariates.shape[1])]
-    return np.concatenate([readings, *columns], axis=1)
-
-
-def _solve(
-    parts: _Parts, length: float, strength: float, share: float, means: float
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Offset, and weights of the features followed by those of the covariates."""
-    parts = parts.with_interactions(share)._replace(means=bool(means))
-    moments = parts.moments(slice(None))
-    auto, cross = moments.localised(*parts.tapers(length))
-    weights = np.linalg.solve(auto + strength * _mean_variance(auto) * np.eye(len(auto)), cross.astype(np.float64))
-    mean_coefficients = np.zeros((1 + parts.covariates.shape[1], len(parts.cells)))
-    mean_coefficients[: len(moments.targets)] = moments.targets - moments.features @ weights
-    return mean_coefficients[0].astype(np.float32), np.concatenate([weights, mean_coefficients[1:]]).astype(np.float32)
+    return np.concatenate([readings, *(share * readings * column[:, np.newaxis] for column in covariates.T)], axis=1)
 
 
 def _mean_variance(auto: NDArray[Any]) -> float:
@@ -192,74 +189,62 @@ def _mean_variance(auto: NDArray[Any]) -> float:
     return float(np.trace(auto)) / len(auto) or 1.0
 
 
-def _choose_hyperparameters(parts: _Parts, like: OptimalInterpolation | None) -> dict[str, float]:
-    """Select by cross-validation error, one after the other: length scale, means, interactions; then the strength."""
-    errors = _cross_validation_errors(parts, LENGTH_SCALES)
-    row = _longest_sufficient(errors.min(axis=1))
-    length, best = LENGTH_SCALES[row], errors[row]
-    means, share = (0.0, 0.0) if like is None else (like.chosen["means"], like.chosen["share"])
-    if like is None and parts.covariates.shape[1]:
-        means, share, best = _choose_covariates(parts, length, best)
-    elif means or share:
-        best = _errors_with_covariates(parts, length, means, share)
-    return {"length": length, "strength": float(_STRENGTHS[best.argmin()]), "share": share, "means": means}
+def _choose_hyperparameters(data: _Data, settings: OptimalInterpolationSettings) -> dict[str, float]:
+    """Select by cross-validation error, one after the other: length scale, means, interactions; then the strength.
+
+    ``means`` and ``share`` are each selected only if they clearly lower the error. What the settings give is kept.
+    """
+    lengths = LENGTH_SCALES if settings.length is None else (settings.length,)
+    without = data.errors(lengths, settings.n_folds)
+    row = longest_sufficient(without.min(axis=1), 1 - settings.min_localisation_gain)
+    chosen = {"length": lengths[row], "share": settings.share or 0.0, "means": float(settings.means or False)}
+    best = without[row]
+    if chosen["share"] or chosen["means"]:
+        best = _errors_with(data, chosen, settings)
+    if data.covariates.shape[1]:
+        candidates = [{"means": 1.0}] if settings.means is None else []
+        candidates += [{"share": share} for share in _INTERACTION_SCALES] if settings.share is None else []
+        for candidate in candidates:
+            errors = _errors_with(data, chosen | candidate, settings)
+            if errors.min() < best.min() / _AS_GOOD:
+                chosen, best = chosen | candidate, errors
+    strength = float(STRENGTHS[best.argmin()]) if settings.strength is None else settings.strength
+    return {**chosen, "strength": strength}
 
 
-def _choose_covariates(
-    parts: _Parts, length: float, best: NDArray[np.float64]
-) -> tuple[float, float, NDArray[np.float64]]:
-    """Select ``means`` and ``share``, each only if it lowers the error; return both and the errors by strength."""
-    means = share = 0.0
-    errors = _errors_with_covariates(parts, length, 1.0, share)
-    if errors.min() < best.min() / _AS_GOOD:
-        means, best = 1.0, errors
-    for tried in _INTERACTION_SCALES:
-        errors = _errors_with_covariates(parts, length, means, tried)
-        if errors.min() < best.min() / _AS_GOOD:
-            share, best = tried, errors
-    return means, share, best
+def _errors_with(
+    data: _Data, chosen: dict[str, float], settings: OptimalInterpolationSettings
+) -> NDArray[np.float64]:  # fmt: skip
+    """Cross-validation errors for every strength, given the other hyperparameters."""
+    varied = data.with_covariates(chosen["share"], chosen["means"])
+    return np.asarray(varied.errors((chosen["length"],), settings.n_folds)[0])
 
 
-def _errors_with_covariates(parts: _Parts, length: float, means: float, share: float) -> NDArray[np.float64]:
-    """Cross-validation errors for every strength, given what depends on the covariates."""
-    return np.asarray(
-        _cross_validation_errors(parts._replace(means=bool(means)).with_interactions(share), (length,))[0]
-    )
-
-
-def _cross_validation_errors(parts: _Parts, lengths: Sequence[float]) -> NDArray[np.float64]:
-    """Sum of squared errors over the held-out folds, for each length scale and strength."""
-    errors, tapers = np.zeros((len(lengths), len(_STRENGTHS))), [parts.tapers(length) for length in lengths]
-    for kept, held_out in _folds(len(parts.readings)):
-        moments, design = parts.moments(kept), parts.design(held_out)
-        readings = parts.readings[held_out] - design @ moments.features
-        targets = (parts.targets[held_out] - design @ moments.targets).astype(np.float32)
-        errors += float(np.square(targets, dtype=np.float64).sum())
-        for row, tapers_of_length in enumerate(tapers):
-            errors[row] += _errors(*moments.localised(*tapers_of_length), readings, targets)
-    return np.maximum(errors, 0)
-
-
-def _longest_sufficient(least: NDArray[np.float64]) -> int:
-    """Index of the longest length scale within tolerance of the best; 0 (infinite) unless localisation pays.
+def longest_sufficient(errors: NDArray[np.float64], worth_localising: float = 0.98) -> int:
+    """Return the index of the longest length scale within tolerance of the best.
 
     Folds taken from the middle of a series favour short length scales: a trend that continues beyond the fold
-    correlates
-    distant sites.
+    correlates distant sites.
+
+    Parameters
+    ----------
+    errors
+        Cross-validation error of each length scale, in descending order of length; the first is infinite.
+    worth_localising
+        Share of the first error that the smallest must be below; if not, the first length scale is returned.
     """
-    if least.min() > _WORTH_LOCALISING * least[0]:
+    if errors.min() > worth_localising * errors[0]:
         return 0
-    return int(np.flatnonzero(least <= _AS_GOOD * least.min())[0])
+    return int(np.flatnonzero(errors <= _AS_GOOD * errors.min())[0])
 
 
-def _folds(count: int) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Masks of samples kept and held out, for each of five contiguous folds (one per sample if there are fewer)."""
-    fold = np.arange(count) * min(_FOLDS, count) // count
-    for held_out_fold in range(fold[-1] + 1):
-        yield fold != held_out_fold, fold == held_out_fold
+def _folds(count: int, n_folds: int) -> Iterator[NDArray[np.bool_]]:
+    """Masks of the samples held out, for each of the contiguous folds (one per sample if there are fewer)."""
+    fold = np.arange(count) * min(n_folds, count) // count
+    return (fold == held_out for held_out in range(fold[-1] + 1))
 
 
-def _errors(
+def _fold_errors(
     auto: NDArray[Any], cross: NDArray[Any], readings: NDArray[Any], targets: NDArray[np.float32]
 ) -> NDArray[np.float64]:
     """Sum of squared errors for every strength, minus the sum of squares of the targets.
@@ -272,5 +257,5 @@ def _errors(
     weights = (eigenvectors.T.astype(np.float32) @ cross).astype(np.float32)
     linear = np.einsum("ij,ij->i", projected.T @ targets, weights, dtype=np.float64)
     square = (projected.T @ projected).astype(np.float64) * (weights @ weights.T).astype(np.float64)
-    inverse = 1 / (np.maximum(eigenvalues, 0) + _STRENGTHS[:, np.newaxis] * _mean_variance(auto))
+    inverse = 1 / (np.maximum(eigenvalues, 0) + STRENGTHS[:, np.newaxis] * _mean_variance(auto))
     return np.asarray((inverse @ square * inverse).sum(axis=1) - 2 * inverse @ linear)

@@ -14,20 +14,12 @@ from keyhole.data.samples import Samples
 from keyhole.models.reconstructors.augmentation import Augmentation
 from keyhole.models.reconstructors.base import Reconstructor, flat
 from keyhole.models.reconstructors.bounds import ValueBounds
-from keyhole.models.reconstructors.dcgan import DCGAN
-from keyhole.models.reconstructors.dense_conv import DenseConv
 from keyhole.models.reconstructors.linear import LinearReconstructor
-from keyhole.models.reconstructors.neural import Dense, NetworkReconstructor, RegressionData, ResNetReconstructor
-from keyhole.models.reconstructors.optimal_interpolation import OptimalInterpolation
-from keyhole.models.reconstructors.ridge import Ridge
-from keyhole.models.reconstructors.training_batches import AugmentedBatches
+from keyhole.models.reconstructors.neural import NetworkReconstructor
+from keyhole.models.reconstructors.registry import RECONSTRUCTORS
+from keyhole.models.settings import ResidualSettings
 
-__all__ = ["Residual"]
-
-_LINEAR: dict[str, type[LinearReconstructor]] = {"ridge": Ridge, "optimal_interpolation": OptimalInterpolation}
-_INNER: dict[str, type[NetworkReconstructor]] = {
-    kind.name: kind for kind in (Dense, DenseConv, ResNetReconstructor, DCGAN)
-}
+__all__ = ["Residual", "arrays_under"]
 
 
 class Residual(Reconstructor):
@@ -42,33 +34,37 @@ class Residual(Reconstructor):
     ----------
     inner
         The network: ``"dense"``, ``"dense_conv"`` or ``"dcgan"`` on the readings, or ``"resnet"`` on the observed grid.
-    linear
-        ``"ridge"`` or ``"optimal_interpolation"``.
-    label
-        Distinguishes the checkpoints of several trainings in the same run.
     settings
-        Those of the network, by name.
+        The other fields of `ResidualSettings`, such as ``linear``, and settings of the network, by name.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> waves = np.sin(np.linspace(0, 6, 80)[:, None] + np.arange(12)).astype(np.float32)
+    >>> samples, sites = kh.read(waves), np.array([0, 3])
+    >>> residual = Residual("dense", width=32, train={"steps": 20, "batch_size": 16})
+    >>> residual.fit(samples, sites, validation=samples, run=Run()).improvement <= 1
+    True
     """
 
     name: ClassVar[str] = "residual"
+    settings_class = ResidualSettings
+    settings: ResidualSettings
 
-    def __init__(self, inner: str = "dense", linear: str = "ridge", label: str = "", **settings: Any) -> None:
-        self.inner, self.label, self.linear_is_fitted = inner, label, False
-        self.linear, self.network = _LINEAR[linear](), _INNER[inner](**settings)
+    def __init__(self, inner: str = "dense", **settings: Any) -> None:
+        super().__init__(inner=inner, **settings)
+        self.linear: LinearReconstructor = RECONSTRUCTORS.make(self.settings.linear, {})
+        self.linear_is_fitted = False
+        self.network: NetworkReconstructor = RECONSTRUCTORS.make(inner, self.settings.model_extra or {})
 
-    def anew(self) -> Self:
-        """Return an unfitted copy with the same parts and network settings."""
-        return type(self)(self.inner, self.linear.name, **self.network.settings.model_dump())
+    def clone(self) -> Self:
+        """Return an unfitted copy with the same parts and the settings of the network, as they were resolved."""
+        return type(self)(self.network.name, linear=self.linear.name, **self.network.settings.model_dump())
 
     def upon(self, linear: LinearReconstructor) -> Self:
         """Use a linear reconstructor that is already fitted, to the samples and sites that ``fit`` will be given."""
         self.linear, self.linear_is_fitted = linear, True
         return self
-
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """Losses and validation errors of the network's training."""
-        return self.network.history
 
     @property
     def n_frequencies(self) -> int:
@@ -85,21 +81,14 @@ class Residual(Reconstructor):
         """Fit the linear part in closed form, then train the network on its residuals; see `Reconstructor.fit`."""
         if not self.linear_is_fitted:
             self.linear.fit(train, sites, validation=validation, run=run)
-        stage = f"refit {self.name} {self.inner} {self.label}".rstrip()
-        augmentation = Augmentation.found(self.linear, train, validation, sites)
-        batches = (
-            None
-            if augmentation is None
-            else AugmentedBatches(augmentation, self.linear, train, sites, self.network.inputs)
-        )
-        training, scored = (self._estimated(part, sites) for part in (train, validation))
         self.network.bounds = ValueBounds.found(train)
-        self.network.fit_targets(training, scored, sites, run, stage=stage, batches=batches)
+        self.network.fit_residual(
+            self.linear, train, sites, validation=validation, run=run,
+            stage=f"refit {self.name} {self.network.name} {self.settings.label}".rstrip(),
+            augmentation=Augmentation.found(self.linear, train, validation, sites),
+        )  # fmt: skip
+        self.history = self.network.history
         return self
-
-    def _estimated(self, part: Samples, sites: NDArray[np.int64]) -> RegressionData:
-        """Pair samples with their linear reconstructions."""
-        return RegressionData.of(part, flat(self.linear.reconstruct_valid(part.readings(sites), part.covariates)))
 
     def reconstruct(self, readings: NDArray[Any], covariates: NDArray[Any] | None = None) -> NDArray[np.float32]:
         """Reconstruct by the sum of both parts; see `Reconstructor.reconstruct`."""
@@ -107,26 +96,35 @@ class Residual(Reconstructor):
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the states of both parts."""
-        linear, network = self.linear.state(), self.network.state()
-        arrays = {f"linear.{name}": array for name, array in linear[1].items()}
-        arrays |= {f"network.{name}": array for name, array in network[1].items()}
-        names = {"inner": self.inner, "linear": self.linear.name}
-        return {**names, "linear_state": linear[0], "network_state": network[0]}, arrays
+        settings: dict[str, Any] = {"inner": self.network.name, "linear": self.linear.name}
+        arrays: dict[str, NDArray[Any]] = {}
+        for part, fitted in (("linear", self.linear), ("network", self.network)):
+            settings[f"{part}_state"], own = fitted.state()
+            arrays |= {f"{part}.{name}": array for name, array in own.items()}
+        return settings, arrays
 
     @classmethod
     def restore(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
     ) -> Self:
         """Recover both parts; see `Reconstructor.restore`."""
-        residual = cls(settings["inner"], settings["linear"])
-        parts = {
-            part: {n.removeprefix(f"{part}."): a for n, a in arrays.items() if n.startswith(f"{part}.")}
-            for part in ("linear", "network")
-        }
-        residual.linear = type(residual.linear).restore(settings["linear_state"], parts["linear"], grid, sites)
-        residual.network = type(residual.network).restore(settings["network_state"], parts["network"], grid, sites)
-        return residual
+        made = cls(settings["inner"], linear=settings["linear"])
+        linear, network = (arrays_under(f"{part}.", arrays) for part in ("linear", "network"))
+        made.linear = made.linear.restore(settings["linear_state"], linear, grid, sites)
+        made.network = made.network.restore(settings["network_state"], network, grid, sites)
+        return made
 
     def takes(self, sites: int, channels: int, covariates: int) -> bool:
         """Return whether both parts expect these sizes."""
         return all(part.takes(sites, channels, covariates) for part in (self.linear, self.network))
+
+
+def arrays_under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays whose names start with a prefix, without it.
+
+    Examples
+    --------
+    >>> list(arrays_under("linear.", {"linear.weights": np.zeros(2), "other": np.zeros(2)}))
+    ['weights']
+    """
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

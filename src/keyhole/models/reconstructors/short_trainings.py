@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from keyhole.data.samples import Samples
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.reconstructors.neural import Dense
 from keyhole.models.reconstructors.residual import Residual
+from keyhole.models.supervised_training import train_settings_for
 
 __all__ = ["N_FREQUENCIES", "STEPS", "affordable_steps", "choose_n_frequencies", "improvement_by_trial"]
 
@@ -24,40 +24,37 @@ _VALIDATIONS = 4  # during a short training: more of them would take longer than
 _TIME_SHARE = 0.08  # of the remaining time, for each of the two trainings with and without periodic embedding
 
 
-def choose_n_frequencies(linear: LinearReconstructor, parts: Mapping[str, Any], run: Run) -> int:
+def choose_n_frequencies(
+    linear: LinearReconstructor, train: Samples, sites: NDArray[np.int64], validation: Samples, run: Run
+) -> int:  # fmt: skip
     """Choose by two short trainings whether a dense network should have a periodic embedding of the readings.
 
-    It depends on the data rather than on their number: with the embedding, the unexplained variance from 20 sites is 6
-    %
-    lower on MNIST, with 3000 as with 55000 training samples, but 6 % higher on Isolet, 22 % on COIL20 and 1 % on
-    CelebA.
-    Both trainings take the same number of steps, whatever the clock says meanwhile, so that other load on the machine
-    does
-    not decide.
+    It depends on the data rather than on their number: with the embedding, the unexplained variance from 20 sites is
+    6 % lower on MNIST, with 3000 as with 55000 training samples, but 6 % higher on Isolet, 22 % on COIL20 and 1 % on
+    CelebA. Both trainings take the same number of steps, whatever the clock says meanwhile, so that other load on the
+    machine does not decide.
 
     Parameters
     ----------
     linear
         The fitted linear reconstruction that the network is added to.
-    parts
-        ``train``, ``sites`` and ``validation``, as `Reconstructor.fit` takes them.
-    run
-        Seed and deadline.
+    train, sites, validation, run
+        As `Reconstructor.fit` takes them.
 
     Returns
     -------
     int
         `N_FREQUENCIES`, or 0: without the embedding, which is also the answer if there is no time to try.
     """
-    steps = int(min(STEPS, affordable_steps(_TIME_SHARE * run.seconds_left(), parts["train"], parts["sites"], run)))
+    steps = int(min(STEPS, affordable_steps(_TIME_SHARE * run.seconds_left(), train, sites, run)))
     if steps < _MIN_STEPS:
         return 0
-    errors = {count: improvement_by_trial(linear, parts, count, steps, run) for count in (0, N_FREQUENCIES)}
-    return min(errors, key=errors.__getitem__)
+    trial = partial(improvement_by_trial, linear, train, sites, validation, run, steps=steps)
+    return min((0, N_FREQUENCIES), key=lambda count: trial(n_frequencies=count))
 
 
 def affordable_steps(seconds: float, train: Samples, sites: NDArray[np.int64], run: Run) -> float:
-    """Number of steps of a short training that fit in ``seconds``.
+    """Return the number of steps of a short training that fit in ``seconds``.
 
     Infinite without a deadline, and with several processes, which must all take the same decision.
 
@@ -70,39 +67,32 @@ def affordable_steps(seconds: float, train: Samples, sites: NDArray[np.int64], r
     """
     if run.deadline is None or processes().count > 1:
         return np.inf
-    batch_size = Dense().pace(len(train), limited=False).batch_size
-    seconds_per_step = Dense(n_frequencies=N_FREQUENCIES).seconds_per_epoch(train, sites, run) * batch_size / len(train)
-    return seconds / seconds_per_step
+    epochs = seconds / Dense(n_frequencies=N_FREQUENCIES).seconds_per_epoch(train, sites, run)
+    return epochs * len(train) / train_settings_for(len(train)).batch_size
 
 
 def improvement_by_trial(
-    linear: LinearReconstructor, parts: Mapping[str, Any], n_frequencies: int, steps: int, run: Run
-) -> float:
-    """Validation error of a residual dense network after a short training, relative to its linear part alone.
+    linear: LinearReconstructor, train: Samples, sites: NDArray[np.int64], validation: Samples, run: Run,
+    *, n_frequencies: int, steps: int,
+) -> float:  # fmt: skip
+    """Return the validation error of a residual dense network after a short training, relative to its linear part.
 
     All steps are taken whatever the deadline, and no checkpoint is written: the number of steps depends on the clock,
-    so
-    that a resumed run may take another one.
+    so that a resumed run may take another one.
 
     Parameters
     ----------
     linear
         The fitted linear reconstruction that the network is added to.
-    parts
-        ``train``, ``sites`` and ``validation``, as `Reconstructor.fit` takes them.
+    train, sites, validation, run
+        As `Reconstructor.fit` takes them; deadline and folder of the run are not used.
     n_frequencies
         Of the periodic embedding; 0 for none.
     steps
         Number of optimiser steps.
-    run
-        Seed; deadline and folder are not used.
     """
-    train_settings = (
-        Dense()
-        .pace(len(parts["train"]), limited=False)
-        .model_copy(update={"steps": steps, "validation_steps": _VALIDATIONS})
-    )
-    residual = Residual(
-        "dense", label=f"trial {n_frequencies}", n_frequencies=n_frequencies, train=train_settings
-    ).upon(linear)
-    return residual.fit(**parts, run=replace(run, deadline=None, folder=None)).improvement
+    short = {"steps": steps, "validation_steps": _VALIDATIONS}
+    settings = train_settings_for(len(train)).model_copy(update=short)
+    residual = Residual("dense", label=f"trial {n_frequencies}", n_frequencies=n_frequencies, train=settings)
+    run = replace(run, deadline=None, folder=None)
+    return residual.upon(linear).fit(train, sites, validation=validation, run=run).improvement
