@@ -26,7 +26,7 @@ def two_that_matter() -> Table:
 
 
 @pytest.mark.parametrize("name", [name for name in PEERS if name != "keyhole_reconstruction"])
-def test_every_selector_finds_what_tells_the_class(name):
+def test_every_selector_finds_what_predicts_the_class(name):
     if not PEERS[name].is_there():
         pytest.skip(f"{PEERS[name].package} is not installed")
     assert PEERS[name].choose(two_that_matter()).tolist() == [3, 17]

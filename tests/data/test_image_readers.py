@@ -162,7 +162,7 @@ def test_a_member_of_a_zip_that_unpacks_to_much_is_refused_before_it_does(tmp_pa
 
 
 @pytest.mark.parametrize("way", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_damaged_zip_gives_signals_or_a_data_error(tmp_path, way, rng):
+def test_a_damaged_zip_gives_samples_or_a_data_error(tmp_path, way, rng):
     path = zipped(tmp_path / "damaged.zip", {f"{seed}.png": picture(seed) for seed in range(3)}, way)
     whole = path.read_bytes()
     for place, change in zip(rng.integers(0, len(whole), 100), rng.integers(1, 256, 100), strict=True):

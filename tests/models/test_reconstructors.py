@@ -137,7 +137,7 @@ def test_width_grows_with_the_samples():
 
 
 @pytest.mark.parametrize("mask_channel", [True, False])
-def test_resnet_tells_an_observed_zero_from_nothing_only_with_the_mask(mask_channel):
+def test_resnet_distinguishes_an_observed_zero_only_with_the_mask(mask_channel):
     """Without the mask channel both look the same to the network."""
     made = RECONSTRUCTORS["resnet"](mask_channel=mask_channel)
     made.grid, made.sites, made.channels = parts().signals.grid, np.array([3, 8]), 1
