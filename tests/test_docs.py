@@ -1,4 +1,4 @@
-"""What the documentation shows runs, and what it says is there is there."""
+"""The code of the documentation runs, and its links and commands exist."""
 
 from __future__ import annotations
 

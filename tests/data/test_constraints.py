@@ -1,4 +1,4 @@
-"""Constraints: what they mean on a grid, that every selector keeps them, and what is said where none can."""
+"""Constraints: their meaning on a grid, that every selector satisfies them, and errors where they are infeasible."""
 
 from __future__ import annotations
 

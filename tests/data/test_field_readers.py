@@ -1,4 +1,4 @@
-"""Fields: DataArrays, Datasets and NetCDF files become the same Signals, or an error that names what is wrong."""
+"""Fields: DataArrays, Datasets and NetCDF files become the same samples, or an error names what is wrong."""
 
 from __future__ import annotations
 

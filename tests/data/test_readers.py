@@ -1,4 +1,4 @@
-"""Readers: arrays, files of numpy and paths become Signals, or an error that names what is wrong."""
+"""Readers: arrays, files of numpy and paths become samples, or an error names what is wrong."""
 
 from __future__ import annotations
 

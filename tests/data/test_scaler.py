@@ -1,4 +1,4 @@
-"""Scaling: what is known without sensors is taken off, and comes back."""
+"""Scaling: mean or climatology and scale are removed and restored."""
 
 from __future__ import annotations
 

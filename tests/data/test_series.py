@@ -1,4 +1,4 @@
-"""Samples without a time: a series is found, everything else is left alone."""
+"""Samples without a time: a series is detected, everything else is left as it is."""
 
 from __future__ import annotations
 

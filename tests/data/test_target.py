@@ -1,4 +1,4 @@
-"""The target: what counts as a class and what as a number, how signals carry it, and where it is read from."""
+"""The target: classes and numbers, how samples carry it, and where it is read from."""
 
 from __future__ import annotations
 

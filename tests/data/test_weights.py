@@ -1,4 +1,4 @@
-"""Where errors count, and what sensors add to the truth."""
+"""Loss weights and measurement noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves of pictures: what they do to a picture, and which are taken."""
+"""Augmentation: what it does to images, and which transformations are chosen."""
 
 from __future__ import annotations
 

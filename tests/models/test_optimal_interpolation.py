@@ -1,4 +1,4 @@
-"""Kriging and exchanges, against straightforward computations."""
+"""Optimal interpolation and the exchange algorithm, against straightforward computations."""
 
 from __future__ import annotations
 

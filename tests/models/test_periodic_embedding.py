@@ -1,4 +1,4 @@
-"""Waves of readings as inputs of dense networks, and the race that decides whether they are."""
+"""Periodic embedding of readings in dense networks, and the short trainings that decide on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bands: a share of truths lies within, wider where more is unknown."""
+"""Prediction intervals: their coverage, and that they are wider where the error is larger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The concrete autoencoder: its samples, its end, what it finds, and what it says about duplicates."""
+"""The concrete autoencoder: sampling, convergence, the sites it finds, and its duplicates."""
 
 from __future__ import annotations
 

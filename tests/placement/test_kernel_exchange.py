@@ -1,4 +1,4 @@
-"""Swaps, and the non-linear judge behind them."""
+"""Kernel exchange, and the non-linear surrogate behind it."""
 
 from __future__ import annotations
 

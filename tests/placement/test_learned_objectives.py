@@ -1,4 +1,4 @@
-"""What masks are to be good for: rebuilding, passing for true, telling a target; and the discriminator."""
+"""Objectives of learned masks: reconstruction, adversarial, prediction of a target; and the discriminator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The race that decides between sets of sites that a closed form cannot tell apart."""
+"""Comparison of sets of sites by short trainings of a network, where closed forms do not separate them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan: sites, what it rebuilds, and the file that holds it."""
+"""The plan: sites, reconstructions, and its file."""
 
 from __future__ import annotations
 

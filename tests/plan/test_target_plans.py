@@ -1,4 +1,4 @@
-"""Plans with a target: what they tell, how they are judged, kept and compared."""
+"""Plans with a target: predictions, scores, files and comparison."""
 
 from __future__ import annotations
 

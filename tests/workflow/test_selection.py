@@ -1,4 +1,4 @@
-"""From signals to a plan: what is checked at the door, what is kept, what is called what."""
+"""`kh.select`: validation of arguments, the pipeline, checkpoints and metadata."""
 
 from __future__ import annotations
 

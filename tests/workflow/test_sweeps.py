@@ -1,4 +1,4 @@
-"""Sweeps: several workers on one study, killed ones, and what nothing beats."""
+"""Sweeps: several workers on one study, killed ones, and Pareto fronts."""
 
 from __future__ import annotations
 
