@@ -162,7 +162,7 @@ class TestWorks:
     ("options", "says"),
     [
         ({"method": "magic"}, "method 'magic' is not known; there are auto, "),
-        ({"method": "qr", "settings": {"depth": 3}}, "method 'qr' does not take depth"),
+        ({"method": "qr", "settings": {"depth": 3}}, "method 'qr' has no setting 'depth'"),
         ({"method": "qr", "reconstructor": "magic"}, "reconstructor 'magic' is not known; there are auto, ridge"),
         ({"method": "qr", "time_limit": 0}, "time_limit=0: expected a positive number of seconds"),
         ({"method": "qr", "seed": -1}, "seed=-1: a whole number from 0 on is needed"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from keyhole.core.errors import SettingsError
 
-__all__ = ["Settings", "parse"]
+__all__ = ["Configurable", "Settings", "parse"]
 
 
 class Settings(BaseModel):
@@ -20,14 +21,76 @@ class Settings(BaseModel):
 Kind = TypeVar("Kind", bound=Settings)
 
 
-def parse(kind: type[Kind], given: dict[str, Any]) -> Kind:
-    """Make settings from plain values; raise a SettingsError that names an unknown or invalid one, and those there are."""
-    unknown = [name for name in given if name not in kind.model_fields and kind.model_config["extra"] == "forbid"]
-    if unknown:
-        there_are = ", ".join(kind.model_fields)
-        raise SettingsError(f"{kind.__name__} has no setting {unknown[0]!r}; there are {there_are}")
+def parse(kind: type[Kind], given: Mapping[str, Any], owner: str = "") -> Kind:
+    """Make settings from plain values.
+
+    Parameters
+    ----------
+    kind
+        The class of the settings.
+    given
+        Values by name.
+    owner
+        Whose settings they are, for messages; by default the name of ``kind``.
+
+    Raises
+    ------
+    SettingsError
+        If a name is unknown (the message lists those that there are) or a value is invalid.
+    """
+    owner, fields = owner or kind.__name__, kind.model_fields
+    unknown = [name for name in given if name not in fields]
+    if unknown and kind.model_config["extra"] == "forbid":
+        there_are = f"there are {', '.join(fields)}" if fields else "it has none"
+        raise SettingsError(f"{owner} has no setting {unknown[0]!r}; {there_are}")
     try:
         return kind(**given)
     except ValidationError as error:
         details = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise SettingsError(f"{kind.__name__}: {details}") from error
+        raise SettingsError(f"{owner}: {details}") from error
+
+
+class Configurable:
+    """Base class of selectors, reconstructors and predictors: they are made from settings by name.
+
+    Parameters
+    ----------
+    settings
+        Fields of ``settings_class``, by name; an unknown or invalid one is refused.
+
+    Attributes
+    ----------
+    kind
+        What the class is, for messages: ``"method"``.
+    name
+        The name in the registry.
+    settings_class
+        Names, types and defaults of the settings. The defaults must suffice: an object can be made without arguments.
+    options
+        The settings as an instance of ``settings_class``.
+
+    Examples
+    --------
+    >>> class Width(Settings):
+    ...     width: int = 8
+    >>> class Network(Configurable):
+    ...     kind, name, settings_class = "reconstructor", "network", Width
+    >>> Network(width=16).clone().settings()
+    {'width': 16}
+    """
+
+    kind: ClassVar[str]
+    name: ClassVar[str]
+    settings_class: ClassVar[type[Settings]] = Settings
+    options: Settings = Settings()
+
+    def __init__(self, **settings: Any) -> None:
+        self.options = parse(self.settings_class, settings, f"{self.kind} {self.name!r}")
+
+    def settings(self) -> dict[str, Any]:
+        """Return all settings, from which the same object can be made."""
+        return self.options.model_dump()
+
+    def clone(self) -> Self:
+        """Return an unfitted object with the same settings."""
+        return type(self)(**self.settings())

@@ -43,7 +43,7 @@ class Ensemble(Reconstructor):
 
     name: ClassVar[str] = "ensemble"
     settings_class = EnsembleSettings
-    settings: EnsembleSettings
+    options: EnsembleSettings
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -52,9 +52,7 @@ class Ensemble(Reconstructor):
     @classmethod
     def of(cls, members: Sequence[Residual]) -> Self:
         """Return the ensemble of networks that are already fitted."""
-        first = members[0]
-        parts = {"inner": first.network.name, "linear": first.linear.name}
-        made = cls(members=len(members), **parts, **first.network.settings.model_dump())
+        made = cls(members=len(members), **members[0].settings())
         made.members = list(members)
         made.history = [row for member in members for row in member.history]
         return made
@@ -66,14 +64,14 @@ class Ensemble(Reconstructor):
     def fit(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Self:
         """Fit the members one after the other; see `Reconstructor.fit`."""
         self.members = []
-        for count in range(self.settings.members, 0, -1):
+        for count in range(self.options.members, 0, -1):
             self.members.append(self._fit_next(train, sites, validation=validation, run=run.share(1 / count)))
         self.history = [row for member in self.members for row in member.history]
         return self
 
     def _fit_next(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Residual:
         """Fit one more member: the first as it would be alone, each other with a seed and checkpoint of its own."""
-        position, settings = len(self.members), self.settings.model_dump(exclude={"members", "label"})
+        position, settings = len(self.members), self.options.model_dump(exclude={"members", "label"})
         if position == 0:
             return Residual(**settings).fit(train, sites, validation=validation, run=run)
         member = Residual(**settings, label=str(position)).upon(self.members[0].linear)
