@@ -15,6 +15,7 @@ __all__ = [
     "DenseConvSettings",
     "DenseSettings",
     "EnsembleSettings",
+    "KernelSettings",
     "ModelSelectionSettings",
     "NetworkSettings",
     "OptimalInterpolationSettings",
@@ -22,6 +23,15 @@ __all__ = [
     "ResidualSettings",
     "width_for",
 ]
+
+
+class KernelSettings(Settings):
+    """Kernel ridge regression."""
+
+    max_samples: int = Field(4000, ge=2)  # time grows with their third power, a plan's file with their number
+    # Subset on which the hyperparameters are selected: there are 48 candidates.
+    max_selection_samples: int = Field(1000, ge=2)
+    max_targets: int = Field(512, ge=1)
 
 
 class OptimalInterpolationSettings(Settings):

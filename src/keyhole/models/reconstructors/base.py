@@ -84,6 +84,11 @@ class Reconstructor(Model):
             Learned arrays by name.
         """
 
+    def given_settings(self) -> dict[str, Any]:
+        """Return the settings that differ from the defaults under the key ``given``, as closed forms store them."""
+        given = self.options.model_dump(exclude_defaults=True)
+        return {"given": given} if given else {}
+
     @classmethod
     @abstractmethod
     def restore(

@@ -37,7 +37,7 @@ class Ensemble(Reconstructor):
 
     Examples
     --------
-    >>> Ensemble(members=5, inner="dense", width=64).settings.members
+    >>> Ensemble(members=5, inner="dense", width=64).options.members
     5
     """
 
@@ -48,6 +48,11 @@ class Ensemble(Reconstructor):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.members: list[Residual] = []
+        self.first = Residual(**self.options.model_dump(exclude={"members", "label"}))
+
+    def settings(self) -> dict[str, Any]:
+        """Return the number of members, and the settings of the first one, as its training resolved them."""
+        return {"members": len(self.members) or self.options.members, **(self.members or [self.first])[0].settings()}
 
     @classmethod
     def of(cls, members: Sequence[Residual]) -> Self:
@@ -71,10 +76,10 @@ class Ensemble(Reconstructor):
 
     def _fit_next(self, train: Samples, sites: NDArray[np.int64], *, validation: Samples, run: Run) -> Residual:
         """Fit one more member: the first as it would be alone, each other with a seed and checkpoint of its own."""
-        position, settings = len(self.members), self.options.model_dump(exclude={"members", "label"})
+        position = len(self.members)
         if position == 0:
-            return Residual(**settings).fit(train, sites, validation=validation, run=run)
-        member = Residual(**settings, label=str(position)).upon(self.members[0].linear)
+            return self.first.fit(train, sites, validation=validation, run=run)
+        member = Residual(label=str(position), **self.members[0].settings()).upon(self.members[0].linear)
         seeded = replace(run, seed=run.seed_of(f"member {position}"))
         return member.fit(train, sites, validation=validation, run=seeded)
 
