@@ -298,10 +298,10 @@ def samples_of(data: Any) -> int:
 
 def split_of(n: int) -> Any:
     """Cut samples in blocks, by their numbers: nothing is left to what is usual."""
-    from keyhole.data.splits import given
+    from keyhole.data.splits import Split
 
     first, second = int(0.6 * n), int(0.8 * n)
-    return given(range(first), range(second, n), list(range(first, second)))
+    return Split.given(range(first), range(second, n), list(range(first, second)))
 
 
 def select(data: Any, k: int | None, **options: Any) -> list[dict[str, Any]]:
@@ -336,14 +336,16 @@ def plan_with_network(
 
 def stored(data: Any, k: int, *, file: str, method: str) -> list[dict[str, Any]]:
     """One plan of a field that stays in its file."""
+    from keyhole.workflow import open_store, select_stored
+
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"field.{file}"
         if file == "zarr":
             data.to_dataset().to_zarr(path, consolidated=False)
         else:
             data.to_netcdf(path)
-        with kh.open_store(path, "2MiB") as store:
-            return [_of_plan(kh.select_stored(store, k, method=method, split=split_of(samples_of(data))))]
+        with open_store(path, "2MiB") as store:
+            return [_of_plan(select_stored(store, k, method=method, split=split_of(samples_of(data))))]
 
 
 def extend(data: Any, k: int, *, first: int, **options: Any) -> list[dict[str, Any]]:

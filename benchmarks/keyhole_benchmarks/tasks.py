@@ -26,8 +26,8 @@ from keyhole.models.reconstructors.ridge import NestedRidge, Ridge
 from keyhole.placement import Selector
 from keyhole.placement.classical import QR, Greedy
 from keyhole.placement.learned import Learned
-from keyhole.placement.learned_objectives import MaskObjective
-from keyhole.training.loop import Task, train
+from keyhole.placement.learned_objectives import MaskObjective, make_objective
+from keyhole.training.loop import Task, seeded, train
 from keyhole.training.settings import TrainSettings
 from keyhole.workflow.selection import select
 from keyhole_benchmarks.records import Meter
@@ -112,7 +112,8 @@ def _steps(distribution: str, draws: int) -> TaskPair:
         learned.learn(signals, 50, Run())
 
     def theirs() -> None:
-        goal = learned._task(signals, 50, Run())[0].goal
+        with seeded(Run().seed_of("decoder")):
+            goal = make_objective(signals, 50, learned.options)
         train(_OneMask(goal, signals, 50), settings, name="one mask", identity="one mask", run=Run())
 
     return TaskPair(ours, theirs)

@@ -158,6 +158,6 @@ def test_what_sites_would_explain_is_kept_up_to_date(channels, precision):
     others = np.delete(np.arange(60), [3, 17, 40])
     for site in (3, 17, 40):
         np.testing.assert_allclose(left.gains()[others], exact_gains(rows, matrix)[others], rtol=2e-3, atol=1e-4)
-        left.read(site)
+        left.observe(site)
         here = rows[:, site].astype(float)
         matrix = matrix - matrix @ here.T @ np.linalg.pinv(here @ matrix @ here.T, rcond=1e-8) @ here @ matrix

@@ -11,8 +11,8 @@ import pytest
 
 import keyhole as kh
 from example_data import monthly_field, quick, smooth
-from keyhole import DataError, InfeasibleError, KeyholeError, SettingsError
 from keyhole.data.splits import Split
+from keyhole.errors import DataError, InfeasibleError, KeyholeError, SettingsError
 
 
 def spoilt(value: float, where: tuple[int, ...] = (3, 1, 2)) -> np.ndarray:

@@ -79,7 +79,10 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         """
         self.check(name)
         entry: Any = self[name]
-        try:
-            return entry(**settings)
-        except TypeError as error:
-            raise SettingsError(f"{self.kind} {name!r} does not take {', '.join(settings)} ({error})") from error
+        known = list(inspect.signature(entry).parameters.values())
+        names = [parameter.name for parameter in known]
+        unknown = [setting for setting in settings if setting not in names]
+        if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known):
+            there_are = f"there are {', '.join(names)}" if names else "it has none"
+            raise SettingsError(f"{self.kind} {name!r} has no setting {unknown[0]!r}; {there_are}")
+        return entry(**settings)

@@ -13,7 +13,15 @@ __all__ = ["Configurable", "Settings", "parse"]
 
 
 class Settings(BaseModel):
-    """Base class of all settings: immutable, and unknown names are refused."""
+    """Base class of all settings: immutable, and unknown names are refused.
+
+    Examples
+    --------
+    >>> class Smoothing(Settings):
+    ...     width: float = 1.0
+    >>> Smoothing(width=2).width
+    2.0
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -21,33 +29,32 @@ class Settings(BaseModel):
 Kind = TypeVar("Kind", bound=Settings)
 
 
-def parse(kind: type[Kind], given: Mapping[str, Any], owner: str = "") -> Kind:
+def parse(kind: type[Kind], given: Mapping[str, Any], of: str = "") -> Kind:
     """Make settings from plain values.
 
     Parameters
     ----------
-    kind
-        The class of the settings.
-    given
+    kind : type
+        Class of the settings.
+    given : mapping
         Values by name.
-    owner
-        Whose settings they are, for messages; by default the name of ``kind``.
+    of : str
+        What the settings are of, for messages; by default the name of the class.
 
     Raises
     ------
     SettingsError
-        If a name is unknown (the message lists those that there are) or a value is invalid.
+        A name is unknown (the message lists those that there are), or a value is invalid.
     """
-    owner, fields = owner or kind.__name__, kind.model_fields
-    unknown = [name for name in given if name not in fields]
-    if unknown and kind.model_config["extra"] == "forbid":
-        there_are = f"there are {', '.join(fields)}" if fields else "it has none"
-        raise SettingsError(f"{owner} has no setting {unknown[0]!r}; {there_are}")
+    unknown = [name for name in given if name not in kind.model_fields and kind.model_config["extra"] == "forbid"]
+    if unknown:
+        there_are = f"there are {', '.join(kind.model_fields)}" if kind.model_fields else "it has none"
+        raise SettingsError(f"{of or kind.__name__} has no setting {unknown[0]!r}; {there_are}")
     try:
         return kind(**given)
     except ValidationError as error:
         details = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise SettingsError(f"{owner}: {details}") from error
+        raise SettingsError(f"{of or kind.__name__}: {details}") from error
 
 
 class Configurable:

@@ -72,9 +72,7 @@ class Auto(Selector):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import keyhole as kh
-    >>> from keyhole.core.run import Run
     >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
     >>> found = Auto(stages="greedy,qr").select(samples, 2, validation=samples, run=Run())
     >>> sorted(found.sites.tolist()), list(found.notes["scores"])

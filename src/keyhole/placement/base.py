@@ -5,19 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.errors import InfeasibleError
+from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.run import Run
 from keyhole.core.settings import Configurable
 from keyhole.data.constraints import FeasibleSet, largest_feasible, packing
 from keyhole.data.samples import Samples
 from keyhole.masks import MaskDistribution
 
-__all__ = ["Selection", "Selector", "complete", "subsample"]
+__all__ = ["Selection", "Selector", "complete", "subsample", "with_fixed"]
+
+Kind = TypeVar("Kind", bound="Selector")
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +134,32 @@ class Selector(Configurable, ABC):
             The selection to use.
         """
         return found
+
+
+def with_fixed(kind: type[Kind], name: str, **fixed: Any) -> Callable[..., Kind]:
+    """Return a constructor of a selector with some settings fixed by its registry name.
+
+    Parameters
+    ----------
+    kind
+        Class of the selector.
+    name
+        Registry name, for the message when a fixed setting is given.
+    fixed
+        The fixed settings.
+
+    Returns
+    -------
+    callable
+        Takes the other settings as keyword arguments.
+    """
+
+    def make(**settings: Any) -> Kind:
+        for setting in fixed.keys() & settings.keys():
+            raise SettingsError(f"method {name!r} has its {setting}; take method {kind.name!r} to choose another")
+        return kind(**fixed, **settings)
+
+    return make
 
 
 def complete(sites: NDArray[np.int64], k: int, train: Samples) -> NDArray[np.int64]:

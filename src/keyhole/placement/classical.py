@@ -22,7 +22,15 @@ _RANK_TOLERANCE = 1e-10
 
 
 class Random(Selector):
-    """Sites drawn uniformly at random: the baseline that any method must beat."""
+    """Sites drawn uniformly at random: the baseline that any method must beat.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> len(Random().select(samples, 2, validation=None, run=Run()).sites)
+    2
+    """
 
     name: ClassVar[str] = "random"
     nested: ClassVar[bool] = True
@@ -34,7 +42,15 @@ class Random(Selector):
 
 
 class Variance(Selector):
-    """Sites of the largest variance, regardless of redundancy between them."""
+    """Sites of the largest variance, regardless of redundancy between them.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> Variance().select(samples, 2, validation=None, run=Run()).sites.tolist()
+    [1, 3]
+    """
 
     name: ClassVar[str] = "variance"
     nested: ClassVar[bool] = True
@@ -57,7 +73,14 @@ class QR(Selector):
     ----------
     Manohar, Brunton, Kutz & Brunton (2018). Data-driven sparse sensor placement. IEEE Control Systems Magazine 38.
     Drmač & Gugercin (2016). A new selection operator for the discrete empirical interpolation method. SIAM J. Sci.
-    Comput.
+    Comput. 38.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> sorted(QR().select(samples, 2, validation=None, run=Run()).sites.tolist())
+    [1, 3]
     """
 
     name: ClassVar[str] = "qr"
@@ -94,13 +117,17 @@ class Greedy(Selector):
     settings
         Fields of `GreedySettings`, by name.
 
+    References
+    ----------
+    Krause, Singh & Guestrin (2008). Near-optimal sensor placements in Gaussian processes. JMLR 9.
+    Farahat, Elgohary, Ghodsi & Kamel (2015). Greedy column subset selection for large-scale data sets. Knowledge and
+    Information Systems 45.
+
     Examples
     --------
-    >>> import numpy as np
     >>> import keyhole as kh
-    >>> from keyhole.core.run import Run
     >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
-    >>> Greedy().select(samples, 2, validation=None, run=Run()).sites.tolist()
+    >>> Greedy(n_components=3).select(samples, 2, validation=None, run=Run()).sites.tolist()
     [1, 3]
     """
 
@@ -116,7 +143,7 @@ class Greedy(Selector):
         unresolved, candidates = unresolved_variance(train, rows, variances), FeasibleCandidates(train, sites, k)
         explained = ExplainedVariance(rows, variances, train.reading_noise(sites), unresolved)
         while (best := candidates.add_best(explained.gains(), explained.floor)) is not None:
-            explained.read(best)
+            explained.observe(best)
         return Selection(complete(candidates.sites, k, train))
 
 

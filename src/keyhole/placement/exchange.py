@@ -46,9 +46,7 @@ class Exchange(Selector):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import keyhole as kh
-    >>> from keyhole.core.run import Run
     >>> modes = np.cos(np.pi * np.arange(4)[:, None] * np.linspace(0, 1, 12))
     >>> samples = kh.read(np.random.default_rng(0).normal(size=(80, 4)) @ modes)
     >>> len(Exchange(n_restarts=2).select(samples, 3, validation=None, run=Run()).sites)

@@ -16,13 +16,13 @@ _REFRESHED = 0.1  # statistics are recomputed when the trace has fallen to this 
 
 
 class ExplainedVariance:
-    """Variance that reading a site would remove from a covariance `V M V' + D`, `D` diagonal, for every site at once.
+    """Variance that each site would explain under a low-rank covariance `V M V' + D`, `D` diagonal.
 
-    With `V_j` the rows of site j (one for each channel), `O_j = V_j M V_j'`, and `N_j` its noise, reading it removes
+    With `V_j` the rows of site j (one for each channel), `O_j = V_j M V_j'`, and `N_j` its noise, observing it explains
     `tr((O_j + D_j + N_j)^-1 (V_j M^2 V_j' + D_j O_j + O_j D_j + D_j^2))`, after which `M` loses `F'F`,
     `F = (O_j + D_j + N_j)^-1/2 V_j M`. Only `O_j` and `V_j M^2 V_j'` are kept for each site: with `W = V_j F'` and
-    `T = V_j M F'`, they lose `W W'` and `T W' + W T' - W F F' W'`. So a pick is one product of `V` with a few columns.
-    Both are made anew from `M` before what was taken from them leaves little but rounding.
+    `T = V_j M F'`, they lose `W W'` and `T W' + W T' - W F F' W'`. So a selection costs one product of `V` with a few
+    columns. Both are recomputed from `M` before rounding errors dominate them.
 
     Parameters
     ----------
@@ -32,8 +32,18 @@ class ExplainedVariance:
         ``(r,)``, the diagonal of `M` at first.
     noise
         ``(channels, sites)``, variance of each reading's noise.
-    alone
-        ``(channels, sites)``, the diagonal of `D`: variance of each site that goes with no other.
+    unresolved
+        ``(channels, sites)``, the diagonal of `D`: variance of each site that is uncorrelated with all others.
+
+    Examples
+    --------
+    >>> rows, nothing = np.array([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]]), np.zeros((1, 3))
+    >>> explained = ExplainedVariance(rows, np.array([3.0, 1.0]), nothing, nothing)
+    >>> explained.gains()
+    array([3., 3., 1.])
+    >>> explained.observe(0)
+    >>> explained.gains()
+    array([0., 0., 1.])
     """
 
     def __init__(
@@ -52,16 +62,12 @@ class ExplainedVariance:
             own, unresolved = self._own[0, 0] + self.diagonal[0], self.unresolved[0]
             removed = self._products[0, 0] + unresolved * (2 * self._own[0, 0] + unresolved)
             return np.asarray(np.divide(removed, own, out=np.zeros_like(own), where=own > self.floor))
-        diagonal, first, second = (
-            np.eye(channels)[:, :, np.newaxis],
-            self.unresolved[:, np.newaxis],
-            self.unresolved[np.newaxis],
-        )
+        diagonal, first, second = np.eye(channels)[:, :, np.newaxis], self.unresolved[:, np.newaxis], self.unresolved
         inverse = np.linalg.pinv((self._own + self.diagonal * diagonal).transpose(2, 0, 1), _SINGULAR, hermitian=True)
         removed = self._products + (first + second) * self._own + np.square(self.unresolved) * diagonal
         return np.asarray(np.einsum("scd,dcs->s", inverse, removed))
 
-    def read(self, site: int) -> None:
+    def observe(self, site: int) -> None:
         """Observe one more site."""
         factor = self._factor(site)
         both = np.concatenate([factor, factor @ self.matrix]).astype(self.rows.dtype)

@@ -80,12 +80,10 @@ class KernelExchange(Selector):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import keyhole as kh
-    >>> from keyhole.core.run import Run
-    >>> causes = np.random.default_rng(0).normal(size=(120, 2))
-    >>> wave = 2 * np.cos(2 * causes.sum(axis=1, keepdims=True))
-    >>> samples = kh.read(np.concatenate([wave, causes, wave], axis=1))
+    >>> causes = np.random.default_rng(0).normal(size=(200, 2))
+    >>> wave = 3 * np.cos(causes.sum(axis=1))  # varies most, but does not determine the causes
+    >>> samples = kh.read(np.column_stack([wave, *causes.T, wave]))
     >>> sorted(KernelExchange().select(samples, 2, validation=None, run=Run()).sites.tolist())
     [1, 2]
     """
@@ -156,14 +154,11 @@ class KernelExchange(Selector):
         observable = np.flatnonzero(train.observable.ravel())
         objective = SurrogateObjective(surrogate, observable, self.options.n_candidates)
         search = LocalSearch(self.options, run, "exchange sites")
-        states = [
-            SearchState(
-                objective.copy(),
-                FeasibleCandidates(train, observable, len(start), exact=True),
-                np.searchsorted(observable, start),
-            )
-            for start in starts
-        ]
+        states = []
+        for start in starts:
+            candidates = FeasibleCandidates(train, observable, len(start), exact=True)
+            last_first = np.searchsorted(observable, start[::-1])  # the last of a ranking are the easiest to improve
+            states.append(SearchState(objective.copy(), candidates, last_first))
         best = search.search(states, self.options.n_restarts)
         optima = [best.selected, *search.others(self.options.close_optima, self.options.n_others)]
         sites, *others = (rank_sites(train, observable[optimum], run) for optimum in optima)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -11,13 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.data.samples import Samples
 from keyhole.masks import MASK_DISTRIBUTIONS, MaskDistribution, MaskSample, collapse, concentration_of
 from keyhole.masks.budgets import Budget, CountBudget, DualAscent, ExactK, L0Penalty
-from keyhole.masks.collapse import Sites
-from keyhole.placement.base import Selection, Selector, complete
+from keyhole.placement.base import Selection, Selector, complete, with_fixed
 from keyhole.placement.classical import QR, Greedy, rank_sites
 from keyhole.placement.learned_objectives import MaskObjective, make_objective
 from keyhole.placement.scorer import Scorer
@@ -46,16 +43,16 @@ class JointTask(Task):
         Mask distribution with learned parameters.
     budget
         Holds the number of open sites: exact K, dual ascent or L0 penalty.
-    goal
-        The objective, with the network behind the masks.
+    objective
+        The loss, with the network behind the masks.
     samples
         Scaled training samples, or a source that reads them from a file.
     settings
         Settings of the learned selector.
     k
         Number of sites.
-    rate
-        Learning rate of the network.
+    learning_rate
+        Of the network; the mask distribution has its own.
     """
 
     needs_whole_batch: ClassVar[bool] = True
@@ -65,19 +62,19 @@ class JointTask(Task):
         self,
         distribution: MaskDistribution,
         budget: Budget,
-        goal: MaskObjective,
+        objective: MaskObjective,
         samples: Samples,
         settings: LearnedSettings,
         k: int,
-        rate: float,
+        learning_rate: float,
     ) -> None:
         super().__init__()
-        self.distribution, self.budget, self.goal = distribution, budget, goal
-        self.settings, self.k, self.rate = settings, k, rate
+        self.distribution, self.budget, self.objective = distribution, budget, objective
+        self.settings, self.k, self.learning_rate = settings, k, learning_rate
         self.samples, self.first_count, self.source = samples.taught, distribution.count(), samples.source
         if self.source is None:
             truth, seen = _with_missing(samples), samples.seen()
-            self.register_buffer("signals", torch.from_numpy(truth), persistent=False)
+            self.register_buffer("values", torch.from_numpy(truth), persistent=False)
             self.register_buffer("seen", None if seen is truth else torch.from_numpy(seen), persistent=False)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
@@ -85,7 +82,7 @@ class JointTask(Task):
         sample = self.distribution.sample(self.processes.whole(min(self.settings.n_masks, len(batch))), generator)
         mine, masks = self.processes.mine(batch), self.processes.mine(self.budget.masks(self.distribution, sample))
         x, seen = self._samples(mine)
-        parts = self.goal(x, seen, masks, mine, generator)
+        parts = self.objective(x, seen, masks, mine, generator)
         return parts | {"budget": self.budget.loss(self.distribution, sample)}, partial(self._after, sample)
 
     def order(self, generator: torch.Generator) -> Tensor:
@@ -97,29 +94,26 @@ class JointTask(Task):
         if self.source is not None:
             x = torch.from_numpy(self.source.fetch(batch.cpu().numpy())).to(batch.device)
             return x, x
-        x = self.get_buffer("signals").index_select(0, batch)
+        x = self.get_buffer("values").index_select(0, batch)
         return x, x if self.seen is None else self.seen.index_select(0, batch)
 
     def _after(self, sample: MaskSample) -> None:
         self.budget.update(self.distribution, sample)
         if self.settings.masks == "soft":
-            self.distribution.polarise(sample, _SOFT_SPREAD * self.wanted() / self.distribution.sites)
+            self.distribution.polarise(sample, _SOFT_SPREAD * self.present_k() / self.distribution.sites)
 
-    def wanted(self) -> int:
+    def present_k(self) -> int:
         """Return the K that the budget holds at present, or the final K where it holds none."""
         return self.budget.k if isinstance(self.budget, CountBudget) else self.k
 
     def groups(self) -> list[dict[str, Any]]:
         """Parameter groups: a higher learning rate for the mask distribution, and no weight decay."""
         latent, step = self.distribution.latent_weights(), self.settings.mask_learning_rate
-        others = [
-            parameter
-            for parameter in self.distribution.parameters()
-            if not any(parameter is weight for weight in latent)
-        ]
+        of_latent = {id(weight) for weight in latent}
+        others = [parameter for parameter in self.distribution.parameters() if id(parameter) not in of_latent]
         distribution = [(others, step), (latent, step * self.settings.latent_learning_rate)]
         groups = [{"params": params, "lr": lr, "weight_decay": 0.0} for params, lr in distribution if params]
-        return [{"params": list(self.goal.parameters()), "lr": self.rate}, *groups]
+        return [{"params": list(self.objective.parameters()), "lr": self.learning_rate}, *groups]
 
     def begin(self, progress: float) -> None:
         """Anneal the temperature geometrically, and K where ``k_anneal`` is set."""
@@ -192,13 +186,11 @@ class Learned(Selector):
             "count": distribution.count(),
             "interior_modes": float(distribution.interior_modes().float().mean()),
         }
-        scorer = partial(Scorer, train, train if validation is None else validation, run)
-        sites = self._collapse(distribution, k, scorer, run, partial(complete, k=k, train=train))
-        if train.target is not None:
-            return Selection(sites, history, notes, distribution=distribution)
-        return Selection(
-            rank_sites(train, sites, run), history, notes, partial(task.goal.reconstruct, sites=sites), distribution
-        )
+        sites, reconstruct = self._collapse(distribution, train, k, validation, run), None
+        if train.target is None:
+            reconstruct = partial(task.objective.reconstruct, sites=sites)
+            sites = rank_sites(train, sites, run)
+        return Selection(sites, history, notes, reconstruct, distribution)
 
     def learn(self, train: Samples, k: int, run: Run) -> tuple[JointTask, list[dict[str, float]]]:
         """Train the mask distribution and the network.
@@ -219,23 +211,19 @@ class Learned(Selector):
         history : list of dict
             Training log.
         """
-        task, chosen = self._task(train, k, run)
-        identity = f"{train.fingerprint()} {k} {self.options} {chosen} {run.seed}"
-        history = training.train(task, chosen, name=f"learn {self.options.distribution}", identity=identity, run=run)
-        return task.cpu().eval(), history
-
-    def _task(self, samples: Samples, k: int, run: Run) -> tuple[JointTask, TrainSettings]:
-        settings = self.options
-        distribution = self._distribution(samples, torch.Generator().manual_seed(run.seed_of("law")))
-        if settings.warm_start != "none" and samples.target is None:
-            start = _WARM_STARTS[settings.warm_start]().select(samples, k, validation=None, run=run)
+        options = self.options
+        distribution = self._distribution(train, torch.Generator().manual_seed(run.seed_of("law")))
+        if options.warm_start != "none" and train.target is None:
+            start = _WARM_STARTS[options.warm_start]().select(train, k, validation=None, run=run)
             distribution.warm_start(start.sites)
         with seeded(run.seed_of("decoder")):
-            goal = make_objective(samples, k, settings)
-        chosen = settings.train or _train_settings(samples.taught)
-        return JointTask(
-            distribution, self._budget(k, goal.unit), goal, samples, settings, k, chosen.learning_rate
-        ), chosen
+            objective = make_objective(train, k, options)
+        chosen = options.train or _train_settings(train.taught)
+        budget = self._budget(k, objective.unit)
+        task = JointTask(distribution, budget, objective, train, options, k, chosen.learning_rate)
+        identity = f"{train.fingerprint()} {k} {options} {chosen} {run.seed}"
+        history = training.train(task, chosen, name=f"learn {options.distribution}", identity=identity, run=run)
+        return task.cpu().eval(), history
 
     def _distribution(self, samples: Samples, generator: torch.Generator) -> MaskDistribution:
         kind = MASK_DISTRIBUTIONS[self.options.distribution]
@@ -251,25 +239,19 @@ class Learned(Selector):
         return L0Penalty(self.options.l0_weight)
 
     def _collapse(
-        self,
-        distribution: MaskDistribution,
-        k: int,
-        scorer: Callable[[], Scorer],
-        run: Run,
-        make_feasible: Callable[[Sites], Sites],
+        self, distribution: MaskDistribution, train: Samples, k: int, validation: Samples | None, run: Run
     ) -> NDArray[np.int64]:
+        """Return the sites of the trained distribution, feasible but not yet ranked."""
         generator = torch.Generator().manual_seed(run.seed_of("collapse"))
+        make_feasible = partial(complete, k=k, train=train)
         if self.options.collapse == "marginal":
             return make_feasible(collapse.marginal(distribution, distribution.sites))
         if self.options.collapse == "frequency":
             return make_feasible(collapse.frequency(distribution, distribution.sites, draws=4096, generator=generator))
+        scorer = Scorer(train, train if validation is None else validation, run)
+        n_candidates = self.options.n_candidates
         return collapse.best_of(
-            distribution,
-            k,
-            candidates=self.options.n_candidates,
-            score=scorer(),
-            generator=generator,
-            legal=make_feasible,
+            distribution, k, candidates=n_candidates, score=scorer, generator=generator, legal=make_feasible
         )
 
 
@@ -285,20 +267,9 @@ def _train_settings(samples: int) -> TrainSettings:
     return TrainSettings(steps=steps, batch_size=batch, ema_decay=0.0)
 
 
-def _with_fixed(name: str, **fixed: Any) -> Callable[..., Learned]:
-    """Return a constructor of the learned selector with a setting fixed by its registry name."""
-
-    def make(**settings: Any) -> Learned:
-        for setting in fixed.keys() & settings.keys():
-            raise SettingsError(f"method {name!r} has its {setting}; take method 'learned' to choose another")
-        return Learned(**fixed, **settings)
-
-    return make
-
-
-learned_iln = _with_fixed("iln", distribution="iln")
-learned_vln = _with_fixed("vln", distribution="vln")
-learned_hnet = _with_fixed("hnet", distribution="hnet")
-learned_sct = _with_fixed("sct", distribution="sct")
-learned_simplex = _with_fixed("simplex", distribution="simplex")
-learned_gan = _with_fixed("cgan", objective="gan")
+learned_iln = with_fixed(Learned, "iln", distribution="iln")
+learned_vln = with_fixed(Learned, "vln", distribution="vln")
+learned_hnet = with_fixed(Learned, "hnet", distribution="hnet")
+learned_sct = with_fixed(Learned, "sct", distribution="sct")
+learned_simplex = with_fixed(Learned, "simplex", distribution="simplex")
+learned_gan = with_fixed(Learned, "cgan", objective="gan")

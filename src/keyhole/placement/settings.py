@@ -16,6 +16,7 @@ __all__ = [
     "CAESettings",
     "CovarianceLimits",
     "ExchangeSettings",
+    "ForestSettings",
     "GreedySettings",
     "GroupLassoSettings",
     "KernelExchangeSettings",
@@ -23,6 +24,7 @@ __all__ = [
     "LassoSettings",
     "LearnedSettings",
     "LocalSearchSettings",
+    "SupervisedSettings",
 ]
 
 
@@ -70,6 +72,19 @@ class KernelExchangeSettings(LocalSearchSettings):
     max_leave_one_out_samples: int = Field(1200, ge=0)  # up to which all samples score; the cost is cubic in them
     close_optima: float = Field(1.03, ge=1)  # other local optima within this factor of the lowest error are reported
     n_others: int = Field(3, ge=0)  # at most so many of them
+
+
+class SupervisedSettings(Settings):
+    """Selectors for a target."""
+
+    max_samples: int = Field(10_000, ge=1)  # drawn by the run's seed; more hardly change the ranking
+
+
+class ForestSettings(SupervisedSettings):
+    """Recursive feature elimination by extra trees."""
+
+    n_trees: int = Field(300, ge=1)  # importances of fewer are noisy
+    kept_share: float = Field(0.7, gt=0, lt=1)  # of the sites, in each round until there are K
 
 
 class LassoSettings(Settings):

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.data.samples import Samples
 from keyhole.models.objectives import reconstruction
 from keyhole.models.reconstructors.base import unpack
 from keyhole.models.reconstructors.dcgan import DCGANDecoder
 from keyhole.models.reconstructors.networks import check_two_dimensional
-from keyhole.placement.base import Selection, Selector, complete
+from keyhole.placement.base import Selection, Selector, complete, with_fixed
 from keyhole.placement.settings import CAESettings
 from keyhole.training import loop as training
 from keyhole.training.loop import Task, seeded
@@ -246,8 +245,4 @@ def _train_settings(samples: int) -> TrainSettings:
     return TrainSettings(steps=steps, batch_size=batch, learning_rate=1e-3, weight_decay=0.0, ema_decay=0.0)
 
 
-def distinct_concrete_autoencoder(**settings: Any) -> ConcreteAutoencoder:
-    """Give the concrete autoencoder whose rows hold distinct sites."""
-    if "distinct" in settings:
-        raise SettingsError("method 'cae_distinct' has its distinct; take method 'cae' to choose")
-    return ConcreteAutoencoder(distinct=True, **settings)
+distinct_concrete_autoencoder = with_fixed(ConcreteAutoencoder, "cae_distinct", distinct=True)

@@ -18,7 +18,7 @@ _CONSTANT = 1e-10
 
 
 class Laplacian(Selector):
-    r"""Laplacian score (He, Cai & Niyogi, 2005): the sites that vary least between neighbouring samples.
+    r"""Laplacian score: the sites that vary least between neighbouring samples.
 
     Samples are joined to their nearest neighbours by the heat kernel,
     :math:`S_{ij} = \exp(-\|x_i - x_j\|^2 / t)` with :math:`t` the mean squared distance of neighbours. With the degrees
@@ -33,7 +33,19 @@ class Laplacian(Selector):
     Parameters
     ----------
     settings
-        Those of `LaplacianSettings`, by name.
+        Fields of `LaplacianSettings`, by name.
+
+    References
+    ----------
+    He, Cai & Niyogi (2005). Laplacian score for feature selection. NeurIPS 18.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> rng = np.random.default_rng(0)
+    >>> groups = rng.integers(2, size=(60, 1)) * [4, 4, 0] + rng.normal(size=(60, 3))  # two sites tell groups apart
+    >>> sorted(Laplacian().select(kh.read(groups), 2, validation=None, run=Run()).sites.tolist())
+    [0, 1]
     """
 
     name: ClassVar[str] = "laplacian"
@@ -51,9 +63,21 @@ class Laplacian(Selector):
 
 
 def laplacian_scores(values: NDArray[Any], graph: Any) -> NDArray[np.float64]:
-    """Scores (sites,) of values (samples, sites, channels) under a sparse graph; infinite for a site that is constant.
+    """Return the Laplacian score of each site, infinite for a constant one.
 
     Uses `f'Lf = f'Df - f'Sf`, and that `L` does not see the shift from `f` to its centred form.
+
+    Parameters
+    ----------
+    values
+        ``(samples, sites, channels)``.
+    graph
+        Sparse weights between samples, as of `neighbour_graph`.
+
+    Returns
+    -------
+    ndarray
+        ``(sites,)``; lower is better.
     """
     flat = np.asarray(values, np.float64).reshape(len(values), -1)
     degrees = np.asarray(graph.sum(axis=1)).ravel()
@@ -66,7 +90,15 @@ def laplacian_scores(values: NDArray[Any], graph: Any) -> NDArray[np.float64]:
 
 
 def neighbour_graph(samples: NDArray[Any], neighbours: int) -> Any:
-    """Sparse symmetric weights: two samples are joined where either is among the nearest of the other."""
+    """Return sparse symmetric weights: two samples are joined where either is among the nearest of the other.
+
+    Parameters
+    ----------
+    samples
+        ``(n, d)``.
+    neighbours
+        Number of nearest neighbours.
+    """
     from sklearn.neighbors import kneighbors_graph
 
     graph = kneighbors_graph(samples, min(neighbours, len(samples) - 1), mode="distance")

@@ -43,7 +43,6 @@ class Lasso(Selector):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import keyhole as kh
     >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
     >>> Lasso().select(samples, 2, validation=None, run=Run()).sites.tolist()
@@ -89,7 +88,6 @@ class GroupLasso(Lasso):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import keyhole as kh
     >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
     >>> GroupLasso(block_size=2).select(samples, 2, validation=None, run=Run()).sites.tolist()

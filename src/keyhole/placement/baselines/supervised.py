@@ -12,20 +12,20 @@ from keyhole.data.samples import Samples
 from keyhole.models.predictors import target_of
 from keyhole.placement.base import Selection, Selector, complete, subsample
 from keyhole.placement.candidates import FeasibleCandidates
+from keyhole.placement.settings import ForestSettings, SupervisedSettings
 
 __all__ = ["Forest", "Relevance", "extra_trees"]
 
-_MAX_SAMPLES = 10_000
 _MIN_SCALE = 1e-6
 _RIDGE = 1e-3  # share of a column's sum of squares, against nearly collinear columns
-_TREES = 300
-_KEPT_SHARE = 0.7  # of the sites kept in each round, until there are K
 
 
 class _SupervisedSelector(Selector):
     """Base of the selectors that need a target; existing sites are observed in addition to the selected ones."""
 
     supervised: ClassVar[bool] = True
+    settings_class: ClassVar[type[SupervisedSettings]] = SupervisedSettings
+    options: SupervisedSettings
 
     def incompatibility(self, samples: Samples) -> str | None:
         """Require a target."""
@@ -38,6 +38,20 @@ class Relevance(_SupervisedSelector):
     With the target as one column, or one indicator for each class, standardised, and `q_j` the residual of site `j`
     given the sites selected before and the existing ones, the gain is :math:`|Y' q_j|^2 / (|q_j|^2 + a |x_j|^2)`.
     `Forest` also finds sites that are informative only in combination.
+
+    References
+    ----------
+    Tropp & Gilbert (2007). Signal recovery from random measurements via orthogonal matching pursuit. IEEE Trans.
+    Inform. Theory 53.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> from keyhole.data.target import Target
+    >>> values = np.random.default_rng(0).normal(size=(100, 5))
+    >>> samples = kh.read(values).with_target(Target.of(values[:, 3] + 0.5 * values[:, 1]))
+    >>> Relevance().select(samples, 2, validation=None, run=Run()).sites.tolist()
+    [3, 1]
     """
 
     name: ClassVar[str] = "relevance"
@@ -45,7 +59,7 @@ class Relevance(_SupervisedSelector):
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
         """Select ``k`` sites; O(samples x sites) for each."""
-        subset = subsample(train, _MAX_SAMPLES, run, "samples to tell by")
+        subset = subsample(train, self.options.max_samples, run, "samples to tell by")
         observable = np.flatnonzero(subset.observable.ravel())
         residual, targets = _residual_readings(subset, observable)[:, len(subset.existing) :], _target_columns(subset)
         ridge, candidates = _RIDGE * len(residual), FeasibleCandidates(subset, observable, k)
@@ -63,23 +77,35 @@ class Forest(_SupervisedSelector):
     References
     ----------
     Geurts, Ernst & Wehenkel (2006). Extremely randomized trees. Machine Learning 63.
+    Guyon, Weston, Barnhill & Vapnik (2002). Gene selection for cancer classification. Machine Learning 46.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> from keyhole.data.target import Target
+    >>> values = np.random.default_rng(0).normal(size=(100, 5))
+    >>> samples = kh.read(values).with_target(Target.of(values[:, 3] * values[:, 1] > 0))  # neither predicts it alone
+    >>> sorted(Forest(n_trees=100).select(samples, 2, validation=None, run=Run()).sites.tolist())
+    [1, 3]
     """
 
     name: ClassVar[str] = "forest"
+    settings_class: ClassVar[type[ForestSettings]] = ForestSettings
+    options: ForestSettings
 
     def select(self, train: Samples, k: int, *, validation: Samples | None, run: Run) -> Selection:
         """Eliminate sites until ``k`` remain."""
-        subset = subsample(train, _MAX_SAMPLES, run, "samples to tell by")
+        subset = subsample(train, self.options.max_samples, run, "samples to tell by")
         kept = np.flatnonzero(subset.observable.ravel())
         count = min(k, len(kept))
         importances = np.zeros(0)
         while True:
-            importances = _importances(subset, kept, run)
+            importances = _importances(subset, kept, self.options.n_trees, run)
             order = np.argsort(-importances, kind="stable")
             if len(kept) <= count or run.seconds_left() <= 0:
                 break
-            kept = kept[order[: max(count, int(_KEPT_SHARE * len(kept)))]]
-            run.tell(Event("leave out sites", count, len(kept)))
+            kept = kept[order[: max(count, int(self.options.kept_share * len(kept)))]]
+            run.tell(Event("eliminate sites", count, len(kept)))
         return Selection(complete(kept[order], k, train))
 
 
@@ -106,14 +132,14 @@ def extra_trees(samples: Samples, trees: int, seed: int) -> Any:
     return kind(trees, max_features="sqrt", min_samples_leaf=1, random_state=seed % 2**32)
 
 
-def _importances(samples: Samples, sites: NDArray[np.int64], run: Run) -> NDArray[np.float64]:
+def _importances(samples: Samples, sites: NDArray[np.int64], n_trees: int, run: Run) -> NDArray[np.float64]:
     """Importance of each site for extra trees that also observe the existing sites.
 
     Residuals given the existing sites are used, as trees would split by near copies of existing sites.
     """
     existing = samples.existing
     readings = _residual_readings(samples, sites) if len(existing) else samples.readings(sites)
-    forest = extra_trees(samples, _TREES, run.seed_of("forest"))
+    forest = extra_trees(samples, n_trees, run.seed_of("forest"))
     forest.fit(readings.reshape(len(readings), -1), target_of(samples).values)
     return np.asarray(forest.feature_importances_.reshape(readings.shape[1:]).sum(axis=1), np.float64)[len(existing) :]
 
