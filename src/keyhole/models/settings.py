@@ -11,18 +11,10 @@ from keyhole.core.settings import Settings
 from keyhole.training.settings import TrainSettings
 
 __all__ = [
-    "DCGANSettings",
-    "DenseConvSettings",
-    "DenseSettings",
-    "EnsembleSettings",
-    "KernelSettings",
-    "ModelSelectionSettings",
-    "NetworkSettings",
-    "OptimalInterpolationSettings",
-    "ResNetSettings",
-    "ResidualSettings",
+    "DCGANSettings", "DenseConvSettings", "DenseSettings", "EnsembleSettings", "KernelSettings",
+    "ModelSelectionSettings", "NetworkSettings", "OptimalInterpolationSettings", "ResNetSettings", "ResidualSettings",
     "width_for",
-]
+]  # fmt: skip
 
 
 class KernelSettings(Settings):

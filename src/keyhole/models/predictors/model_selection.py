@@ -20,14 +20,9 @@ __all__ = ["fit_predictor"]
 
 
 def fit_predictor(
-    predictor: str | Predictor,
-    train: Samples,
-    sites: NDArray[np.int64],
-    *,
-    validation: Samples,
-    run: Run,
-    settings: Mapping[str, Any] | None = None,
-) -> Predictor:
+    predictor: str | Predictor, train: Samples, sites: NDArray[np.int64],
+    *, validation: Samples, run: Run, settings: Mapping[str, Any] | None = None,
+) -> Predictor:  # fmt: skip
     """Fit the given predictor, or with ``"auto"`` the network unless the linear one is better on validation.
 
     Parameters

@@ -56,17 +56,9 @@ class DenseConvNet(nn.Module):
     """
 
     def __init__(
-        self,
-        dense: DenseNet,
-        inputs: int,
-        channels: int,
-        grid: Grid,
-        sites: NDArray[np.int64],
-        *,
-        filters: int | None,
-        layers: int,
-        bounds: ValueBounds | None = None,
-    ) -> None:
+        self, dense: DenseNet, inputs: int, channels: int, grid: Grid, sites: NDArray[np.int64],
+        *, filters: int | None, layers: int, bounds: ValueBounds | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.dense, self.inputs, self.channels, self.sites, self.bounds = dense, inputs, channels, len(sites), bounds
         self.shape = check_two_dimensional(grid.shape, "dense_conv")
