@@ -44,7 +44,7 @@ def test_the_examples_for_contributors_run(tmp_path):
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 def install_entry_points(folder: Path, pyproject: str) -> None:

@@ -137,7 +137,7 @@ def test_a_pass_is_timed_without_a_trace():
     data, sites = folds()
     made = DenseConv(filters=4)
     assert made.seconds_per_epoch(data.train, sites, Run()) > 0
-    assert made.settings.width is None
+    assert made.options.width is None
     assert not list(made.network.parameters())
 
 

@@ -105,7 +105,7 @@ def test_networks_are_compared_by_equal_steps_and_not_in_a_hurry(monkeypatch):
     linear, raced = Ridge().fit(**parts, run=Run()), []
 
     def fit(self: Residual, *samples: Any, **told: Any) -> Residual:
-        raced.append((self.network.settings.train.steps, told["run"].deadline))
+        raced.append((self.network.options.train.steps, told["run"].deadline))
         self.history = [{"step": 0, "validation": 1.0}]
         return self
 

@@ -220,7 +220,7 @@ def crossed(n: int = 300) -> PreparedSamples:
 def test_a_network_predicts_what_no_line_does():
     """The choice takes it."""
     parts = crossed()
-    chosen = fit_predictor("auto", parts.train, SITES, validation=parts.validation, run=Run(device="cpu"))
+    chosen = fit_predictor(parts.train, SITES, validation=parts.validation, run=Run(device="cpu"))
     assert chosen.name == "network"
     assert scores(chosen, parts)["error"] < 0.2
     assert scores(fitted("linear", parts), parts)["error"] > 0.3
@@ -231,7 +231,7 @@ def test_linear_is_chosen_where_it_is_better():
     """A network that has learned nothing is no match."""
     parts = prepared("number")
     run = Run(device="cpu", deadline=0.0)
-    chosen = fit_predictor("auto", parts.train, SITES, validation=parts.validation, run=run, settings={"train": {}})
+    chosen = fit_predictor(parts.train, SITES, validation=parts.validation, run=run, settings={"train": {}})
     assert chosen.name == "linear"
 
 

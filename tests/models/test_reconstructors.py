@@ -81,6 +81,21 @@ def test_same_seed_same_weights(name):
         np.testing.assert_array_equal(array, states[1][key])
 
 
+@pytest.mark.parametrize("name", RECONSTRUCTORS)
+def test_a_clone_has_the_same_settings(name):
+    """Before it is fitted, and after it was stored; an unknown setting is refused by name."""
+    given = {} if name == "ridge" else {"max_targets": 7} if RECONSTRUCTORS[name].closed_form else QUICK
+    data, sites = parts(), np.array([3, 8, 14])
+    made = RECONSTRUCTORS.make(name, given)
+    assert made.clone().settings() == made.settings()
+    fitted = made.fit(data.train, sites, validation=data.validation, run=Run())
+    described, arrays = fitted.state()
+    again = type(fitted).restore(json.loads(json.dumps(described)), arrays, data.signals.grid, sites)
+    assert again.clone().settings() == fitted.clone().settings()
+    with pytest.raises(SettingsError, match="has no setting 'depth'"):
+        RECONSTRUCTORS.make(name, {"depth": 3})
+
+
 def test_residual_starts_as_ridge_and_is_never_worse_on_validation():
     """The first row of its history is ridge's own error, and the weights kept are no worse."""
     data, sites = parts(nonlinear=True, n=500), np.array([3, 8, 14])
@@ -107,7 +122,7 @@ def test_auto_takes_a_network_only_where_it_pays():
         "optimal_interpolation + dense_conv",
     ]
     assert bent.tried[-1]["best"] < 0.98 * bent.tried[1]["best"]
-    assert bent.improvement == pytest.approx(bent.tried[-1]["best"] / bent.tried[0]["left"], rel=1e-3)
+    assert bent.improvement == pytest.approx(bent.tried[-1]["best"] / bent.tried[0]["error"], rel=1e-3)
 
 
 def test_resnet_refuses_a_table():

@@ -336,6 +336,12 @@ def test_the_rate_rises_and_falls():
     assert one_cycle(1.0, 0.1) == pytest.approx(0)
 
 
+def test_an_unknown_schedule_is_refused():
+    """By a list of those there are."""
+    with pytest.raises(ValueError, match="there are cycle, constant"):
+        TrainSettings(schedule="zigzag")
+
+
 def test_every_sample_comes_once_before_any_comes_again(tmp_path):
     """Batches walk through a permutation."""
     seen = []
