@@ -86,7 +86,4 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known):
             there_are = f"there are {', '.join(names)}" if names else "it has none"
             raise SettingsError(f"{self.kind} {name!r} has no setting {unknown[0]!r}; {there_are}")
-        try:
-            return entry(**settings)
-        except SettingsError as error:
-            raise SettingsError(f"{self.kind} {name!r}: {error}") from error
+        return entry(**settings)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from keyhole.core.errors import SettingsError
 
-__all__ = ["Settings", "parse"]
+__all__ = ["Configurable", "Settings", "parse"]
 
 
 class Settings(BaseModel):
@@ -29,7 +29,7 @@ class Settings(BaseModel):
 Kind = TypeVar("Kind", bound=Settings)
 
 
-def parse(kind: type[Kind], given: Mapping[str, Any]) -> Kind:
+def parse(kind: type[Kind], given: Mapping[str, Any], of: str = "") -> Kind:
     """Make settings from plain values.
 
     Parameters
@@ -38,6 +38,8 @@ def parse(kind: type[Kind], given: Mapping[str, Any]) -> Kind:
         Class of the settings.
     given : mapping
         Values by name.
+    of : str
+        What the settings are of, for messages; by default the name of the class.
 
     Raises
     ------
@@ -47,9 +49,55 @@ def parse(kind: type[Kind], given: Mapping[str, Any]) -> Kind:
     unknown = [name for name in given if name not in kind.model_fields and kind.model_config["extra"] == "forbid"]
     if unknown:
         there_are = f"there are {', '.join(kind.model_fields)}" if kind.model_fields else "it has none"
-        raise SettingsError(f"{kind.__name__} has no setting {unknown[0]!r}; {there_are}")
+        raise SettingsError(f"{of or kind.__name__} has no setting {unknown[0]!r}; {there_are}")
     try:
         return kind(**given)
     except ValidationError as error:
         details = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise SettingsError(f"{kind.__name__}: {details}") from error
+        raise SettingsError(f"{of or kind.__name__}: {details}") from error
+
+
+class Configurable:
+    """Base class of selectors, reconstructors and predictors: they are made from settings by name.
+
+    Parameters
+    ----------
+    settings
+        Fields of ``settings_class``, by name; an unknown or invalid one is refused.
+
+    Attributes
+    ----------
+    kind
+        What the class is, for messages: ``"method"``.
+    name
+        The name in the registry.
+    settings_class
+        Names, types and defaults of the settings. The defaults must suffice: an object can be made without arguments.
+    options
+        The settings as an instance of ``settings_class``.
+
+    Examples
+    --------
+    >>> class Width(Settings):
+    ...     width: int = 8
+    >>> class Network(Configurable):
+    ...     kind, name, settings_class = "reconstructor", "network", Width
+    >>> Network(width=16).clone().settings()
+    {'width': 16}
+    """
+
+    kind: ClassVar[str]
+    name: ClassVar[str]
+    settings_class: ClassVar[type[Settings]] = Settings
+    options: Settings = Settings()
+
+    def __init__(self, **settings: Any) -> None:
+        self.options = parse(self.settings_class, settings, f"{self.kind} {self.name!r}")
+
+    def settings(self) -> dict[str, Any]:
+        """Return all settings, from which the same object can be made."""
+        return self.options.model_dump()
+
+    def clone(self) -> Self:
+        """Return an unfitted object with the same settings."""
+        return type(self)(**self.settings())
