@@ -35,6 +35,14 @@ class SelectionView:
         Scaled samples; development is training and validation together.
     grouping
         Groups of sites, if any.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.eye(4)[[0, 1, 2, 3, 0, 1]]).with_constraints({"groups": [0, 0, 1, 1]})
+    >>> view = SelectionView.of(samples, samples, samples)
+    >>> view.train.values.shape, view.sites(np.array([1])).tolist()
+    ((6, 2, 2), [2, 3])
     """
 
     train: Samples

@@ -27,7 +27,7 @@ _N_CANDIDATES = 12  # candidates evaluated for each exchange
 
 
 class Network:
-    """A set of selected sites of a Gaussian field, and the increase of the error when some of them fail.
+    """Selected sites of a Gaussian field, and the increase of the error when some of them fail.
 
     With `C_SS + a I = B^-1` the covariance of the readings, `G = C_tS B` and `Q = G'G`, the sites `S` reduce the
     expected squared error by `tr(C_tS B C_St)`, and the loss of the sites `F` increases it by `tr(B_FF^-1 Q_FF)`.
@@ -43,6 +43,14 @@ class Network:
     ----------
     explained
         Reduction of the expected squared error by all sites together.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> network = Network(Covariance.of(samples, np.inf, 1e-3, np.random.default_rng(0)), [1, 3])
+    >>> network.losses(np.array([[0], [1]])).argmax()
+    np.int64(0)
     """
 
     def __init__(self, covariance: Covariance, selected: Sequence[int]) -> None:
