@@ -148,8 +148,8 @@ def harden_against_failures(found: Selection, train: Samples, failures: int, run
     Returns
     -------
     Selection
-        Ranked sites. The notes hold the unexplained variance before and after (``left_before``, ``left_after``), the
-        set whose failure costs most (``worst``) and the unexplained variance without it (``left_without_worst``).
+        Ranked sites. The notes hold the unexplained variance before and after (``unexplained_before``, ``unexplained_after``), the
+        set whose failure costs most (``worst``) and the unexplained variance without it (``unexplained_without_worst``).
     """
     subset = subsample(train, _MAX_SAMPLES, run, "samples to harden by")
     covariance, _ = fit_localised_covariance(subset, found.sites, run, "harden")
@@ -165,10 +165,10 @@ def harden_against_failures(found: Selection, train: Samples, failures: int, run
     worst = sets[int(losses.argmax())]
     notes = {
         "failures": failures,
-        "left_before": _mean_error(before, sets) / prior_variance,
-        "left_after": _mean_error(network, sets) / prior_variance,
+        "unexplained_before": _mean_error(before, sets) / prior_variance,
+        "unexplained_after": _mean_error(network, sets) / prior_variance,
         "worst": covariance.candidates[np.array(selected)[worst]].tolist(),
-        "left_without_worst": (prior_variance - network.explained + float(losses.max())) / prior_variance,
+        "unexplained_without_worst": (prior_variance - network.explained + float(losses.max())) / prior_variance,
     }
     sites = rank_sites(train, covariance.candidates[selected], run)
     return Selection(sites, found.history, {**found.notes, **notes}, None, found.distribution)

@@ -263,7 +263,7 @@ class Learned(Selector):
         scorer = Scorer(train, train if validation is None else validation, run)
         n_candidates = self.options.n_candidates
         return collapse.best_of(
-            distribution, k, candidates=n_candidates, score=scorer, generator=generator, legal=make_feasible
+            distribution, k, candidates=n_candidates, score=scorer, generator=generator, make_feasible=make_feasible
         )
 
 

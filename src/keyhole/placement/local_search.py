@@ -300,7 +300,7 @@ class LocalSearch:
         if not self.history or (error < self.error and state.candidates.full):
             self.best, self.error = state, error
         self.optima[frozenset(state.selected)] = error
-        self.history.append({"step": float(len(self.history) + 1), "left": error, "best": self.error})
+        self.history.append({"step": float(len(self.history) + 1), "error": error, "best": self.error})
 
 
 def _largest(gains: NDArray[np.float64], count: int) -> list[int]:

@@ -330,8 +330,8 @@ class PosteriorCovariance(Objective):
         """
         targets, factor, candidates = self._removal_terms(position)
         single = targets.astype(np.float32)  # otherwise the whole cross-covariance would be copied to float64
-        with_left = (single.T @ self._cross.reshape(len(targets), -1)).T.reshape(*candidates.shape[:2], -1)
-        half = np.einsum("mce,ef,mdf->mcd", with_left, factor, candidates, optimize=True)
+        from_left = (single.T @ self._cross.reshape(len(targets), -1)).T.reshape(*candidates.shape[:2], -1)
+        half = np.einsum("mce,ef,mdf->mcd", from_left, factor, candidates, optimize=True)
         inner = factor @ (targets.T @ targets) @ factor.T
         square = self._products + half + half.transpose(0, 2, 1)
         square += np.einsum("mce,ef,mdf->mcd", candidates, inner, candidates, optimize=True)
@@ -383,8 +383,8 @@ class PosteriorCovariance(Objective):
         """Recompute the posterior covariance where rounding errors have accumulated."""
         if not self.selected:
             return
-        noise, inverse, places = self._noise[self.selected], self._inverse(), np.arange(len(self.selected))
-        exact = noise - noise @ inverse[places, :, places] @ noise
+        noise, inverse, positions = self._noise[self.selected], self._inverse(), np.arange(len(self.selected))
+        exact = noise - noise @ inverse[positions, :, positions] @ noise
         if bool((np.abs(self._own[self.selected] - exact) <= _DRIFT * noise.max(axis=(1, 2), keepdims=True)).all()):
             return
         weights = np.einsum("stc,scue->tue", self._targets(), inverse, optimize=True)

@@ -164,13 +164,13 @@ class Autoencoder(Task):
         super().__init__()
         self.rows, self.decoder, self.settings, self.samples = rows, decoder, settings, len(samples)
         self.register_buffer("cells", torch.from_numpy(samples.valid_values()), persistent=False)
-        seen = np.flatnonzero(samples.observable.ravel()[samples.grid.cells])
-        self.register_buffer("seen", torch.from_numpy(seen), persistent=False)
+        observable = np.flatnonzero(samples.observable.ravel()[samples.grid.cells])
+        self.register_buffer("observable", torch.from_numpy(observable), persistent=False)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
         """Reconstruct a batch from one draw of the rows."""
         x = self.get_buffer("cells")[batch]
-        features = torch.einsum("km,ncm->nkc", self.rows.sample(generator), x[:, :, self.get_buffer("seen")])
+        features = torch.einsum("km,ncm->nkc", self.rows.sample(generator), x[:, :, self.get_buffer("observable")])
         parts = {"reconstruction": reconstruction(self.decoder(features.flatten(1)), x.flatten(1))}
         if self.settings.distinct:
             parts["overlap"] = self.settings.overlap_weight * self.rows.overlap()
@@ -268,17 +268,17 @@ def collapsed(task: Autoencoder, train: Samples, history: Sequence[dict[str, flo
         Training log.
     """
     rows, candidates = task.rows, np.flatnonzero(train.observable.ravel())
-    picked = rows.assignment() if task.settings.distinct else rows.most_probable()
-    ranked = picked[np.argsort(-rows.log_probability_of(picked), kind="stable")]
+    chosen = rows.assignment() if task.settings.distinct else rows.most_probable()
+    ranked = chosen[np.argsort(-rows.log_probability_of(chosen), kind="stable")]
     found = list(dict.fromkeys(ranked.tolist()))
     notes = {
         "distinct": len(found),
-        "duplicates": len(picked) - len(found),
+        "duplicates": len(chosen) - len(found),
         "mean_max_probability": rows.certainty(),
     }
-    notes |= {"reassigned": int((picked != rows.most_probable()).sum())} if task.settings.distinct else {}
-    reconstruct = partial(_reconstruct, task.decoder, candidates[picked])
-    return Selection(complete(candidates[found], len(picked), train), history, notes, reconstruct)
+    notes |= {"reassigned": int((chosen != rows.most_probable()).sum())} if task.settings.distinct else {}
+    reconstruct = partial(_reconstruct, task.decoder, candidates[chosen])
+    return Selection(complete(candidates[found], len(chosen), train), history, notes, reconstruct)
 
 
 def _reconstruct(decoder: nn.Module, sites: NDArray[np.int64], samples: Samples) -> NDArray[np.float32]:
