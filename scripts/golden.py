@@ -336,14 +336,16 @@ def plan_with_network(
 
 def stored(data: Any, k: int, *, file: str, method: str) -> list[dict[str, Any]]:
     """One plan of a field that stays in its file."""
+    from keyhole.workflow import open_store, select_stored
+
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"field.{file}"
         if file == "zarr":
             data.to_dataset().to_zarr(path, consolidated=False)
         else:
             data.to_netcdf(path)
-        with kh.open_store(path, "2MiB") as store:
-            return [_of_plan(kh.select_stored(store, k, method=method, split=split_of(samples_of(data))))]
+        with open_store(path, "2MiB") as store:
+            return [_of_plan(select_stored(store, k, method=method, split=split_of(samples_of(data))))]
 
 
 def extend(data: Any, k: int, *, first: int, **options: Any) -> list[dict[str, Any]]:

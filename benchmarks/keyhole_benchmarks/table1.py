@@ -18,7 +18,7 @@ from keyhole.models.reconstructors.neural import ResNetReconstructor
 from keyhole.models.settings import DenseSettings
 from keyhole.models.supervised_training import train_settings_for
 from keyhole.placement import SELECTORS, Selection
-from keyhole.workflow.checks import check_k
+from keyhole.workflow.arguments import check_k
 from keyhole_benchmarks.data import Data, load
 from keyhole_benchmarks.mask_arrays import mask_arrays
 from keyhole_benchmarks.protocols import Protocol, paper_ks, protocol_of

@@ -196,7 +196,7 @@ USAGE = {
     "negative seed": (("select", "plain.npy", "-k", "3", "--seed", "-1"), "--seed"),
     "unknown cycle": (("select", "field.nc", "-k", "3", "--anomalies", "day"), "month or none"),
     "setting without a value": (("select", "plain.npy", "-k", "3", "--set", "components"), "name=value"),
-    "unknown setting": (("select", "plain.npy", "-k", "3", "--method", "qr", "--set", "depth=3"), "does not take"),
+    "unknown setting": (("select", "plain.npy", "-k", "3", "--method", "qr", "--set", "depth=3"), "has no setting"),
     "unknown method": (("select", "plain.npy", "-k", "3", "--method", "magic"), "'magic' is not known; there are"),
     "unknown reconstructor": (
         ("select", "plain.npy", "-k", "3", "--method", "qr", "--reconstructor", "magic"),

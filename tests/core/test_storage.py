@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from example_data import little_memory
-from keyhole import PlanError, StorageError
 from keyhole.core.storage import MAGIC, VERSION, read_container, replacing, write_container
+from keyhole.errors import PlanError, StorageError
 
 ARRAYS = {"a": np.arange(6.0).reshape(2, 3), "b": np.array([True, False])}
 
@@ -254,7 +254,7 @@ def test_a_disk_that_fills_up_for_real_leaves_the_last_good_file(path):
         import resource, signal, sys
         from pathlib import Path
         import numpy as np
-        from keyhole import StorageError
+        from keyhole.errors import StorageError
         from keyhole.core.storage import write_container
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from keyhole import DataError
 from keyhole.data import datasets
+from keyhole.errors import DataError
 
 ELSEWHERE = {
     "mnist": ("mnist", "idx .gz files of MNIST"),

@@ -15,9 +15,10 @@ import xarray as xr
 
 import keyhole as kh
 from example_data import monthly_field, quick, smooth
-from keyhole import DataError, KeyholeWarning, StorageError
 from keyhole.core.memory import check_fits, free_memory
+from keyhole.errors import DataError, KeyholeWarning, StorageError
 from keyhole.plan.files import write_reconstruction
+from keyhole.workflow import open_store, select_stored
 
 
 def test_a_field_keeps_coordinates_time_land_and_attributes():
@@ -94,8 +95,8 @@ def test_global_attributes_come_back_with_a_line_of_history(tmp_path, how, histo
         data.to_netcdf(tmp_path / "in.nc")
         names = list(data.data_vars)
         if how == "stored":
-            with kh.open_store(tmp_path / "in.nc", "1GiB", variable=names) as store:
-                plan = kh.select_stored(store, 3, method="qr")
+            with open_store(tmp_path / "in.nc", "1GiB", variable=names) as store:
+                plan = select_stored(store, 3, method="qr")
         else:
             plan = quick(kh.read(data) if how == "read" else kh.read(tmp_path / "in.nc", variable=names))
         plan.save(tmp_path / "a.keyhole")
@@ -236,7 +237,7 @@ def test_a_dimension_that_is_no_space_is_refused_by_name(tmp_path, dim):
     for source in (field, field.to_dataset(name="t"), tmp_path / "ensemble.nc"):
         with pytest.raises(DataError, match=said):
             kh.read(source)
-    with pytest.raises(DataError, match=said), kh.open_store(tmp_path / "ensemble.nc", "1GiB"):
+    with pytest.raises(DataError, match=said), open_store(tmp_path / "ensemble.nc", "1GiB"):
         pass
     assert kh.read(field, at={dim: 1}).grid.dims == ("lat", "lon")
     assert kh.read(field, samples=dim).grid.dims == ("time", "lat", "lon")
@@ -454,7 +455,7 @@ def test_a_classic_file_that_was_cut_off_is_refused(tmp_path, kind, records, alo
         path.write_bytes(whole[:cut])
         with pytest.raises(DataError, match=r"field\.nc"):
             kh.read(path, variable=name)
-        with pytest.raises(DataError, match=r"field\.nc"), kh.open_store(path, "100MiB", variable=name):
+        with pytest.raises(DataError, match=r"field\.nc"), open_store(path, "100MiB", variable=name):
             pass
 
 
@@ -500,7 +501,7 @@ def test_files_whose_times_interleave_are_joined(tmp_path):
     whole[::2].to_netcdf(tmp_path / "odd.nc")
     whole[1::2].to_netcdf(tmp_path / "even.nc")
     np.testing.assert_array_equal(kh.read(tmp_path).values, kh.read(whole).values)
-    with kh.open_store(tmp_path, "1GiB") as store:
+    with open_store(tmp_path, "1GiB") as store:
         np.testing.assert_array_equal(store.read(3, 9).values, kh.read(whole).values[3:9])
 
 
@@ -533,7 +534,7 @@ def test_files_of_one_sample_may_have_their_time_as_a_number(tmp_path):
     np.testing.assert_array_equal(found.values, kh.read(whole).values)
     np.testing.assert_array_equal(found.time, kh.read(whole).time)
     assert found.origin == kh.read(whole).origin
-    with kh.open_store(tmp_path, "1GiB") as store:
+    with open_store(tmp_path, "1GiB") as store:
         np.testing.assert_array_equal(store.read(2, 5).values, kh.read(whole).values[2:5])
 
 
@@ -576,7 +577,7 @@ def test_files_that_do_not_go_together_are_refused_by_name(tmp_path, change, say
     change(whole[12:]).to_netcdf(tmp_path / "b.nc")
     with pytest.raises(DataError, match=says):
         kh.read(tmp_path)
-    with pytest.raises(DataError, match=says), kh.open_store(tmp_path, "1GiB"):
+    with pytest.raises(DataError, match=says), open_store(tmp_path, "1GiB"):
         pass
 
 

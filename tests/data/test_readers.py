@@ -19,9 +19,10 @@ from hypothesis.extra import numpy as hnp
 
 import keyhole as kh
 from example_data import little_memory, monthly_field, smooth
-from keyhole import DataError, StorageError
 from keyhole.data.readers import FILES
+from keyhole.errors import DataError, StorageError
 from keyhole.plan.files import read_readings
+from keyhole.workflow import open_store
 from keyhole.workflow.sweeps import read_study
 
 DTYPES = ["?", "u1", "i1", "<i2", ">i2", "<u4", ">i4", "<i8", ">u8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]
@@ -453,7 +454,7 @@ def test_a_pipe_among_images_or_chunks_is_refused_before_it_blocks(tmp_path):
     for source, pipe in ((images, images / "3.png"), (store, chunk)):
         with pytest.raises(StorageError, match=f"{pipe}: is a named pipe"):
             kh.read(source)
-    with pytest.raises(StorageError, match=f"{chunk}: is a named pipe"), kh.open_store(store, "1GiB"):
+    with pytest.raises(StorageError, match=f"{chunk}: is a named pipe"), open_store(store, "1GiB"):
         pass
 
 
@@ -465,7 +466,7 @@ def test_a_pipe_for_what_goes_with_the_data_is_refused_before_it_blocks(tmp_path
         lambda: kh.load(tmp_path / "plan.keyhole"),
         lambda: read_readings(tmp_path / "readings.csv"),
         lambda: read_study(tmp_path / "study.toml"),
-        lambda: kh.open_store(tmp_path / "field.nc", "1GiB").__enter__(),
+        lambda: open_store(tmp_path / "field.nc", "1GiB").__enter__(),
         lambda: kh.read(tmp_path),
     ]
     for call in calls:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from keyhole import DataError, SettingsError
 from keyhole.data.grid import Grid
 from keyhole.data.samples import Samples
 from keyhole.data.splits import blocks
+from keyhole.errors import DataError, SettingsError
 
 
 def build(values: np.ndarray, **options) -> Samples:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyhole import DataError, PlanError
 from keyhole.data.grid import Grid
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
+from keyhole.errors import DataError, PlanError
 
 MONTHS = np.arange("1999-11", "2002-11", dtype="datetime64[M]").astype("datetime64[ns]")
 

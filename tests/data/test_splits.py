@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import keyhole as kh
 from example_data import quick, smooth
-from keyhole import DataError, SettingsError
 from keyhole.data import splits
 from keyhole.data.splits import Split
+from keyhole.errors import DataError, SettingsError
 
 SHARE = st.floats(0.05, 0.6)
 

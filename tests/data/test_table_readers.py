@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 import keyhole as kh
 from example_data import smooth
-from keyhole import DataError, SettingsError
+from keyhole.errors import DataError, SettingsError
 
 # Frames -------------------------------------------------------------------------------------------------------------
 

@@ -15,10 +15,10 @@ from scipy.io import savemat
 
 import keyhole as kh
 from example_data import monthly_field, smooth
-from keyhole import DataError, SettingsError
 from keyhole.data import datasets
 from keyhole.data.scaler import Scaler
 from keyhole.data.target import Target
+from keyhole.errors import DataError, SettingsError
 
 # Class or number ----------------------------------------------------------------------------------------------------
 

@@ -309,7 +309,7 @@ def test_means_may_depend_on_columns_of_context():
     assert plan.reconstructor.chosen["means"] == 1
     readings = values[:5, plan.indices]
     np.testing.assert_allclose(plan.reconstruct(readings, covariates=column[:5])[:, other], values[:5, other], atol=0.1)
-    with pytest.raises(kh.PlanError, match="0 columns, the plan has 1"):
+    with pytest.raises(kh.errors.PlanError, match="0 columns, the plan has 1"):
         plan.reconstruct(readings)
 
 

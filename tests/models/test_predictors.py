@@ -9,10 +9,10 @@ import pytest
 
 import keyhole as kh
 from example_data import smooth
-from keyhole import DataError
 from keyhole.core.run import Run
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.target import Target
+from keyhole.errors import DataError
 from keyhole.metrics import target_scores
 from keyhole.models.predictors import PREDICTORS, Linear, Network, eliminate, fit_predictor, nested_errors
 from keyhole.models.predictors.base import Standardiser

@@ -13,7 +13,7 @@ import xarray as xr
 
 import keyhole as kh
 from example_data import monthly_field, quick, smooth
-from keyhole import DataError, KeyholeError, PlanError, StorageError
+from keyhole.errors import DataError, KeyholeError, PlanError, StorageError
 from keyhole.plan.files import check_writable, make_folder, read_readings, write_reconstruction
 
 DATES = ["2010-07-01", "2010-08-01"]

@@ -20,10 +20,11 @@ from safetensors.numpy import save
 
 import keyhole as kh
 from example_data import little_memory, monthly_field, quick, smooth
-from keyhole import DataError, Plan, PlanError
+from keyhole import Plan
 from keyhole.core.run import Run
 from keyhole.core.storage import MAGIC, VERSION, read_container, write_container
 from keyhole.data.preparation import prepare
+from keyhole.errors import DataError, PlanError
 from keyhole.models.reconstructors import RECONSTRUCTORS
 from keyhole.placement import SELECTORS, Selection
 from keyhole.plan.files import write_reconstruction
@@ -257,7 +258,7 @@ CHANGES: dict[str, Callable[[np.ndarray], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast", "ignore:overflow encountered in cast")
-@pytest.mark.filterwarnings("ignore:Casting complex values", "ignore::keyhole.ReadingsWarning")
+@pytest.mark.filterwarnings("ignore:Casting complex values", "ignore::keyhole.errors.ReadingsWarning")
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_plan_with_another_array_is_refused_or_whole(content, change):
     for name in content.names():

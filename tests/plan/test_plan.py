@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 import keyhole as kh
 from example_data import monthly_field, quick, smooth
-from keyhole import Plan, PlanError
+from keyhole import Plan
 from keyhole.core.storage import read_container, write_container
+from keyhole.errors import PlanError
 from keyhole.models.reconstructors.networks import DenseNet
 
 PLANS = ["array_plan", "channel_plan", "field_plan", "table_plan"]
@@ -173,7 +174,7 @@ def test_a_loaded_plan_rebuilds_the_very_same(plan, tmp_path):
     assert (tmp_path / "b.keyhole").read_bytes() == (tmp_path / "a.keyhole").read_bytes()
 
 
-@pytest.mark.filterwarnings("ignore::keyhole.ReadingsWarning")
+@pytest.mark.filterwarnings("ignore::keyhole.errors.ReadingsWarning")
 @given(readings=st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3))
 def test_any_readings_rebuild_bit_identically_after_loading(array_plan, tmp_path_factory, readings):
     path = tmp_path_factory.getbasetemp() / "same.keyhole"

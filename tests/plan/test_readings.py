@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import keyhole as kh
 from example_data import monthly_field, quick, smooth
-from keyhole import PlanError, ReadingsWarning
 from keyhole.core.storage import read_container, write_container
+from keyhole.errors import PlanError, ReadingsWarning
 from keyhole.plan.readings import order_readings, same_units
 
 NAMES = ("a", "b", "c")

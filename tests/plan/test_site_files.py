@@ -14,7 +14,7 @@ import keyhole as kh
 from example_data import monthly_field, quick, smooth
 from keyhole.core.errors import DataError
 from keyhole.data.constraints.site_lookup import find_sites
-from keyhole.plan.site_files import sites_geojson, write_sites
+from keyhole.plan.files import sites_geojson, write_sites
 
 
 @pytest.fixture

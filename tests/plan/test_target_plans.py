@@ -8,11 +8,12 @@ import pytest
 
 import keyhole as kh
 from example_data import smooth
-from keyhole import DataError, Plan, PlanError, SettingsError
+from keyhole import Plan
 from keyhole.core.run import Run
 from keyhole.core.storage import read_container, write_container
 from keyhole.data.preparation import prepare
 from keyhole.data.splits import given
+from keyhole.errors import DataError, PlanError, SettingsError
 from keyhole.models.predictors import PREDICTORS, Linear
 from keyhole.placement import SELECTORS
 from keyhole.report.page_text import result

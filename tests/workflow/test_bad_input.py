@@ -11,8 +11,8 @@ import pytest
 
 import keyhole as kh
 from example_data import monthly_field, quick, smooth
-from keyhole import DataError, InfeasibleError, KeyholeError, SettingsError
 from keyhole.data.splits import Split
+from keyhole.errors import DataError, InfeasibleError, KeyholeError, SettingsError
 
 
 def spoilt(value: float, where: tuple[int, ...] = (3, 1, 2)) -> np.ndarray:
@@ -162,7 +162,7 @@ class TestWorks:
     ("options", "says"),
     [
         ({"method": "magic"}, "method 'magic' is not known; there are auto, "),
-        ({"method": "qr", "settings": {"depth": 3}}, "method 'qr' does not take depth"),
+        ({"method": "qr", "settings": {"depth": 3}}, "method 'qr' has no setting 'depth'"),
         ({"method": "qr", "reconstructor": "magic"}, "reconstructor 'magic' is not known; there are auto, ridge"),
         ({"method": "qr", "time_limit": 0}, "time_limit=0: expected a positive number of seconds"),
         ({"method": "qr", "seed": -1}, "seed=-1: a whole number from 0 on is needed"),

@@ -22,7 +22,6 @@ from keyhole.report import Line, error_by_k_figure
 from keyhole.report.style import NARROW
 from keyhole.workflow import curves
 from keyhole.workflow.comparison import compare
-from keyhole.workflow.curves import walk
 from keyhole.workflow.selection import choose_sites
 
 NESTED = [name for name, make in SELECTORS.items() if make().nested]
@@ -83,7 +82,7 @@ def test_a_nested_method_chooses_once_and_others_for_each_k(monkeypatch):
         asked.append((selector.name, k))
         return choose_sites(selector, prepared, k, run)
 
-    monkeypatch.setattr(walk, "choose_sites", counted)
+    monkeypatch.setattr(curves, "choose_sites", counted)
     found = kh.curve(many_modes(), (6, 2, 4, 4), ("greedy", "qr"))
     assert asked == [("greedy", 6), ("qr", 2), ("qr", 4), ("qr", 6)]
     sites = [row.sites.tolist() for row in found.of("greedy")]
@@ -169,7 +168,7 @@ def test_the_search_tells_what_a_try_costs(monkeypatch):
     """One more choice of sites for a method that is not nested; none for one that is."""
     events: list[Event] = []
     asked = []
-    monkeypatch.setattr(walk, "choose_sites", lambda *args: asked.append(args[0].name) or choose_sites(*args))
+    monkeypatch.setattr(curves, "choose_sites", lambda *args: asked.append(args[0].name) or choose_sites(*args))
     kh.curve(many_modes(), (16,), ("greedy", "qr"), target_error=0.3, callback=events.append)
     assert asked == ["greedy", *["qr"] * 5]
     assert {e.total for e in events if e.stage == "smallest K of greedy"} == {4}
@@ -264,7 +263,7 @@ def stopping(monkeypatch, *numbers: signal.Signals) -> None:
                 signal.raise_signal(number)
         return choose_sites(selector, *rest)
 
-    monkeypatch.setattr(walk, "choose_sites", choose)
+    monkeypatch.setattr(curves, "choose_sites", choose)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +287,7 @@ def test_training_that_is_stopped_ends_the_curve_too(monkeypatch):
             raise Interrupted("learn: stopped at step 3 of 9; nothing was kept", signal.SIGTERM)
         return choose_sites(selector, prepared, k, run)
 
-    monkeypatch.setattr(walk, "choose_sites", choose)
+    monkeypatch.setattr(curves, "choose_sites", choose)
     with pytest.raises(curves.CurveInterrupted, match="finished points of the curve: 1") as stop:
         kh.curve(many_modes(), (2, 4), ("qr",))
     assert stop.value.signum == signal.SIGTERM
@@ -375,7 +374,7 @@ WRONG = {
 @pytest.mark.parametrize(("options", "code", "says"), WRONG.values(), ids=WRONG)
 def test_a_wrong_call_is_told_before_the_work(folder, command, monkeypatch, options, code, says):
     """Nothing is chosen, nothing is written."""
-    monkeypatch.setattr(walk, "choose_sites", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr(curves, "choose_sites", lambda *_: pytest.fail("work was begun"))
     before = sorted(folder.iterdir())
     done = command("curve", "plain.npy", *options)
     assert done.code == code, done

@@ -17,6 +17,7 @@ from keyhole.data.splits import given
 from keyhole.data.target import Target
 from keyhole.models.reconstructors import RECONSTRUCTORS
 from keyhole.training.checkpoint import StateError
+from keyhole.workflow import open_store, select_stored
 from keyhole.workflow import selection as pipeline
 from keyhole.workflow.comparison import compare
 
@@ -99,7 +100,7 @@ def test_every_reconstructor_is_refused_at_the_door_or_can_be_fitted(name):
     prepared = pipeline.prepare(kh.read(smooth(30, 6)), None, 0)
     run = Run(deadline=0.0)
     try:
-        pipeline.check_reconstructor(name, prepared.signals.grid)
+        pipeline.check_reconstructor(RECONSTRUCTORS.make(name, {}), prepared.signals.grid)
     except SettingsError:
         assert name in ("resnet", "dcgan", "dense_conv")
     else:
@@ -256,8 +257,8 @@ def test_errors_of_different_units_are_told_by_channel_and_pooled_in_standard_de
     data = two_variables()
     plan = quick(data, k=4)
     data.to_netcdf(tmp_path / "both.nc")
-    with kh.open_store(tmp_path / "both.nc", "1GiB", variable=["t", "p"]) as store:
-        stored = kh.select_stored(store, 4, method="qr")
+    with open_store(tmp_path / "both.nc", "1GiB", variable=["t", "p"]) as store:
+        stored = select_stored(store, 4, method="qr")
     for one in (plan, stored):
         scores = one.metrics["test"]
         assert scores["rmse"] < 3

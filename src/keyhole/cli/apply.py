@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from keyhole.cli.bundles import command
 from keyhole.cli.options import Json, PlanFile, Readings, Time
-from keyhole.cli.output import check_apart, echo, print_data, print_json, say, show_plan
+from keyhole.cli.output import check_outputs, echo, print_data, print_json, say, show_plan
 
 __all__ = ["info", "predict", "reconstruct", "sites"]
 
 
+@command
 def reconstruct(
     plan: PlanFile,
     readings: Readings,
-    out: Annotated[Path, typer.Option(help="File to write: .nc, .npy or .csv.")],
+    out: Path,
     time: Time = None,
-    interval: Annotated[
-        float | None, typer.Option(help="Also write prediction intervals of this coverage, such as 0.9; .nc only.")
-    ] = None,
+    interval: float | None = None,
     as_json: Json = False,
 ) -> None:
-    """Reconstruct whole fields from readings at the sites of a plan."""
-    from keyhole.plan.files import read_readings, write_reconstruction
-    from keyhole.plan.plan import load
+    """Reconstruct whole fields from readings at the sites of a plan.
 
-    check_apart({"PLAN": plan, "READINGS": readings}, {"--out": out})
+    Parameters
+    ----------
+    out
+        File to write: .nc, .npy or .csv.
+    interval
+        Also write prediction intervals of this coverage, such as 0.9; .nc only.
+    """
+    from keyhole.plan import load
+    from keyhole.plan.files import read_readings, write_reconstruction
+
+    check_outputs({"PLAN": plan, "READINGS": readings}, {"--out": out}, writable=False)
     shape = write_reconstruction(load(plan), read_readings(readings), out, time or None, interval)
     if as_json:
         print_json({"out": str(out), "shape": list(shape)})
@@ -35,18 +40,25 @@ def reconstruct(
         say(f"{shape[0]} samples reconstructed, shape {shape}: {out}")
 
 
+@command
 def predict(
     plan: PlanFile,
     readings: Readings,
-    out: Annotated[Path | None, typer.Option(help="CSV file to write; by default a table is printed.")] = None,
+    out: Path | None = None,
     time: Time = None,
     as_json: Json = False,
 ) -> None:
-    """Predict the target of a plan from readings at its sites."""
-    from keyhole.plan.files import predictions, read_readings, write_predictions
-    from keyhole.plan.plan import load
+    """Predict the target of a plan from readings at its sites.
 
-    check_apart({"PLAN": plan, "READINGS": readings}, {"--out": out})
+    Parameters
+    ----------
+    out
+        CSV file to write; by default a table is printed.
+    """
+    from keyhole.plan import load
+    from keyhole.plan.files import predictions, read_readings, write_predictions
+
+    check_outputs({"PLAN": plan, "READINGS": readings}, {"--out": out}, writable=False)
     predicted = predictions(load(plan), read_readings(readings), time or None)
     if out is not None:
         write_predictions(predicted, out)
@@ -57,17 +69,19 @@ def predict(
         echo(predicted.to_string(index=False))
 
 
-def sites(
-    plan: PlanFile,
-    out: Annotated[
-        Path | None, typer.Option(help="File to write: .csv, .geojson or .nc; by default CSV is printed.")
-    ] = None,
-) -> None:
-    """Export the sites of a plan in rank order."""
-    from keyhole.plan.plan import load
-    from keyhole.plan.site_files import write_sites
+@command
+def sites(plan: PlanFile, out: Path | None = None) -> None:
+    """Export the sites of a plan in rank order.
 
-    check_apart({"PLAN": plan}, {"--out": out})
+    Parameters
+    ----------
+    out
+        File to write: .csv, .geojson or .nc; by default CSV is printed.
+    """
+    from keyhole.plan import load
+    from keyhole.plan.files import write_sites
+
+    check_outputs({"PLAN": plan}, {"--out": out}, writable=False)
     found = load(plan)
     if out is None:
         print_data(found.sites.to_csv(index=False))
@@ -76,8 +90,9 @@ def sites(
     say(f"{found.k} sites: {out}")
 
 
+@command
 def info(plan: PlanFile, as_json: Json = False) -> None:
     """Show the sites of a plan, its errors and how it was made."""
-    from keyhole.plan.plan import load
+    from keyhole.plan import load
 
     show_plan(load(plan), as_json)

@@ -2,118 +2,111 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from keyhole.cli.constraints import CostOptions, RegionOptions, WeightOptions, constraints_of
-from keyhole.cli.inputs import InputOptions, TargetOptions, split_kind
-from keyhole.cli.option_bundles import expand_bundles
+from keyhole.cli.bundles import command
 from keyhole.cli.options import (
-    Device,
+    CostOptions,
+    InputOptions,
     Json,
-    Method,
-    OtherReconstructorOption,
+    Out,
     PlanFile,
-    Seed,
-    Source,
-    SplitKind,
-    TimeLimit,
+    RegionOptions,
+    RunOptions,
+    SettingOptions,
+    Sources,
+    WeightOptions,
+    constraints_of,
 )
-from keyhole.cli.output import check_apart, check_writable, say, show_plan, texts_of
+from keyhole.cli.output import check_outputs, say, show_plan, texts_of
 from keyhole.core.interrupts import stoppable
 
 if TYPE_CHECKING:
-    from keyhole.data.samples import Samples
     from keyhole.plan.plan import Plan
 
 __all__ = ["drop", "extend"]
 
-Out = Annotated[Path, typer.Option(help="Plan file to write (.keyhole).")]
 
-
-@expand_bundles
+@command
 def extend(
     plan: PlanFile,
-    source: Source,
+    source: Sources,
+    *,
     cost: CostOptions,
+    method: str = "auto",
+    reconstructor: str | None = None,
+    settings: SettingOptions,
+    out: Out = Path("extended.keyhole"),
+    as_json: Json = False,
+    run: RunOptions,
     region: RegionOptions,
     weighting: WeightOptions,
     inputs: InputOptions,
-    out: Out = Path("extended.keyhole"),
-    method: Method = "auto",
-    reconstructor: OtherReconstructorOption = None,
-    split: SplitKind = "auto",
-    time_limit: TimeLimit = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: Json = False,
 ) -> None:
-    """Select K further sites for the existing network of a plan."""
-    from keyhole.plan.plan import load
-    from keyhole.workflow.changes import extend as run_extend
+    """Select K further sites for the existing network of a plan.
 
-    check_apart({"PLAN": plan, "SOURCE": source, **texts_of(region, cost, weighting)}, {"--out": out})
+    Parameters
+    ----------
+    method
+        Selector of the new sites, as in select.
+    reconstructor
+        Reconstructor to fit; by default the plan's kind and settings.
+    """
+    from keyhole.plan import load
+    from keyhole.workflow import extend as run_extend
+
+    check_outputs({"PLAN": plan, "SOURCE": source, **texts_of(region, cost, weighting)}, {"--out": out})
     constraints = constraints_of(region, cost)
-    check_writable(out)
     before = load(plan)
-    samples = weighting.apply(_read_samples(before, source, inputs))
-    other = {} if reconstructor is None else {"reconstructor": reconstructor}
+    samples = weighting.apply(inputs.read_like(before, source))
+    options: dict[str, Any] = {"method": method, "settings": settings.values(), **run.arguments()}
+    options |= {} if reconstructor is None else {"reconstructor": reconstructor}
     with stoppable(say):
-        made = run_extend(
-            before, samples, cost.k, constraints=constraints, method=method, split=split_kind(split),
-            time_limit=time_limit, seed=seed, device=device, **other,
-        )  # fmt: skip
+        made = run_extend(before, samples, cost.k, constraints=constraints, **options)
     _deliver(made, out, as_json)
 
 
-@expand_bundles
+@command
 def drop(
     plan: PlanFile,
-    source: Source,
-    k: Annotated[int, typer.Option("-k", "--sites", help="Number of sites to drop.")],
+    source: Sources,
+    *,
+    k: Annotated[int, typer.Option("-k", "--sites")],
+    reconstructor: str | None = None,
+    out: Out = Path("reduced.keyhole"),
+    as_json: Json = False,
+    run: RunOptions,
     weighting: WeightOptions,
     inputs: InputOptions,
-    out: Out = Path("reduced.keyhole"),
-    reconstructor: OtherReconstructorOption = None,
-    split: SplitKind = "auto",
-    time_limit: TimeLimit = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: Json = False,
 ) -> None:
-    """Drop the K sites of a plan whose loss increases the error least, and refit."""
-    from keyhole.plan.plan import load
-    from keyhole.workflow.changes import drop as run_drop
+    """Drop the K sites of a plan whose loss increases the error least, and refit.
 
-    check_apart({"PLAN": plan, "SOURCE": source, **texts_of(weighting)}, {"--out": out})
-    check_writable(out)
+    Parameters
+    ----------
+    k
+        Number of sites to drop.
+    reconstructor
+        Reconstructor to fit; by default the plan's kind and settings.
+    """
+    from keyhole.plan import load
+    from keyhole.workflow import drop as run_drop
+
+    check_outputs({"PLAN": plan, "SOURCE": source, **texts_of(weighting)}, {"--out": out})
     before = load(plan)
-    samples = weighting.apply(_read_samples(before, source, inputs))
+    samples = weighting.apply(inputs.read_like(before, source))
     with stoppable(say):
-        made = run_drop(
-            before, samples, k, reconstructor=reconstructor, split=split_kind(split), time_limit=time_limit, seed=seed,
-            device=device,
-        )  # fmt: skip
+        made = run_drop(before, samples, k, reconstructor=reconstructor, **run.arguments())
     of = "" if made.target is None else f" of {made.target}"
     for row in made.metadata["notes"]["dropped"]:
         say(f"dropped {row['site']}: unexplained variance{of} is then {row['left']:.1%}")
     _deliver(made, out, as_json)
 
 
-def _read_samples(plan: Plan, source: list[str], inputs: InputOptions) -> Samples:
-    """Read samples as those of the plan were: with its target and its treatment of missing values."""
-    if plan.metadata.get("missing") == "model":
-        inputs = replace(inputs, missing="model")
-    if plan.predictor is None:
-        return inputs.read_samples(source, hint=False)
-    kind = "class" if plan.predictor.is_class else "number"
-    return inputs.read_samples(source, TargetOptions(plan.predictor.target, kind), hint=False)
-
-
 def _deliver(plan: Plan, out: Path, as_json: bool) -> None:
+    """Save a plan and print it."""
     plan.save(out)
     show_plan(plan, as_json)
     say(f"plan   {out}")

@@ -1,48 +1,53 @@
-"""Arguments and options shared by several commands."""
+"""Options shared by several commands: single ones as types, and bundles of those that belong together."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
 
+from keyhole.cli.output import say
+from keyhole.cli.parsing import existing_sites, names_of, number_or_array, points_of, region_of, settings_of, sides_of
+from keyhole.cli.parsing import labels_of as group_labels
+
+if TYPE_CHECKING:
+    from keyhole.data.constraints import Constraints
+    from keyhole.data.samples import Samples
+    from keyhole.data.target import TargetKind
+    from keyhole.plan.plan import Plan
+    from keyhole.workflow.stored import Store
+
 __all__ = [
-    "Device",
+    "CostOptions",
+    "ExistingOptions",
+    "InputOptions",
     "Json",
-    "K",
-    "Method",
     "Methods",
-    "OtherReconstructorOption",
+    "Out",
     "PlanFile",
-    "Precision",
     "Readings",
-    "ReconstructorOption",
-    "Seed",
-    "SetOption",
-    "Source",
-    "SplitKind",
+    "RegionOptions",
+    "RunOptions",
+    "SettingOptions",
+    "Sources",
+    "TargetOptions",
     "Time",
-    "TimeLimit",
+    "WeightOptions",
+    "constraints_of",
+    "method_names",
 ]
 
-Source = Annotated[
+Sources = Annotated[
     list[str],
     typer.Argument(
         help="Data to read: a NetCDF, Zarr, GRIB, .npy, .npz, .mat, .csv or .parquet file; a folder or zip of images; "
         "several NetCDF files, a folder or a pattern ('data/*.nc'), which are concatenated; or a built-in data set: "
         "sst, digits, mnist, celeba, ipsl, ncep, oisst, isolet, coil20, madelon."
     ),
-]
-ReconstructorOption = Annotated[
-    str,
-    typer.Option(
-        help="Model that reconstructs the field: auto (best on validation), ridge, optimal_interpolation, kernel, "
-        "dense, dense_conv, resnet, dcgan, residual, ensemble."
-    ),
-]
-OtherReconstructorOption = Annotated[
-    str | None, typer.Option("--reconstructor", help="Reconstructor to fit; by default the plan's kind and settings.")
 ]
 PlanFile = Annotated[Path, typer.Argument(help="Plan file (.keyhole).")]
 Readings = Annotated[
@@ -51,33 +56,377 @@ Readings = Annotated[
         help="Readings: .csv with site names as columns and an optional time column, or .npy in rank order."
     ),
 ]
-K = Annotated[int, typer.Option("-k", "--sites", help="Number of sites to select.")]
-Method = Annotated[
-    str,
-    typer.Option(
-        help="Selector: auto (best of several on validation), greedy, qr, exchange, learned or a mask distribution "
-        "(vln, hnet, iln, sct), lasso, cae, ...: see docs/methods.md."
-    ),
-]
-Methods = Annotated[str, typer.Option(help="Comma-separated selectors; 'all' for every selector that suits the data.")]
-SetOption = Annotated[list[str] | None, typer.Option("--set", help="Setting of the selector, name=value; repeatable.")]
 Time = Annotated[
     list[str] | None, typer.Option(help="Time of each reading, if the file has no time column; repeatable.")
 ]
-TimeLimit = Annotated[
-    float | None, typer.Option(help="Time limit in seconds; training stops with the best model so far.")
-]
-SplitKind = Annotated[
-    str,
-    typer.Option(
-        "--split",
-        help="Train/validation/test split: blocks (contiguous in time), random, or auto: blocks for time series, else "
-        "random.",
-    ),
-]
-Seed = Annotated[
-    int, typer.Option(min=0, help="Random seed; same seed, machine and thread count give the same result.")
-]
-Device = Annotated[str, typer.Option(help="Device to train on: auto, cpu or cuda.")]
-Precision = Annotated[str, typer.Option(help="Precision of training: auto, 32-true or bf16-mixed.")]
+Out = Annotated[Path, typer.Option(help="Plan file to write (.keyhole).")]
+Methods = Annotated[str, typer.Option(help="Comma-separated selectors; 'all' for every selector that suits the data.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """What to read and how to preprocess it.
+
+    Parameters
+    ----------
+    variable
+        Variable of a multi-variable file; a comma-separated list becomes channels.
+    group
+        Group within a NetCDF file or Zarr store.
+    samples
+        Dimension that indexes samples; by default time, else the first.
+    at
+        Nearest point of a dimension to select, such as level=500; repeatable.
+    channels
+        Axis of the array that holds channels, if any.
+    channels_apart
+        Treat each channel of a cell as a site with a sensor of its own.
+    size
+        Resize images to rows x columns: 64 or 48x64.
+    colour
+        Convert images to grey or rgb.
+    missing
+        Sites with NaN in some samples: error (refuse), or model (fit to the values present).
+    anomalies
+        Anomalies to work on: month (from the monthly climatology) or none (from the mean).
+    covariates
+        Covariates known without sensors: year, day (phase of the annual or daily cycle), comma-separated, or none; by
+        default year with --anomalies month.
+    """
+
+    panel: ClassVar[str] = "Input"
+    variable: str | None = None
+    group: str | None = None
+    samples: str | None = None
+    at: list[str] | None = None
+    channels: int | None = None
+    channels_apart: bool = False
+    size: str | None = None
+    colour: str | None = None
+    missing: str = "error"
+    anomalies: str | None = None
+    covariates: str | None = None
+
+    def read_samples(self, source: list[str], target: TargetOptions | None = None, *, hint: bool = True) -> Samples:
+        """Read and preprocess samples.
+
+        Parameters
+        ----------
+        source
+            Paths, or the name of a built-in data set.
+        target
+            Target to read along with the samples.
+        hint
+            Whether to suggest ``--anomalies month`` for monthly data without anomalies.
+
+        Returns
+        -------
+        Samples
+            With covariates, anomalies and separate channels as the options say.
+        """
+        cycle = self._cycle()
+        samples = self._read(source[0] if len(source) == 1 else source, target or TargetOptions())
+        if self.covariates is not None:
+            samples = samples.with_covariates(*self._covariates())
+        if self.anomalies is not None:
+            samples = samples.anomalies(cycle)
+        elif hint and samples.cycle is None and _is_monthly(samples):
+            say("the samples are monthly: --anomalies month removes the seasonal cycle")
+        return samples.channels_apart() if self.channels_apart else samples
+
+    def read_like(self, plan: Plan, source: list[str]) -> Samples:
+        """Read samples as those of a plan were: with its target and its treatment of missing values."""
+        options = replace(self, missing="model") if plan.metadata.get("missing") == "model" else self
+        if plan.predictor is None:
+            return options.read_samples(source, hint=False)
+        kind = "class" if plan.predictor.is_class else "number"
+        return options.read_samples(source, TargetOptions(plan.predictor.target, kind), hint=False)
+
+    @contextmanager
+    def open_store(self, source: list[str], memory: str) -> Iterator[Store]:
+        """Open a NetCDF or Zarr field to be processed in chunks of samples within a memory limit."""
+        from keyhole.workflow.stored import open_store
+
+        for name in ("channels", "size", "colour"):
+            if getattr(self, name) is not None:
+                raise typer.BadParameter(
+                    "cannot be combined with --memory, which is for NetCDF and Zarr fields", param_hint=f"--{name}"
+                )
+        if self.channels_apart or self.missing != "error":
+            raise typer.BadParameter("cannot be combined with --memory", param_hint="--channels-apart, --missing")
+        for one in source:
+            if not one.lower().endswith((".nc", ".nc4", ".zarr", ".zarr.zip")) and not Path(one).is_dir():
+                raise typer.BadParameter("only NetCDF and Zarr can be read in chunks", param_hint="--memory")
+        options: Any = {"variable": names_of(self.variable), "group": self.group, "samples": self.samples}
+        with open_store(source, memory, at=points_of(self.at or []), **options) as store:
+            if self.covariates is not None:
+                store = store.with_covariates(*self._covariates())
+            yield store if self.anomalies is None else store.anomalies(self._cycle())
+
+    def _read(self, source: str | list[str], target: TargetOptions) -> Samples:
+        """Read a file, several, or a built-in data set."""
+        from keyhole.data import datasets
+        from keyhole.data.readers import read
+
+        kind = target.kind()
+        options: dict[str, Any] = {
+            "variable": names_of(self.variable), "group": self.group, "samples": self.samples,
+            "at": points_of(self.at or []), "channels": self.channels, "size": sides_of(self.size),
+            "colour": self.colour,
+        }  # fmt: skip
+        if not isinstance(source, str) or source not in datasets.DATASETS:
+            missing: Any = self.missing
+            return read(source, target=target.target, target_kind=kind, missing=missing, **options)
+        for option, value in options.items():
+            if value is not None:
+                raise typer.BadParameter(f"does not apply to the built-in data set {source}", param_hint=f"--{option}")
+        if target.target not in (None, "labels"):
+            raise typer.BadParameter(
+                f"{target.target!r}: the target of a built-in data set is 'labels'", param_hint="--target"
+            )
+        if kind == "number":
+            raise typer.BadParameter(f"the labels of {source} are classes", param_hint="--target-kind")
+        return datasets.load(source).with_target(None if target.target is None else datasets.labels(source))
+
+    def _cycle(self) -> Literal["month"] | None:
+        """Parse ``--anomalies``."""
+        if self.anomalies not in (None, "month", "none"):
+            raise typer.BadParameter(f"{self.anomalies!r}: month or none", param_hint="--anomalies")
+        return "month" if self.anomalies == "month" else None
+
+    def _covariates(self) -> list[str]:
+        """Parse ``--covariates``."""
+        return [] if self.covariates in (None, "none") else [name.strip() for name in str(self.covariates).split(",")]
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """Target to predict from the sites instead of reconstructing the field.
+
+    Parameters
+    ----------
+    target
+        Column of a table to predict from the sites instead of the field; 'labels' for a built-in data set.
+    target_kind
+        Kind of target: class, number, or auto (inferred from its values).
+    predictor
+        Model that predicts the target: auto, linear, network.
+    """
+
+    panel: ClassVar[str] = "Target to predict"
+    target: str | None = None
+    target_kind: str = "auto"
+    predictor: str = "auto"
+
+    def kind(self) -> TargetKind | None:
+        """Return the kind of the target; None if it is to be inferred from the values."""
+        kinds: dict[str, TargetKind | None] = {"auto": None, "class": "class", "number": "number"}
+        if self.target_kind not in kinds:
+            raise typer.BadParameter(f"{self.target_kind!r}: auto, class or number", param_hint="--target-kind")
+        kind = kinds[self.target_kind]
+        if kind is not None and self.target is None:
+            raise typer.BadParameter("requires --target", param_hint="--target-kind")
+        return kind
+
+
+@dataclass(frozen=True)
+class RegionOptions:
+    """Regions in which sites may be selected, and the minimum distance between sites.
+
+    Parameters
+    ----------
+    allow
+        Select sites only here: a box such as lat=10..50,lon=160..-160 (either bound may be omitted), a .geojson file,
+        or a mask in a .npy or .nc file; repeat for the union of several.
+    forbid
+        Select no sites here; same syntax as --allow.
+    min_distance
+        Minimum distance between sites: km for lat/lon, else units of the axes.
+    """
+
+    panel: ClassVar[str] = "Constraints on the sites"
+    allow: list[str] | None = None
+    forbid: list[str] | None = None
+    min_distance: float | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the options as keyword arguments of `Constraints`."""
+        return {
+            "allowed": [region_of(text, "--allow") for text in self.allow] if self.allow else None,
+            "forbidden": [region_of(text, "--forbid") for text in self.forbid] if self.forbid else None,
+            "min_distance": self.min_distance,
+        }
+
+
+@dataclass(frozen=True)
+class ExistingOptions:
+    """Existing sites, and groups of sites that are selected together.
+
+    Parameters
+    ----------
+    existing
+        Existing sites, kept in addition to the K new ones: a plan, a .csv with index, name or coordinates, or a site
+        name; repeatable.
+    groups
+        Select sites in groups: axes along which they form one group (depth), or a .npy, .nc or .csv file of group
+        labels; -k then counts groups.
+    """
+
+    panel: ClassVar[str] = "Constraints on the sites"
+    existing: list[str] | None = None
+    groups: str | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the options as keyword arguments of `Constraints`."""
+        return {
+            "existing": existing_sites(self.existing or []),
+            "groups": None if self.groups is None else group_labels(self.groups),
+        }
+
+
+@dataclass(frozen=True)
+class CostOptions:
+    """Number of sites, or their costs and the total cost allowed.
+
+    Parameters
+    ----------
+    k
+        Number of sites to select; optional with --cost-limit.
+    costs
+        Cost of each site: one number, a .npy file of the grid's shape, or a labelled .nc or .csv file.
+    cost_limit
+        Maximum total cost of the sites; -k may then be omitted.
+    """
+
+    panel: ClassVar[str] = "Constraints on the sites"
+    k: Annotated[int | None, typer.Option("-k", "--sites", rich_help_panel="Options")] = None
+    costs: str | None = None
+    cost_limit: float | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the options as keyword arguments of `Constraints`.
+
+        Raises
+        ------
+        typer.BadParameter
+            Neither ``-k`` nor ``--cost-limit`` was given.
+        """
+        if self.k is None and self.cost_limit is None:
+            raise typer.BadParameter(
+                "the number of sites is missing: give -k, or --costs and --cost-limit", param_hint="-k"
+            )
+        costs = None if self.costs is None else number_or_array(self.costs)
+        return {"costs": costs, "cost_limit": self.cost_limit}
+
+
+def constraints_of(*parts: RegionOptions | ExistingOptions | CostOptions) -> Constraints:
+    """Combine option bundles into one `Constraints` object."""
+    from keyhole.data.constraints import Constraints
+
+    return Constraints(**{name: value for part in parts for name, value in part.arguments().items()})
+
+
+@dataclass(frozen=True)
+class WeightOptions:
+    """Loss weights of the sites, and the measurement noise of the sensors.
+
+    Parameters
+    ----------
+    weights
+        Loss weights: area (cell area, the default on a lat/lon grid), none, a region of interest as for --allow, or a
+        .npy, .nc or .csv file of weights.
+    noise
+        Standard deviation of the measurement noise in the data's units, or a file of them as for --costs.
+    """
+
+    panel: ClassVar[str] = "Loss weights and measurement noise"
+    weights: str | None = None
+    noise: str | None = None
+
+    def apply(self, samples: Any) -> Any:
+        """Return the samples (or the out-of-core store) with these loss weights and this measurement noise."""
+        if self.weights is not None:
+            plain = self.weights in ("area", "none")
+            samples = samples.with_weights(self.weights if plain else region_of(self.weights, "--weights"))
+        return samples if self.noise is None else samples.with_noise(number_or_array(self.noise))
+
+
+@dataclass(frozen=True)
+class SettingOptions:
+    """Settings of selectors and models.
+
+    Parameters
+    ----------
+    setting
+        Setting of a part, name=value: of the selector by its name (n_components=300), of the models with a prefix
+        (reconstructor.width=512, predictor.width=64); repeatable.
+    """
+
+    setting: Annotated[list[str] | None, typer.Option("--set")] = None
+
+    def values(self) -> dict[str, Any]:
+        """Return the settings by name."""
+        return settings_of(self.setting or [])
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Split, time limit, seed and device of a run.
+
+    Parameters
+    ----------
+    split
+        Train/validation/test split: blocks (contiguous in time), random, or auto: blocks for time series, else random.
+    time_limit
+        Time limit in seconds, for each method (and K) where there are several; training stops with the best model so
+        far.
+    seed
+        Random seed; same seed, machine and thread count give the same result.
+    device
+        Device to train on: auto, cpu or cuda.
+    """
+
+    split: str = "auto"
+    time_limit: float | None = None
+    seed: Annotated[int, typer.Option(min=0)] = 0
+    device: str = "auto"
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the options as keyword arguments of the workflows."""
+        if self.split not in ("auto", "blocks", "random"):
+            raise typer.BadParameter(f"{self.split!r}: auto, blocks or random", param_hint="--split")
+        split = None if self.split == "auto" else self.split
+        return {"split": split, "time_limit": self.time_limit, "seed": self.seed, "device": self.device}
+
+
+def method_names(text: str, samples: Samples) -> list[str]:
+    """Parse comma-separated method names.
+
+    Parameters
+    ----------
+    text
+        Names, or ``"all"`` for every registered selector that is compatible with the samples; why another is not is
+        printed.
+    samples
+        Data that the methods are to run on.
+    """
+    from keyhole.placement import SELECTORS
+
+    if text != "all":
+        return [name.strip() for name in text.split(",")]
+    refusals = {name: make().incompatibility(samples) for name, make in SELECTORS.items()}
+    for name, reason in refusals.items():
+        if reason is not None:
+            say(f"{name} is skipped: {reason}")
+    return [name for name, reason in refusals.items() if reason is None]
+
+
+def _is_monthly(samples: Samples) -> bool:
+    """Whether the samples are monthly and span at least three years."""
+    import numpy as np
+
+    if samples.time is None or samples.time.dtype.kind != "M" or len(samples) < 36:
+        return False
+    days = np.diff(np.sort(samples.time)) / np.timedelta64(1, "D")
+    return bool(27 <= np.median(days) <= 32)

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from keyhole.workflow.curves import Curve
 
 __all__ = [
-    "check_apart",
-    "check_suffix",
-    "check_writable",
+    "check_outputs",
     "echo",
     "fail",
     "print_data",
@@ -34,6 +32,9 @@ __all__ = [
     "show_plan",
     "texts_of",
 ]
+
+
+_SUFFIXES = dict.fromkeys(("--figure", "--plot"), (".png", ".svg", ".pdf"))
 
 
 def show_comparison(comparison: Comparison, as_json: bool) -> None:
@@ -66,46 +67,49 @@ def show_plan(plan: Plan, as_json: bool) -> None:
         _print(plan_table(plan))
 
 
-def check_apart(inputs: Mapping[str, Any], outputs: Mapping[str, Path | None]) -> None:
-    """Fail early if an output would overwrite an input or another output, also through symbolic links.
+def check_outputs(inputs: Mapping[str, Any], outputs: Mapping[str, Path | None], *, writable: bool = True) -> None:
+    """Fail before any work if an output cannot be written, or would overwrite an input or another output.
 
     Parameters
     ----------
     inputs
         By name of the argument or option: a path, several, or text that may be a path.
     outputs
-        Paths to be written, by name of the option; None where the option was not given.
+        Paths to be written, by name of the option; None where the option was not given. Figures and tables must have a
+        suffix of theirs.
+    writable
+        Whether to check that the files can be made; if not, that is left to writing them.
+
+    Raises
+    ------
+    SettingsError
+        An output is also an input or another output, also through symbolic links.
+    StorageError
+        A file cannot be made there.
     """
     from keyhole.core.paths import check_apart
     from keyhole.data.datasets import DATASETS
     from keyhole.data.readers import IN_FOLDERS, named_paths
+    from keyhole.plan.files import check_writable
 
+    for option, path in outputs.items():
+        suffixes = _SUFFIXES.get(option)
+        if path is not None and suffixes is not None and path.suffix.lower() not in suffixes:
+            raise typer.BadParameter(f"{path}: expected {' or '.join(suffixes)}", param_hint=option)
     given = {name: [value] if isinstance(value, str | Path) else value or [] for name, value in inputs.items()}
     paths = {name: named_paths([one for one in ones if one not in DATASETS]) for name, ones in given.items()}
     check_apart(paths, outputs, read_from_folders=IN_FOLDERS)
-
-
-def texts_of(*bundles: Any) -> dict[str, str | list[str]]:
-    """Return the text options of some bundles by name; each may be a path, for `check_apart`."""
-    named = {
-        f"--{one.name.replace('_', '-')}": getattr(bundle, one.name) for bundle in bundles for one in fields(bundle)
-    }
-    return {name: value for name, value in named.items() if isinstance(value, str | list)}
-
-
-def check_writable(*paths: Path | None) -> None:
-    """Fail early if an output cannot be written; None is skipped."""
-    from keyhole.plan.files import check_writable
-
-    for path in paths:
+    for path in outputs.values() if writable else ():
         if path is not None:
             check_writable(path)
 
 
-def check_suffix(path: Path | None, option: str, *suffixes: str) -> None:
-    """Fail early if the suffix of an output is not one of ``suffixes``."""
-    if path is not None and path.suffix.lower() not in suffixes:
-        raise typer.BadParameter(f"{path}: expected {' or '.join(suffixes)}", param_hint=option)
+def texts_of(*bundles: Any) -> dict[str, str | list[str]]:
+    """Return the text options of some bundles by name; each may be a path, for `check_outputs`."""
+    named = {
+        f"--{one.name.replace('_', '-')}": getattr(bundle, one.name) for bundle in bundles for one in fields(bundle)
+    }
+    return {name: value for name, value in named.items() if isinstance(value, str | list)}
 
 
 def print_json(value: Any) -> None:
@@ -137,6 +141,7 @@ def fail(message: str, code: int) -> None:
 
 
 def _print(renderable: Any) -> None:
+    """Print a table of rich with control characters escaped."""
     from rich.console import Console
     from rich.segment import Segment, Segments
 

@@ -7,36 +7,38 @@ from typing import Annotated
 
 import typer
 
-from keyhole.cli.inputs import InputOptions
-from keyhole.cli.options import Json
-from keyhole.cli.output import check_apart, check_suffix, check_writable, echo, print_json, say
+from keyhole.cli.bundles import command
+from keyhole.cli.options import InputOptions, Json
+from keyhole.cli.output import check_outputs, echo, print_json, say
 from keyhole.core.interrupts import stoppable
 
 __all__ = ["sweep"]
 
 
-def sweep(
-    study: Annotated[
-        Path, typer.Argument(help="Study file (.toml): data, search space and number of trials; see docs/sweeps.md.")
-    ],
-    figure: Annotated[
-        Path | None, typer.Option(help="Figure of the Pareto fronts to write: .png, .svg or .pdf.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Search over methods, reconstructors and settings; run it several times in parallel, or again to resume."""
+@command
+def sweep(study: Annotated[Path, typer.Argument()], figure: Path | None = None, as_json: Json = False) -> None:
+    """Search over methods, reconstructors and settings; run it several times in parallel, or again to resume.
+
+    Parameters
+    ----------
+    study
+        Study file (.toml): data, search space and number of trials; see docs/sweeps.md.
+    figure
+        Figure of the Pareto fronts to write: .png, .svg or .pdf.
+    """
     from keyhole.data.preparation import prepare
     from keyhole.workflow.sweeps import finished, fronts, read_study, work
     from keyhole.workflow.sweeps.pareto import fronts_figure
 
-    check_suffix(figure, "--figure", ".png", ".svg", ".pdf")
-    check_writable(figure)
+    check_outputs({}, {"--figure": figure})
     config = read_study(study)
     url = config.url(study)
     database = study.with_suffix(".db") if config.storage is None else None
-    check_apart({"STUDY": study, "its source": config.source}, {"--figure": figure, "its trials": database})
-    inputs = InputOptions(variable=config.variable, anomalies=config.anomalies)
-    prepared = prepare(inputs.read_samples(config.source), config.split, config.seed)
+    outputs = {"--figure": figure, "its trials": database}
+    check_outputs({"STUDY": study, "its source": config.source}, outputs, writable=False)
+    source = [config.source] if isinstance(config.source, str) else config.source
+    samples = InputOptions(variable=config.variable, anomalies=config.anomalies).read_samples(source)
+    prepared = prepare(samples, config.split, config.seed)
     with stoppable(say):
         work(config, url, prepared, say)
     trials = finished(config, url)

@@ -80,28 +80,10 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         """
         self.check(name)
         entry: Any = self[name]
-        known = _setting_names(entry)
-        unknown = [setting for setting in settings if known is not None and setting not in known]
-        if unknown:
-            there_are = f"there are {', '.join(known)}" if known else "it has none"
+        known = list(inspect.signature(entry).parameters.values())
+        names = [parameter.name for parameter in known]
+        unknown = [setting for setting in settings if setting not in names]
+        if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known):
+            there_are = f"there are {', '.join(names)}" if names else "it has none"
             raise SettingsError(f"{self.kind} {name!r} has no setting {unknown[0]!r}; {there_are}")
-        try:
-            return entry(**settings)
-        except SettingsError as error:
-            raise SettingsError(f"{self.kind} {name!r}: {error}") from error
-        except TypeError as error:
-            raise SettingsError(f"{self.kind} {name!r} does not take {', '.join(settings)} ({error})") from error
-
-
-def _setting_names(entry: Any) -> list[str] | None:
-    """Return the names of an entry's settings: fields of its ``settings_class``, or its constructor's keywords.
-
-    None if the constructor takes any keyword; it then checks the names itself.
-    """
-    declared = getattr(entry, "settings_class", None)
-    if declared is not None:
-        return list(declared.model_fields)
-    parameters = inspect.signature(entry).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return None
-    return [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+        return entry(**settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -20,14 +21,29 @@ class Settings(BaseModel):
 Kind = TypeVar("Kind", bound=Settings)
 
 
-def parse(kind: type[Kind], given: dict[str, Any]) -> Kind:
-    """Make settings from plain values; raise a SettingsError that names an unknown or invalid one, and those there are."""
+def parse(kind: type[Kind], given: Mapping[str, Any], of: str = "") -> Kind:
+    """Make settings from plain values.
+
+    Parameters
+    ----------
+    kind : type
+        Class of the settings.
+    given : mapping
+        Values by name.
+    of : str
+        What the settings are of, for messages; by default the name of the class.
+
+    Raises
+    ------
+    SettingsError
+        A name is unknown (the message lists those that there are), or a value is invalid.
+    """
     unknown = [name for name in given if name not in kind.model_fields and kind.model_config["extra"] == "forbid"]
     if unknown:
-        there_are = ", ".join(kind.model_fields)
-        raise SettingsError(f"{kind.__name__} has no setting {unknown[0]!r}; there are {there_are}")
+        there_are = f"there are {', '.join(kind.model_fields)}" if kind.model_fields else "it has none"
+        raise SettingsError(f"{of or kind.__name__} has no setting {unknown[0]!r}; {there_are}")
     try:
         return kind(**given)
     except ValidationError as error:
         details = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise SettingsError(f"{kind.__name__}: {details}") from error
+        raise SettingsError(f"{of or kind.__name__}: {details}") from error

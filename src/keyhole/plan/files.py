@@ -1,7 +1,8 @@
-"""Read files of readings; write files of reconstructions and predictions."""
+"""Read files of readings; write files of reconstructions, predictions and sites."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,16 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-__all__ = ["check_writable", "make_folder", "predictions", "read_readings", "write_predictions", "write_reconstruction"]
+__all__ = [
+    "check_writable",
+    "make_folder",
+    "predictions",
+    "read_readings",
+    "sites_geojson",
+    "write_predictions",
+    "write_reconstruction",
+    "write_sites",
+]
 
 
 def read_readings(path: Path) -> Any:
@@ -68,7 +78,7 @@ def write_reconstruction(
     if interval is not None and path.suffix != ".nc":
         raise DataError(f"{path}: prediction intervals are written to .nc only")
     values, time = plan.take_readings(readings, when, interval)
-    parts = plan.estimate(values, time, interval=interval)
+    parts = plan.reconstruct_with_bounds(values, time, interval=interval)
     reconstructed = parts[0]
     if path.suffix == ".csv" and reconstructed.shape[1] > 1:
         raise DataError(f"{path}: several channels do not fit a table; write .nc or .npy")
@@ -118,7 +128,7 @@ def predictions(plan: Plan, readings: Any, when: Sequence[str] | None = None) ->
 
     predictor = plan.need_predictor()
     values, time = plan.take_readings(readings, when)
-    scores = plan.tell(values, time)
+    scores = plan.predict_array(values, time)
     columns: dict[str, Any] = {} if time is None else {TIME: time}
     columns[predictor.target] = predictor.answer(scores)
     if predictor.is_class:
@@ -132,6 +142,71 @@ def write_predictions(table: pd.DataFrame, path: Path) -> None:
         raise DataError(f"{path}: predictions are written as .csv, not {path.suffix or 'without a suffix'}")
     with replacing(path) as file:
         file.write(table.to_csv(index=False).encode())
+
+
+def write_sites(plan: Plan, path: Path) -> None:
+    """Write the sites in rank order as CSV, GeoJSON or NetCDF, by the path's suffix."""
+    writers = {".csv": _sites_csv, ".geojson": _sites_json, ".json": _sites_json, ".nc": _sites_netcdf}
+    if path.suffix not in writers:
+        raise DataError(f"{path}: sites go to .csv, .geojson or .nc, not {path.suffix or 'without a suffix'}")
+    content = writers[path.suffix](plan)
+    with replacing(path) as file:
+        file.write(content)
+
+
+def sites_geojson(plan: Plan) -> dict[str, Any]:
+    """Return the sites as a GeoJSON collection of points, longitudes from -180 to 180."""
+    axes = plan.grid.axis_of_longitude(), plan.grid.axis_of_latitude()
+    if None in axes:
+        raise DataError("GeoJSON needs latitude and longitude, and the plan's grid has none; write .csv or .nc")
+    east, north = (plan.grid.dims[int(axis or 0)] for axis in axes)
+    rows = [{name: _native(value) for name, value in row.items()} for row in plan.sites.to_dict("records")]
+    features = [
+        {
+            "type": "Feature",
+            "geometry": {"type": "Point", "coordinates": [(row[east] + 180) % 360 - 180, row[north]]},
+            "properties": {name: value for name, value in row.items() if name not in (east, north)},
+        }
+        for row in rows
+    ]
+    return {"type": "FeatureCollection", "features": features}
+
+
+def _sites_csv(plan: Plan) -> bytes:
+    return str(plan.sites.to_csv(index=False)).encode()
+
+
+def _sites_json(plan: Plan) -> bytes:
+    return json.dumps(sites_geojson(plan), indent=1).encode()
+
+
+def _sites_netcdf(plan: Plan) -> bytes:
+    """Encode one entry for each site along ``site``, and the ranks on the grid, 0 where there is no site."""
+    import xarray as xr
+
+    table = plan.sites
+    dims = plan.grid.dims
+    attributes = plan.origin.axis_attributes
+    columns = {name: ("site", table[name].to_numpy()) for name in ("index", "gain")}
+    columns |= {
+        "name": ("site", table["name"].to_numpy(str)),
+        "existing": ("site", table["existing"].to_numpy(np.int8)),
+    }
+    places = {
+        f"site_{dim}": ("site", table[dim].to_numpy(), dict(attributes.get(dim, {}))) for dim in dims if dim in table
+    }
+    ranks = np.zeros(plan.grid.size, np.int32)
+    ranks[plan.indices] = table["rank"]
+    axes = {dim: (dim, np.asarray(plan.grid.coordinates[dim]), dict(attributes.get(dim, {}))) for dim in dims}
+    dataset = xr.Dataset(
+        columns | places | {"rank_on_grid": (dims, ranks.reshape(plan.grid.shape))},
+        {"site": ("site", table["rank"].to_numpy()), **axes},
+    )
+    return bytes(dataset.to_netcdf(engine="h5netcdf"))
+
+
+def _native(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def check_writable(path: Path) -> None:

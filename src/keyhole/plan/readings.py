@@ -1,4 +1,4 @@
-"""Readings: what the sites observed, brought into rank order and checked against what they showed in training."""
+"""Readings of the sensors: bring them into rank order, and check their units and range."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from keyhole.data.readers.tables import TIME, parse_dates
 
 __all__ = ["check_units", "order_readings", "range_of", "same_units", "warn_beyond"]
 
-_MOST_SHOWN = 3
+_MOST_SHOWN = 3  # sites or labels that a message names
 # Spellings of CF, UDUNITS and everyday files for the same unit.
 _SPELLINGS = {
     "degC": "degc deg_c degreec degree_c degrees_c degreesc celsius degree_celsius degrees_celsius °c ℃",
@@ -32,58 +32,69 @@ _FACTOR = re.compile(r"([^\W\d]+|[%°℃][A-Za-z]?)(?:\^|\*\*)?([+-]?\d+)?")
 
 _CHANNELS = ("variable", "channel")
 _KINDS: dict[Clock, str] = {"dates": "M", "numbers": "iuf", "durations": "m"}  # of numpy, for each kind of time
-On = tuple[Grid, NDArray[np.int64]] | None
 
 
 def order_readings(
-    readings: Any, names: Sequence[str], channels: int, time: Any = None, *, clock: Clock = "dates", on: On = None,
-    variables: Sequence[str] = (),
+    readings: Any, names: Sequence[str], channels: int, time: Any = None, *, clock: Clock = "dates",
+    grid: Grid | None = None, variables: Sequence[str] = (),
 ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:  # fmt: skip
-    """Give readings as ``(N, K, channels)`` in rank order, NaN where they are missing, and their times if known.
+    """Return readings as ``(N, K, channels)`` in rank order, NaN where missing, and their times if known.
 
     Parameters
     ----------
     readings
         ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order; or a mapping, Series or frame labelled by site name,
-        in any order, with the time in a column ``time`` or in an index of dates or called ``time`` (one channel alone);
-        or a DataArray, of several channels a Dataset or one with a dimension of variables, whose sites go by name or by
-        coordinates.
+        in any order, with the time in a column ``time`` or in an index of dates or called ``time`` (one channel only);
+        or a DataArray, of several channels a Dataset or one with a dimension of variables, whose sites are labelled by
+        name or by coordinates.
     names
         Names of the sites in rank order.
     channels
-        Values that one site gives.
+        Number of values at each site.
     time
-        Time of each reading; outranks the one that the labels give.
-    on
-        The grid, and the sites' flat index on it in rank order, to know sites by their coordinates.
-    variables
-        Names of the channels, where they have some.
+        Time of each reading; takes precedence over that of the labels.
     clock
-        What times are: dates, numbers or durations, as in the data that the plan was made of.
+        Kind of times of the data that the plan was made from: dates, numbers or durations.
+    grid
+        Grid of the sites, to recognise them by their coordinates.
+    variables
+        Names of the channels, if they have any.
+
+    Returns
+    -------
+    values, time
+        Readings, and times or None.
+
+    Raises
+    ------
+    PlanError
+        Readings of the wrong shape, a label that is missing, repeated or unknown, or a value that is not a number.
+
+    Examples
+    --------
+    >>> order_readings({"south": 2.0, "north": 1.0}, ["north", "south"], 1)[0].tolist()
+    [[[1.0], [2.0]]]
     """
     if is_a(readings, "xarray", "Dataset") and set(names) <= set(readings.data_vars):
-        readings = {name: readings[name].values for name in names}  # a variable for each site
+        readings = {name: readings[name].values for name in names}  # one variable for each site
+    labelled_time = None
     if is_a(readings, "xarray", "Dataset") or (is_a(readings, "xarray", "DataArray") and len(readings.coords)):
-        readings, found = _from_field(readings, names, channels, on, variables, clock)
-        time = found if time is None else time
-    elif _is_labelled(readings):
+        readings, labelled_time = _from_xarray(readings, names, channels, grid, variables, clock)
+    elif isinstance(readings, Mapping) or is_a(readings, "pandas", "Series", "DataFrame"):
         if channels > 1:
-            raise PlanError(f"readings: labelled readings hold one value a site; {_takes(len(names), channels)}")
-        readings, found = _from_labels(readings, names)
-        time = found if time is None else time
+            raise PlanError(f"readings: labelled readings hold one value a site; {_expected(len(names), channels)}")
+        readings, labelled_time = _from_frame(readings, names)
     values = _shaped(_plain(readings), len(names), channels)
     if len(values) == 0:
         raise PlanError("readings: there are none; give one row at least")
     if np.isinf(values).any():
         raise PlanError(f"readings: {int(np.isinf(values).sum())} of {values.size} are infinite")
+    time = labelled_time if time is None else time
     return values, None if time is None else _times(time, len(values), clock)
 
 
-def _is_labelled(readings: Any) -> bool:
-    return isinstance(readings, Mapping) or is_a(readings, "pandas", "Series", "DataFrame")
-
-
 def _plain(readings: Any) -> NDArray[Any]:
+    """Convert to an array, NaN where masked."""
     if np.ma.isMaskedArray(readings):
         return np.ma.filled(readings.astype(float), np.nan)
     try:
@@ -92,7 +103,8 @@ def _plain(readings: Any) -> NDArray[Any]:
         raise PlanError(f"readings: rows of different length ({error})") from error
 
 
-def _from_labels(readings: Any, names: Sequence[str]) -> tuple[NDArray[Any], Any]:
+def _from_frame(readings: Any, names: Sequence[str]) -> tuple[NDArray[Any], Any]:
+    """Return readings of a mapping, Series or frame as ``(N, K)``, and their times if it has any."""
     import pandas as pd
 
     if isinstance(readings, Mapping):
@@ -112,13 +124,13 @@ def _from_labels(readings: Any, names: Sequence[str]) -> tuple[NDArray[Any], Any
         raise PlanError(f"readings: a value is not a number ({error})") from error
 
 
-def _from_field(
-    readings: Any, names: Sequence[str], channels: int, on: On, variables: Sequence[str], clock: Clock
+def _from_xarray(
+    readings: Any, names: Sequence[str], channels: int, grid: Grid | None, variables: Sequence[str], clock: Clock
 ) -> tuple[NDArray[Any], Any]:
-    """Give readings of a DataArray or Dataset as ``(N, K, channels)``, and their times if they have some."""
+    """Return readings of a DataArray or Dataset as ``(N, K, channels)``, and their times if it has any."""
     array = _one_array(readings, channels, variables)
-    site, places = _site_dim(array, names, on)
-    array = array.isel({site: places})
+    site, order = _site_dim(array, names, grid)
+    array = array.isel({site: order})
     others = [dim for dim in array.dims if dim != site]
     channel = [dim for dim in others if channels > 1 and str(dim) in _CHANNELS][:1]
     samples = [dim for dim in others if dim not in channel]
@@ -129,33 +141,34 @@ def _from_field(
             "samples, is needed"
         )
     if channel and variables and channel[0] in array.coords:
-        array = array.isel({channel[0]: _found(array[channel[0]].values, variables, "variable")})
+        array = array.isel({channel[0]: _positions(array[channel[0]].values, variables, "variable")})
     values = array.transpose(*samples, site, *channel).values
     return values.reshape(-1, len(names), values.shape[-1] if channel else 1), _time_of(array, samples, clock)
 
 
 def _one_array(readings: Any, channels: int, variables: Sequence[str]) -> Any:
-    """Give a Dataset as one array, its variables in the order of the channels."""
+    """Convert a Dataset to one array, its variables in the order of the channels."""
     if is_a(readings, "xarray", "DataArray"):
         return readings
-    held = [str(name) for name in readings.data_vars]
-    wanted = list(variables) if channels > 1 else held
-    if (channels == 1 and len(held) != 1) or not wanted or not set(wanted) <= set(held):
+    present = [str(name) for name in readings.data_vars]
+    wanted = list(variables) if channels > 1 else present
+    if (channels == 1 and len(present) != 1) or not wanted or not set(wanted) <= set(present):
         needed = ", ".join(variables) or "one variable"
-        raise PlanError(f"readings: a Dataset of {', '.join(held) or 'nothing'}; {needed} is needed")
+        raise PlanError(f"readings: a Dataset of {', '.join(present) or 'nothing'}; {needed} is needed")
     return readings[wanted[0]] if channels == 1 else readings[wanted].to_array(_CHANNELS[0])
 
 
-def _site_dim(array: Any, names: Sequence[str], on: On) -> tuple[Any, list[int]]:
-    """Find the dimension of sites, and the positions along it in rank order: by name, by coordinates, or unlabelled."""
+def _site_dim(array: Any, names: Sequence[str], grid: Grid | None) -> tuple[Any, list[int]]:
+    """Find the dimension of sites and the positions along it in rank order: by name, coordinates, or unlabelled."""
     for dim in array.dims:
         if dim in array.coords and not {str(label) for label in array[dim].values}.isdisjoint(names):
-            return dim, _found(array[dim].values, names, "site")
-    for dim in array.dims if on is not None else ():
-        flat = None if on is None else same_places(array, dim, on[0])
-        if flat is not None and on is not None:
-            return dim, _found(_names_at(flat, dim, on[0]), names, "site")
-    bare = [dim for dim in array.dims if array.sizes[dim] == len(names) and not _is_told(array, dim)]
+            return dim, _positions(array[dim].values, names, "site")
+    for dim in array.dims if grid is not None else ():
+        cells = None if grid is None else same_places(array, dim, grid)
+        if cells is not None and grid is not None:
+            return dim, _positions(_names_at(cells, dim, grid), names, "site")
+    labelled = {dim for coordinate in array.coords.values() for dim in coordinate.dims}
+    bare = [dim for dim in array.dims if array.sizes[dim] == len(names) and dim not in labelled]
     if len(bare) == 1:
         return bare[0], list(range(len(names)))
     raise PlanError(
@@ -164,30 +177,26 @@ def _site_dim(array: Any, names: Sequence[str], on: On) -> tuple[Any, list[int]]
     )
 
 
-def _names_at(flat: NDArray[np.int64], dim: Any, grid: Grid) -> list[str]:
-    beyond = np.flatnonzero(flat < 0)
-    if len(beyond):
+def _names_at(cells: NDArray[np.int64], dim: Any, grid: Grid) -> list[str]:
+    """Return the site names of flat grid indices; negative ones are not on the grid."""
+    unknown = np.flatnonzero(cells < 0)
+    if len(unknown):
         raise PlanError(
-            f"readings: the place at {dim} {beyond[0]} is no cell of the plan's grid; take the nearest cell, or label "
+            f"readings: the place at {dim} {unknown[0]} is no cell of the plan's grid; take the nearest cell, or label "
             "it by site name"
         )
-    return [grid.name(int(cell)) for cell in flat]
+    return [grid.name(int(cell)) for cell in cells]
 
 
-def _is_told(array: Any, dim: Any) -> bool:
-    """Whether anything is said of the places along a dimension."""
-    return any(dim in coordinate.dims for coordinate in array.coords.values())
-
-
-def _found(labels: Any, wanted: Sequence[str], what: str) -> list[int]:
-    """Positions of labels; they must be all there, once, and no others."""
+def _positions(labels: Any, wanted: Sequence[str], what: str) -> list[int]:
+    """Return the positions of labels, which must all be there, once, and no others."""
     texts = [str(label) for label in labels]
     _check_labels(texts, wanted, what)
     return [texts.index(name) for name in wanted]
 
 
 def _time_of(array: Any, samples: Sequence[Any], clock: Clock) -> Any:
-    """Times along the dimension of samples, or the one time of a single sample; None where they are of another kind."""
+    """Return the times along the sample dimension, or of a single sample; None if they are of another kind."""
     dim = samples[0] if samples else TIME
     if dim not in array.coords:
         return None
@@ -199,33 +208,45 @@ def _time_of(array: Any, samples: Sequence[Any], clock: Clock) -> Any:
 
 
 def _check_labels(found: Sequence[str], names: Sequence[str], what: str = "site") -> None:
+    """Raise a PlanError for labels that are repeated, missing or unknown."""
     repeated = sorted({name for name in found if found.count(name) > 1})
     if repeated:
-        raise PlanError(f"readings: {what} {_some(repeated)} stands more than once")
+        raise PlanError(f"readings: {what} {_listed(repeated)} stands more than once")
     missing = [name for name in names if name not in set(found)]
     if missing:
-        raise PlanError(f"readings: no column for {what} {_some(missing)}; {len(missing)} of {len(names)} are missing")
+        raise PlanError(
+            f"readings: no column for {what} {_listed(missing)}; {len(missing)} of {len(names)} are missing"
+        )
     unknown = [name for name in found if name not in set(names)]
     if unknown:
-        raise PlanError(f"readings: {_some(unknown)} is not a {what} of this plan")
+        raise PlanError(f"readings: {_listed(unknown)} is not a {what} of this plan")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Quote the first names and count the others."""
+    shown = ", ".join(repr(name) for name in names[:_MOST_SHOWN])
+    return shown + (f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else "")
 
 
 def _shaped(values: NDArray[Any], k: int, channels: int) -> NDArray[np.float64]:
+    """Reshape numbers in rank order to ``(N, K, channels)``."""
     if values.dtype.kind not in "biuf":
         raise PlanError(f"readings: numbers are needed, not {values.dtype}")
     if channels == 1 and values.shape[-1:] == (k,) and values.ndim in (1, 2):
         return values.reshape(-1, k, 1).astype(float)
     if values.shape[-2:] == (k, channels) and values.ndim in (2, 3):
         return values.reshape(-1, k, channels).astype(float)
-    raise PlanError(f"readings: shape {values.shape}; {_takes(k, channels)}")
+    raise PlanError(f"readings: shape {values.shape}; {_expected(k, channels)}")
 
 
-def _takes(k: int, channels: int) -> str:
+def _expected(k: int, channels: int) -> str:
+    """Describe the shapes of readings in rank order."""
     shapes = f"({k},) or (N, {k})" if channels == 1 else f"({k}, {channels}) or (N, {k}, {channels})"
     return f"this plan takes {shapes} in rank order"
 
 
 def _times(time: Any, n: int, clock: Clock) -> NDArray[Any]:
+    """Parse the times of ``n`` readings; a PlanError if they are of another kind, missing or too few."""
     try:
         when = parse_dates(time) if clock == "dates" else _parse_numbers(time, clock)
     except (ValueError, TypeError) as error:
@@ -240,7 +261,7 @@ def _times(time: Any, n: int, clock: Clock) -> NDArray[Any]:
 
 
 def _parse_numbers(time: Any, clock: Clock) -> NDArray[Any]:
-    """Turn what is given into numbers or durations; a ValueError or TypeError where it is neither."""
+    """Parse numbers or durations; raise a ValueError or TypeError if they are neither."""
     found = np.atleast_1d(np.asarray(time))
     if found.ndim > 1 or found.dtype.kind not in ("iufUSO" if clock == "numbers" else "mUSO"):
         raise TypeError(f"{found.dtype} of shape {found.shape}")
@@ -251,29 +272,31 @@ def _parse_numbers(time: Any, clock: Clock) -> NDArray[Any]:
     return pd.to_timedelta(found).to_numpy()
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:3])
-    return shown + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
 # Units ----------------------------------------------------------------------------------------------------------------
 
 
 def check_units(readings: Any, units: Sequence[str]) -> None:
-    """Raise a PlanError where readings say that they are in other units than the plan's, one for each channel.
+    """Raise a PlanError if readings are labelled with other units than the plan's.
 
-    A DataArray, frame or Series says it by ``attrs["units"]``; of a Dataset, or a mapping of DataArrays, each variable
-    does. Whoever says nothing is believed.
+    The units of a DataArray, frame or Series are its ``attrs["units"]``; in a Dataset, or a mapping of DataArrays, each
+    variable has its own. Readings without units are accepted.
+
+    Parameters
+    ----------
+    readings
+        As `order_readings` takes them.
+    units
+        Units of each channel; empty if unknown.
     """
     known = list(dict.fromkeys(unit for unit in units if unit.strip()))
-    for given in dict.fromkeys(_said(readings)):
+    for given in dict.fromkeys(_units_of(readings)):
         if known and not any(same_units(given, unit) for unit in known):
             needed = ", ".join(map(repr, known))
             raise PlanError(f"readings are in {given!r}, and the plan is in {needed}; convert them first")
 
 
-def _said(readings: Any) -> list[str]:
-    """Units that readings name."""
+def _units_of(readings: Any) -> list[str]:
+    """Return the units that readings are labelled with."""
     parts = [part for name, part in readings.items() if name != TIME] if isinstance(readings, Mapping) else [readings]
     found = [getattr(part, "attrs", {}) for part in parts]
     texts = [str(said["units"]) for said in found if isinstance(said, Mapping) and said.get("units") is not None]
@@ -281,7 +304,7 @@ def _said(readings: Any) -> list[str]:
 
 
 def same_units(one: str, other: str) -> bool:
-    """Whether two units are the same, as far as spelling goes.
+    """Return whether two units are equal apart from their spelling.
 
     Examples
     --------
@@ -292,7 +315,7 @@ def same_units(one: str, other: str) -> bool:
 
 
 def _factors(unit: str) -> dict[str, int] | str:
-    """Powers of the factors of a unit such as ``kg m-2 s-1``; the text itself where it is written in another way."""
+    """Return the powers of the factors of a unit such as ``kg m-2 s-1``; the text itself if it cannot be parsed."""
     powers: dict[str, int] = {}
     for place, part in enumerate(unit.strip().split("/")):
         for factor in part.replace("**", "^").replace("*", " ").replace(".", " ").replace("·", " ").split():
@@ -308,7 +331,7 @@ def _factors(unit: str) -> dict[str, int] | str:
 
 
 def range_of(readings: NDArray[Any]) -> NDArray[np.float64]:
-    """Give the least and the largest reading of each site, ``(2, K, channels)``; what is missing does not count."""
+    """Return the smallest and largest reading of each site, ``(2, K, channels)``, ignoring missing ones."""
     return np.stack([np.nanmin(readings, axis=0), np.nanmax(readings, axis=0)]).astype(np.float64)
 
 
@@ -316,25 +339,31 @@ def warn_beyond(
     readings: NDArray[np.float64], ranges: NDArray[np.float64], scale: NDArray[np.float64], names: Sequence[str],
     units: Sequence[str], interval: float | None, *, stacklevel: int,
 ) -> None:  # fmt: skip
-    """Warn of readings ``(N, K, channels)`` that are far from all that their sites showed in training.
+    """Issue a ReadingsWarning for readings far outside the range of their sites in the training data.
 
-    A reading is far if it is beyond the range of training by more than that range's own width. New records are thus
-    taken as they come: for a normal distribution and a hundred samples, the range is five standard deviations wide, so
-    that a reading must be some seven from the mean. Fill values (999, -9999), kelvin for degrees Celsius and sensors
-    that broke are beyond that. Where a site hardly varied, its channel's scale stands for the width.
+    A reading is far outside if it exceeds the range by more than the range's own width (or the channel's scale, if that
+    is larger). New records are thus accepted: in a hundred samples of a normal distribution the range is five standard
+    deviations wide, so that a reading must be about seven from the mean. Fill values (999, -9999), kelvin for degrees
+    Celsius and broken sensors are beyond that.
 
     Parameters
     ----------
+    readings
+        ``(N, K, channels)`` in rank order.
     ranges
-        Least and largest reading of each site in training, ``(2, K, channels)``.
+        ``(2, K, channels)``, from `range_of`.
     scale
-        Typical size of an anomaly, of each channel.
+        Typical size of an anomaly in each channel.
+    names, units
+        Names of the sites, and units of the channels.
     interval
-        The share that was asked for, if there was one: what it promises is for readings like those of training.
+        Coverage of the prediction intervals, if they were requested; the warning then says that they do not hold.
+    stacklevel
+        Of the warning, counted from the caller.
     """
     low, high = ranges
-    room = np.maximum(high - low, scale)
-    far = (readings < low - room) | (readings > high + room)  # False where a reading is missing
+    margin = np.maximum(high - low, scale)
+    far = (readings < low - margin) | (readings > high + margin)  # False where a reading is missing
     if not far.any():
         return
     shown = []
@@ -348,11 +377,10 @@ def warn_beyond(
         )
     samples, sites = int(far.any(axis=(1, 2)).sum()), int(far.any(axis=(0, 2)).sum())
     many = f" (in all, {samples} samples have such readings at {sites} sites)" if far.sum() > 1 else ""
-    held = "" if interval is None else f", and the {100 * interval:g} % prediction interval does not hold for them"
-    told = "; ".join(shown)
+    invalid = "" if interval is None else f", and the {100 * interval:g} % prediction interval does not hold for them"
     warnings.warn(
-        f"readings: {told}{many}. Check sensors and units; put NaN for a reading that is wrong. What is reconstructed "
-        f"from such readings is an extrapolation{held}",
+        f"readings: {'; '.join(shown)}{many}. Check sensors and units; put NaN for a reading that is wrong. What is "
+        f"reconstructed from such readings is an extrapolation{invalid}",
         ReadingsWarning,
         stacklevel=stacklevel + 1,
     )

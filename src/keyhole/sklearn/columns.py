@@ -1,4 +1,4 @@
-"""Tables as people have them: numbers, words and flags, as numbers that stand for them."""
+"""Encode the columns of a table as numbers: categories become indicator columns."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _LIKE_A_DATE = re.compile(r"\d{4}-\d{2}")
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """How the columns of a table become numbers: a column of numbers as it is, one of words as a flag for each word.
+    """Encoding of a table: a column of numbers as it is, a column of words as one indicator for each category.
 
     Parameters
     ----------
     words
-        The words of each column that holds some, by its place.
+        Categories of each column of words, by column index.
     owners
-        ``(encoded,)``, the column that each number stands for, in part or as a whole.
+        ``(encoded,)``, index of the column that each encoded column belongs to.
     missing
-        ``"model"`` where values may be missing.
+        ``"model"`` if values may be missing.
     left_out
-        Why a column has no part at all, by its place: one that names the rows, or holds dates.
+        Reasons why columns are excluded, by column index: they name the rows, or hold dates.
     """
 
     words: Mapping[int, tuple[str, ...]]
@@ -42,7 +42,7 @@ class Columns:
 
     @classmethod
     def of(cls, estimator: Any, table: Any, missing: str) -> tuple[Self, NDArray[np.float64]]:
-        """Learn how to encode a table, and encode it; the estimator takes note of its columns, as scikit-learn asks."""
+        """Fit the encoding to a table and apply it; sets the feature names and their number on the estimator."""
         frame = _frame_with_words(table)
         if frame is None:
             values = _numbers(estimator, table, missing, reset=True)
@@ -52,7 +52,7 @@ class Columns:
         if len(frame) < _FEWEST_SAMPLES:
             raise ValueError(f"n_samples={len(frame)}: at least {_FEWEST_SAMPLES} are needed")
         places = [place for place in range(frame.shape[1]) if _is_words(frame, place)]
-        asked = [] if estimator.must_select is None else estimator._musts().tolist()
+        asked = [] if estimator.must_select is None else estimator._must_select().tolist()
         reasons = {place: _against(frame.iloc[:, place]) for place in places if place not in asked}
         left_out = {place: reason for place, reason in reasons.items() if reason is not None}
         words = {place: _words(frame.iloc[:, place]) for place in places if place not in left_out}
@@ -63,7 +63,7 @@ class Columns:
         return made, made._encoded(frame)
 
     def encode(self, estimator: Any, table: Any) -> NDArray[np.float64]:
-        """Encode another table of the same columns."""
+        """Encode another table with the same columns."""
         frame = None if self.numeric else _frame_with_words(table)
         if frame is None:
             return _numbers(estimator, table, self.missing, reset=False)
@@ -73,16 +73,16 @@ class Columns:
 
     @property
     def numeric(self) -> bool:
-        """Whether every column is a number as it stands."""
+        """Whether every column is encoded as one number."""
         return not self.words and not self.left_out
 
     @property
     def groups(self) -> NDArray[np.int64] | None:
-        """Which numbers are chosen together; None where each column is one number."""
+        """Encoded columns that are selected together, by label; None if each column is one number."""
         return self.owners if self.words else None
 
     def _encoded(self, frame: Any) -> NDArray[np.float64]:
-        """Numbers ``(n, encoded)``; a word that was not seen before is none of those known."""
+        """Return ``(n, encoded)``; an unknown category has no indicator."""
         parts = []
         for place in range(frame.shape[1]):
             column = frame.iloc[:, place]
@@ -110,7 +110,7 @@ def _numbers(estimator: Any, table: Any, missing: str, *, reset: bool) -> NDArra
 
 
 def _frame_with_words(table: Any) -> Any:
-    """Give a table with columns that are no numbers as a pandas frame; None for any other table."""
+    """Return a table with columns of words as a pandas frame; None for any other table."""
     if not hasattr(table, "columns") or not hasattr(table, "shape"):
         return None
     frame = table if hasattr(table, "iloc") else table.to_pandas() if hasattr(table, "to_pandas") else None
@@ -136,7 +136,7 @@ def _holds_numbers(column: Any) -> bool:
 
 
 def _against(column: Any) -> str | None:
-    """Say why a column of words is none to choose by: a flag for each date, or for each row, tells nothing anew."""
+    """Return why a column of words is excluded: indicators of each date, or of each row, do not generalise."""
     if _is_dates(column):
         return "holds dates"
     often = column.dropna().astype(str).value_counts()
@@ -145,7 +145,7 @@ def _against(column: Any) -> str | None:
 
 
 def _is_dates(column: Any) -> bool:
-    """Whether a column holds dates, also as texts that begin with year and month."""
+    """Return whether a column holds dates, also as texts that begin with year and month."""
     import pandas as pd
 
     if pd.api.types.infer_dtype(column, skipna=True) in ("datetime64", "datetime", "date", "period"):

@@ -1,7 +1,8 @@
-"""How many features are enough: the fewest within one standard error of the best."""
+"""The smallest number of features that is as good as the best, by cross-validation."""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,75 +12,80 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
 from keyhole.sklearn.columns import Columns
-from keyhole.sklearn.selectors import KeyholeSelector
+from keyhole.sklearn.selectors import KeyholeSelector, ReconstructingSelector
 
 __all__ = ["KeyholeSelectorCV"]
 
 _CANDIDATES = 8
 
 
-class KeyholeSelectorCV(KeyholeSelector):
-    """Choose as few features as rebuild all the others within one standard error of the best number of them.
+@dataclass(eq=False, repr=False)
+class KeyholeSelectorCV(ReconstructingSelector):
+    """Select the fewest features whose reconstruction error is within one standard error of the smallest.
 
     Parameters
     ----------
     candidates
-        Numbers of features to try; by default eight, from one, or the number of ``must_select``, to
-        half of them, each a constant times the one before.
+        Numbers of features to try; by default eight in geometric progression, from one, or the number of
+        ``must_select``, to half of them.
     cv
-        Folds, as everywhere in scikit-learn.
+        Folds, as in all of scikit-learn.
     method, reconstructor, settings, grid_shape, groups, must_select, scale, missing, time_limit, random_state, verbose
         Those of `KeyholeSelector`; the time limit is for each fit.
     n_jobs
-        How many fits at once.
+        Number of fits at once.
 
     Attributes
     ----------
     n_features_to_select_
-        The number chosen.
+        The number of features selected.
     cv_results_
         ``n_features``, ``mean_score`` (negative mean squared error over the folds) and ``standard_error``.
 
     The others are those of `KeyholeSelector`.
+
+    References
+    ----------
+    Hastie, Tibshirani & Friedman (2009). The Elements of Statistical Learning, section 7.10 (one-standard-error rule).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> selector = KeyholeSelectorCV([1, 2, 3], cv=3, method="greedy", reconstructor="ridge", random_state=0)
+    >>> 1 <= selector.fit(X).n_features_to_select_ <= 3
+    True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{
-            name: kinds
-            for name, kinds in KeyholeSelector._parameter_constraints.items()
-            if name not in ("n_features_to_select", "costs", "cost_limit", "stability", "warm_start")
-        },
+        **ReconstructingSelector._parameter_constraints,
         "candidates": ["array-like", None],
         "cv": ["cv_object"],
     }
 
-    def __init__(
-        self, candidates: Any = None, *, cv: Any = 5, method: str = "auto", reconstructor: str = "auto",
-        settings: Any = None, grid_shape: Any = None, groups: Any = None, must_select: Any = None, scale: bool = True,
-        missing: str = "error", time_limit: Any = None, random_state: Any = None, n_jobs: Any = None, verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.candidates = candidates
-        self.cv = cv
-        self.method = method
-        self.reconstructor = reconstructor
-        self.settings = settings
-        self.grid_shape = grid_shape
-        self.groups = groups
-        self.must_select = must_select
-        self.scale = scale
-        self.missing = missing
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    candidates: Any = None
+    _: KW_ONLY
+    cv: Any = 5
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Try each number of features on every fold, then choose on all samples."""
+        """Score each number of features by cross-validation, then select on all samples.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_features)``, an array or a frame.
+        y
+            Ignored.
+
+        Returns
+        -------
+        self
+        """
         from joblib import Parallel, delayed
 
         self._columns, values = Columns.of(self, X, self.missing)
-        tried = self._tried()
+        tried = self._candidates()
         folds = list(check_cv(self.cv).split(values))
         table = X if hasattr(X, "columns") else values
         jobs = [(count, fold) for count in tried for fold in folds]
@@ -89,13 +95,14 @@ class KeyholeSelectorCV(KeyholeSelector):
         best = int(mean.argmax())
         self.n_features_to_select_ = int(tried[int(np.flatnonzero(mean >= mean[best] - error[best])[0])])
         self.cv_results_ = {"n_features": tried, "mean_score": mean, "standard_error": error}
-        chosen = self._one(self.n_features_to_select_).fit(X)
+        selected = self._one(self.n_features_to_select_).fit(X)
         for name in ("plan_", "support_", "ranking_", "scores_"):
-            setattr(self, name, getattr(chosen, name))
+            setattr(self, name, getattr(selected, name))
         return self
 
-    def _tried(self) -> NDArray[np.int64]:
-        least = 1 if self.must_select is None else max(1, len(self._musts()))
+    def _candidates(self) -> NDArray[np.int64]:
+        """Return the numbers of features to try, in ascending order."""
+        least = 1 if self.must_select is None else max(1, len(self._must_select()))
         if self.candidates is None:
             most = max(least, self.n_features_in_ // 2)
             return np.unique(np.round(np.geomspace(least, most, _CANDIDATES)).astype(np.int64))
@@ -107,10 +114,11 @@ class KeyholeSelectorCV(KeyholeSelector):
         return tried
 
     def _one(self, count: int) -> KeyholeSelector:
-        """Give a selector of so many features with the same settings."""
+        """Return a selector of so many features with the same parameters."""
         names = set(KeyholeSelector._get_param_names()) & set(self._get_param_names()) - {"n_jobs"}
         return KeyholeSelector(int(count), **{name: clone(getattr(self, name), safe=False) for name in names})
 
 
 def _score(selector: KeyholeSelector, table: Any, train: NDArray[np.int64], test: NDArray[np.int64]) -> float:
+    """Fit on one part of a table and score on another."""
     return float(selector.fit(_safe_indexing(table, train)).score(_safe_indexing(table, test)))

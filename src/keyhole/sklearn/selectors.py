@@ -1,7 +1,8 @@
-"""The estimators: features that rebuild all the others, tell a class, or tell a number."""
+"""Estimators: features from which all others can be reconstructed, or a class or number predicted."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,60 +16,133 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 from keyhole.data.target import Target, TargetKind
 from keyhole.models.predictors import PREDICTORS
 from keyhole.models.reconstructors import RECONSTRUCTORS
-from keyhole.sklearn.base import KeyholeBase
+from keyhole.sklearn.base import KeyholeBase, SizedSelector
+from keyhole.workflow.arguments import AUTO
 
-__all__ = ["KeyholeClassifierSelector", "KeyholeRegressorSelector", "KeyholeSelector"]
+__all__ = ["KeyholeClassifierSelector", "KeyholeRegressorSelector", "KeyholeSelector", "ReconstructingSelector"]
 
 
-class KeyholeSelector(KeyholeBase):
-    """Choose the features from which all the others can be rebuilt.
+@dataclass(eq=False, repr=False, kw_only=True)
+class ReconstructingSelector(KeyholeBase):
+    """Base class of the estimators that reconstruct all features from the selected ones."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **KeyholeBase._parameter_constraints,
+        "reconstructor": [StrOptions({AUTO, *RECONSTRUCTORS})],
+    }
+
+    reconstructor: str = AUTO
+
+    def _models(self) -> tuple[str, str]:
+        return self.reconstructor, AUTO
+
+    def inverse_transform(self, X: Any) -> NDArray[np.float64]:
+        """Reconstruct all features from the selected ones; unlike other selectors, no column is filled with zeros.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_selected_features)``, as ``transform`` returns them.
+
+        Returns
+        -------
+        array
+            ``(n_samples, n_features)``; only for tables whose columns are all numbers.
+        """
+        check_is_fitted(self, "plan_")
+        finite: Any = "allow-nan" if self.missing == "model" else True
+        selected = check_array(X, dtype=np.float64, ensure_all_finite=finite)
+        if selected.shape[1] != int(self.support_.sum()):
+            raise ValueError(f"X has {selected.shape[1]} features, and {int(self.support_.sum())} were selected")
+        if not self._columns.numeric:
+            raise ValueError("a table with columns of words is not rebuilt from its numbers; use reconstruct")
+        order = np.searchsorted(np.flatnonzero(self.support_), self.plan_.indices)
+        return self._reconstructed(selected[:, order])
+
+    def reconstruct(self, X: Any) -> NDArray[np.float64]:
+        """Reconstruct all features of whole samples from the selected ones.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_features)``; only the selected features are used.
+
+        Returns
+        -------
+        array
+            ``(n_samples, n_encoded)``, one column for each number and for each category of a column of words.
+        """
+        check_is_fitted(self, "plan_")
+        return self._reconstructed(self._columns.encode(self, X)[:, self.plan_.indices])
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the negative mean squared error of the reconstruction.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_features)``.
+        y
+            Ignored.
+        """
+        return -float(np.nanmean(np.square(self._columns.encode(self, X) - self.reconstruct(X))))
+
+    def _reconstructed(self, readings: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Reconstruct from readings ``(n, K)`` in rank order."""
+        fields = self.plan_.reconstruct_array(readings[:, :, np.newaxis], None)
+        return np.asarray(fields.reshape(len(fields), -1), np.float64)
+
+
+@dataclass(eq=False, repr=False)
+class KeyholeSelector(ReconstructingSelector, SizedSelector):
+    """Select the features from which all others can be reconstructed.
 
     Parameters
     ----------
     n_features_to_select
-        How many, or which share of them; half by default.
+        Number of features, or their share; half by default.
     method
-        A selector of Keyhole: ``"auto"`` tries several and keeps the best; ``"greedy"`` and ``"qr"`` take seconds.
+        Selector: ``"auto"`` tries several and keeps the best on validation; ``"greedy"`` and ``"qr"`` take seconds.
     reconstructor
-        What rebuilds: ``"auto"``, ``"ridge"``, ``"kernel"``, ``"dense"``, ...
+        Model that reconstructs: ``"auto"``, ``"ridge"``, ``"kernel"``, ``"dense"``, ...
     settings
-        Settings of the method, by name.
+        Settings of the method by name, and of the model with a prefix: ``{"reconstructor.width": 512}``.
     grid_shape
-        Shape of the picture or map that a row was flattened from.
+        Shape of the image or map that each row was flattened from.
     groups
-        A label for each feature: those that share one are chosen together, and count as one.
+        Label of each feature: those that share one are selected together, and count as one.
     costs, cost_limit
-        What each feature costs, and what the chosen may cost together, in place of ``n_features_to_select``.
+        Cost of each feature, and the largest total cost, in place of ``n_features_to_select``.
     must_select
-        Features that are to be among the chosen, and count as such: places, names, or a mask. The others are chosen
-        for what these do not tell.
+        Features that must be selected, and are counted: indices, names, or a mask. The others are selected for what
+        these do not explain.
     scale
-        Whether every feature counts alike, whatever its units; not for pictures and maps.
+        Whether every feature has the same weight, whatever its units; not for images and maps.
     missing
-        ``"model"``: values may be NaN; they count in neither loss nor score.
+        ``"model"``: values may be NaN, which are left out of loss and score.
     stability
-        How many times to choose anew from samples drawn with replacement, for ``stability_``.
+        Number of bootstrap selections, for ``stability_``.
     time_limit
-        Seconds after which learning stops with what it has.
+        Time limit in seconds; training stops with the best model so far.
     random_state, n_jobs, verbose
-        As everywhere in scikit-learn; jobs are for ``stability``.
+        As in all of scikit-learn; jobs are for ``stability``.
     warm_start
-        Whether to keep what the last fit chose where that is better.
+        Whether to keep the last fit's selection if it is better.
 
     Attributes
     ----------
     support_
-        Mask of the chosen features.
+        Mask of the selected features.
     ranking_
-        Rank of each chosen feature, 1 for the best; one more than the last for all others.
+        Rank of each selected feature, 1 for the best; one more than the last for all others.
     scores_
-        Drop of the validation error when each chosen feature joins those before it, as a share of the variance.
+        Reduction of the validation error by each selected feature given those before, as a fraction of the variance.
     stability_
-        Share of the draws in which each feature was chosen, if asked for.
+        Share of the bootstrap selections that each feature is part of, if ``stability`` is set.
     plan_
-        The plan: what Keyhole's own `select` gives.
+        The plan, as `keyhole.select` returns it.
     n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        As in all of scikit-learn.
 
     Examples
     --------
@@ -79,126 +153,52 @@ class KeyholeSelector(KeyholeBase):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **KeyholeBase._parameter_constraints,
-        "reconstructor": [StrOptions({"auto", *RECONSTRUCTORS})],
+        **SizedSelector._parameter_constraints,
+        **ReconstructingSelector._parameter_constraints,
     }
 
-    def __init__(
-        self, n_features_to_select: Any = None, *, method: str = "auto", reconstructor: str = "auto",
-        settings: Any = None, grid_shape: Any = None, groups: Any = None, costs: Any = None, cost_limit: Any = None,
-        must_select: Any = None, scale: bool = True, missing: str = "error", stability: int = 0,
-        time_limit: Any = None, random_state: Any = None, n_jobs: Any = None, warm_start: bool = False,
-        verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.n_features_to_select = n_features_to_select
-        self.method = method
-        self.reconstructor = reconstructor
-        self.settings = settings
-        self.grid_shape = grid_shape
-        self.groups = groups
-        self.costs = costs
-        self.cost_limit = cost_limit
-        self.must_select = must_select
-        self.scale = scale
-        self.missing = missing
-        self.stability = stability
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.warm_start = warm_start
-        self.verbose = verbose
 
-    def inverse_transform(self, X: Any) -> NDArray[np.float64]:
-        """Rebuild all features from the chosen ones; unlike other selectors, no column is filled with zeros.
-
-        Parameters
-        ----------
-        X
-            ``(n_samples, n_selected_features)``, as `transform` gives them.
-
-        Returns
-        -------
-        array
-            ``(n_samples, n_features)``; columns of words are not rebuilt: give numbers alone.
-        """
-        check_is_fitted(self, "plan_")
-        finite: Any = "allow-nan" if self.missing == "model" else True
-        chosen = check_array(X, dtype=np.float64, ensure_all_finite=finite)
-        if chosen.shape[1] != int(self.support_.sum()):
-            raise ValueError(f"X has {chosen.shape[1]} features, and {int(self.support_.sum())} were selected")
-        if not self._columns.numeric:
-            raise ValueError("a table with columns of words is not rebuilt from its numbers; use reconstruct")
-        places = np.flatnonzero(self.support_)
-        readings = chosen[:, np.searchsorted(places, self.plan_.indices)]
-        reconstructed = self.plan_.reconstruct_array(readings[:, :, np.newaxis], None)
-        return np.asarray(reconstructed.reshape(len(chosen), -1), np.float64)
-
-    def reconstruct(self, X: Any) -> NDArray[np.float64]:
-        """Rebuild all features of whole samples from the chosen ones; of words, a flag for each."""
-        check_is_fitted(self, "plan_")
-        values = self._columns.encode(self, X)
-        reconstructed = self.plan_.reconstruct_array(values[:, self.plan_.indices][:, :, np.newaxis], None)
-        return np.asarray(reconstructed.reshape(len(values), -1), np.float64)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Give the negative mean squared error of what is rebuilt."""
-        return -float(np.nanmean(np.square(self._columns.encode(self, X) - self.reconstruct(X))))
-
-
-class _Telling(KeyholeBase):
-    """What selectors that tell a target share."""
+@dataclass(eq=False, repr=False)
+class _PredictingSelector(SizedSelector):
+    """Base class of the estimators that predict a target from the selected features."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **KeyholeBase._parameter_constraints,
-        "predictor": [StrOptions({"auto", *PREDICTORS})],
+        **SizedSelector._parameter_constraints,
+        "predictor": [StrOptions({AUTO, *PREDICTORS})],
     }
 
-    def __init__(
-        self, n_features_to_select: Any = None, *, method: str = "auto", predictor: str = "auto",
-        settings: Any = None, grid_shape: Any = None, groups: Any = None, costs: Any = None, cost_limit: Any = None,
-        must_select: Any = None, scale: bool = True, missing: str = "error", stability: int = 0,
-        time_limit: Any = None, random_state: Any = None, n_jobs: Any = None, warm_start: bool = False,
-        verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.n_features_to_select = n_features_to_select
-        self.method = method
-        self.predictor = predictor
-        self.settings = settings
-        self.grid_shape = grid_shape
-        self.groups = groups
-        self.costs = costs
-        self.cost_limit = cost_limit
-        self.must_select = must_select
-        self.scale = scale
-        self.missing = missing
-        self.stability = stability
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.warm_start = warm_start
-        self.verbose = verbose
+    predictor: str = field(default=AUTO, kw_only=True)
 
-    def _reconstructor(self) -> str:
-        return "ridge"
+    def _models(self) -> tuple[str, str]:
+        return "ridge", self.predictor
 
-    def _told(self, X: Any) -> NDArray[np.float64]:
-        """Tell probabilities, or numbers, from whole samples."""
+    def _predicted(self, X: Any) -> NDArray[np.float64]:
+        """Predict probabilities, or numbers, from whole samples."""
         check_is_fitted(self, "plan_")
-        values = self._columns.encode(self, X)
-        return self.plan_.tell(values[:, self.plan_.indices][:, :, np.newaxis], None)
+        readings = self._columns.encode(self, X)[:, self.plan_.indices]
+        return self.plan_.predict_array(readings[:, :, np.newaxis], None)
 
 
-class KeyholeClassifierSelector(ClassifierMixin, _Telling):  # type: ignore[misc]
-    """Choose the features from which a class can be told.
+@dataclass(eq=False, repr=False)
+class KeyholeClassifierSelector(ClassifierMixin, _PredictingSelector):  # type: ignore[misc]
+    """Select the features from which a class is predicted best.
 
     Parameters and attributes are those of `KeyholeSelector`, with ``predictor`` (``"auto"``, ``"linear"``,
     ``"network"``) in place of ``reconstructor``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = KeyholeClassifierSelector(2, method="greedy", predictor="linear", random_state=0).fit(X, y)
+    >>> selector.predict(X).shape
+    (150,)
     """
 
     target_kind: ClassVar[TargetKind | None] = "class"
 
     def _target(self, y: Any, n: int) -> Target | None:
-        """Take note of the classes as they were given; the plan has their names, in the same order."""
+        """Note the classes as they were given; the plan has their names, in the same order."""
         if y is not None:
             labels = column_or_1d(y)
             assert_all_finite(labels, input_name="y")
@@ -210,30 +210,38 @@ class KeyholeClassifierSelector(ClassifierMixin, _Telling):  # type: ignore[misc
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # By default half of the features are chosen, and no one of the two that scikit-learn scores classifiers by
+        # By default half of the features are selected, and none of the two that scikit-learn scores classifiers by
         # separates its three classes.
         tags.classifier_tags.poor_score = self.n_features_to_select is None
         return tags
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Tell the class of each sample."""
-        told = self._told(X)
-        return np.asarray(self.classes_[told.argmax(axis=1)])
+        """Predict the class of each sample ``(n_samples, n_features)``; only the selected features are used."""
+        probabilities = self._predicted(X)
+        return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Tell how likely each class is."""
-        return self._told(X)
+        """Predict the probability of each class, ``(n_samples, n_classes)``."""
+        return self._predicted(X)
 
 
-class KeyholeRegressorSelector(RegressorMixin, _Telling):  # type: ignore[misc]
-    """Choose the features from which a number can be told.
+@dataclass(eq=False, repr=False)
+class KeyholeRegressorSelector(RegressorMixin, _PredictingSelector):  # type: ignore[misc]
+    """Select the features from which a number is predicted best.
 
     Parameters and attributes are those of `KeyholeSelector`, with ``predictor`` (``"auto"``, ``"linear"``,
     ``"network"``) in place of ``reconstructor``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> KeyholeRegressorSelector(3, method="greedy", predictor="linear", random_state=0).fit(X, y).predict(X).shape
+    (442,)
     """
 
     target_kind: ClassVar[TargetKind | None] = "number"
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Tell the number of each sample."""
-        return self._told(X)
+        """Predict the number of each sample ``(n_samples, n_features)``; only the selected features are used."""
+        return self._predicted(X)

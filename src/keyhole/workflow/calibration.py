@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from keyhole.data.samples import Samples
 from keyhole.models.intervals import PredictionIntervals
-from keyhole.plan.plan import Plan
+from keyhole.models.reconstructors.base import flat
+from keyhole.plan.fitted import FittedModels
 
 __all__ = ["calibrate", "coverage", "coverage_map", "errors_by_failures", "reliability", "spread_of", "width_map"]
 
@@ -20,15 +21,24 @@ _DRAWS = 30
 _MOST_SCORES = 2_000_000  # numbers that a quantile is taken of
 
 
-def spread_of(plan: Plan, part: Samples) -> PredictionIntervals:
-    """Fit the error spread of a plan on samples that its reconstructor was not fitted to."""
-    readings = part.noisy_readings(plan.indices)
-    errors = _errors(plan, part, plan.reconstruct_array(readings, part.time, part.covariates))
-    scale = np.repeat(plan.error_scale, len(plan.grid.cells))
-    return PredictionIntervals.fit(_rows(plan, readings, part), errors, scale)
+def spread_of(models: FittedModels, part: Samples) -> PredictionIntervals:
+    """Fit the error spread on samples that the reconstructor was not fitted to.
+
+    Parameters
+    ----------
+    models
+        Fitted models, or a plan.
+    part
+        Held-out samples in the user's units.
+    """
+    readings = part.noisy_readings(models.indices)
+    scale = np.repeat(models.error_scale, len(models.grid.cells))
+    return PredictionIntervals.fit(
+        flat(models.scaled(readings, part.time)), _errors(models, part, models.reconstruct_samples(part)), scale
+    )
 
 
-def calibrate(plan: Plan, intervals: PredictionIntervals, part: Samples) -> PredictionIntervals:
+def calibrate(models: FittedModels, intervals: PredictionIntervals, part: Samples) -> PredictionIntervals:
     """Calibrate prediction intervals on held-out samples (split conformal prediction).
 
     Scores ``|error| / spread`` are collected with 0, 1, 2, 4, ... K readings missing at random, so that intervals widen
@@ -36,51 +46,87 @@ def calibrate(plan: Plan, intervals: PredictionIntervals, part: Samples) -> Pred
 
     Parameters
     ----------
-    plan
-        Final plan, fitted to all samples but the calibration and test parts.
+    models
+        Final models, fitted to all samples but the calibration and test parts.
     intervals
         Error spread from `spread_of`.
     part
         Calibration samples in the user's units.
+
+    References
+    ----------
+    Lei, G'Sell, Rinaldo, Tibshirani & Wasserman (2018). Distribution-free predictive inference for regression. JASA.
     """
-    readings, rng = part.noisy_readings(plan.indices), np.random.default_rng(0)
+    readings, rng = part.noisy_readings(models.indices), np.random.default_rng(0)
     scores: dict[int, NDArray[np.float64]] = {}
-    for missing in _counts(plan.k):
-        given = _with_missing(readings, missing, rng)
-        errors = _errors(plan, part, plan.reconstruct_array(given, part.time, part.covariates))
-        found = (np.abs(errors) / intervals.spread(_rows(plan, given, part))).ravel()
+    for missing in sorted({0, *(2**power for power in range(12) if 2**power < models.k), models.k}):
+        given = np.array(readings, np.float64)
+        for row in given:
+            row[rng.permutation(len(row))[:missing]] = np.nan
+        errors = _errors(models, part, models.reconstruct_array(given, part.time, part.covariates))
+        found = (np.abs(errors) / intervals.spread(flat(models.scaled(given, part.time)))).ravel()
         scores[missing] = found[:: -(-len(found) // _MOST_SCORES)]
     return intervals.calibrated(scores, len(part))
 
 
-def coverage(plan: Plan, part: Samples, reconstructed: NDArray[Any], level: float = _LEVEL) -> dict[str, float]:
-    """Return coverage and mean width of the prediction interval, as ``coverage_90`` and ``width_90`` for level 0.9."""
-    within, width = _within(plan, part, reconstructed, level)
-    known = ~np.isnan(within)
+def coverage(
+    models: FittedModels, part: Samples, reconstructed: NDArray[Any], level: float = _LEVEL
+) -> dict[str, float]:
+    """Compute coverage and mean width of the prediction interval.
+
+    Parameters
+    ----------
+    models, part
+        Fitted models with intervals, and samples in the user's units.
+    reconstructed
+        Their reconstruction of the samples.
+    level
+        Nominal coverage.
+
+    Returns
+    -------
+    dict
+        ``coverage_90`` and ``width_90`` for level 0.9.
+    """
+    half = models.half_width(part.noisy_readings(models.indices), part.time, level)
+    within = _within(_errors(models, part, reconstructed), half)
     name = f"{100 * level:g}"
-    return {f"coverage_{name}": float(within[known].mean()), f"width_{name}": float(width)}
+    return {
+        f"coverage_{name}": float(np.nanmean(within)),
+        f"width_{name}": 2 * float(_pooled(models, half).mean()),
+    }
 
 
-def reliability(plan: Plan, part: Samples, levels: Sequence[float]) -> list[float]:
+def reliability(models: FittedModels, part: Samples, levels: Sequence[float]) -> list[float]:
     """Return the coverage of the prediction interval for each nominal level."""
-    reconstructed = plan.reconstruct_array(part.noisy_readings(plan.indices), part.time, part.covariates)
-    return [coverage(plan, part, reconstructed, level)[f"coverage_{100 * level:g}"] for level in levels]
+    reconstructed = models.reconstruct_samples(part)
+    return [coverage(models, part, reconstructed, level)[f"coverage_{100 * level:g}"] for level in levels]
 
 
-def width_map(plan: Plan, part: Samples, level: float = _LEVEL) -> NDArray[np.float64]:
+def width_map(models: FittedModels, part: Samples, level: float = _LEVEL) -> NDArray[np.float64]:
     """Return the mean width of the prediction interval in each cell, in error units; NaN at invalid cells."""
-    half = _pooled(plan, plan.half_width(part.noisy_readings(plan.indices), part.time, level))
-    return _on_grid(plan, 2 * half.mean(axis=0).reshape(part.channels, -1).mean(axis=0))
+    half = _pooled(models, models.half_width(part.noisy_readings(models.indices), part.time, level))
+    return _on_grid(models, 2 * half.mean(axis=0).reshape(part.channels, -1).mean(axis=0))
+
+
+def coverage_map(models: FittedModels, part: Samples, level: float = _LEVEL) -> NDArray[np.float64]:
+    """Return the coverage of the prediction interval in each cell; NaN at invalid cells."""
+    half = models.half_width(part.noisy_readings(models.indices), part.time, level)
+    within = _within(_errors(models, part, models.reconstruct_samples(part)), half)
+    known = (~np.isnan(within)).sum(axis=0)
+    shares = np.nansum(within, axis=0) / np.maximum(known, 1)
+    shares = np.where(known > 0, shares, np.nan).reshape(part.channels, -1)
+    return _on_grid(models, shares.mean(axis=0))
 
 
 def errors_by_failures(
-    plan: Plan, part: Samples, most: int, draws: int = _DRAWS
+    models: FittedModels, part: Samples, most: int, draws: int = _DRAWS
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the RMSE under random sensor failures.
 
     Parameters
     ----------
-    plan, part
+    models, part
         The plan, and samples in the user's units; at most 1000 evenly spaced ones are used.
     most
         Largest number of failed sensors.
@@ -93,69 +139,38 @@ def errors_by_failures(
         Mean and largest RMSE over the sets, for 0, 1, ... ``most`` failures.
     """
     part = part.take(np.linspace(0, len(part) - 1, min(len(part), _MOST_SAMPLES)).astype(np.int64))
-    readings, rng = part.noisy_readings(plan.indices), np.random.default_rng(0)
+    readings, rng = part.noisy_readings(models.indices), np.random.default_rng(0)
     found = []
-    for lost in range(min(most, plan.k - 1) + 1):
-        errors = []
-        for _ in range(draws if lost else 1):
+    for failed in range(min(most, models.k - 1) + 1):
+        rmse = []
+        for _ in range(draws if failed else 1):
             given = np.array(readings, np.float64)
-            given[:, rng.permutation(plan.k)[:lost]] = np.nan
-            off = _pooled(plan, _errors(plan, part, plan.reconstruct_array(given, part.time, part.covariates)))
-            errors.append(float(np.sqrt(np.nanmean(np.square(off)))))
-        found.append((np.mean(errors), np.max(errors)))
+            given[:, rng.permutation(models.k)[:failed]] = np.nan
+            errors = _errors(models, part, models.reconstruct_array(given, part.time, part.covariates))
+            rmse.append(float(np.sqrt(np.nanmean(np.square(_pooled(models, errors))))))
+        found.append((np.mean(rmse), np.max(rmse)))
     mean, worst = np.array(found, np.float64).T
     return mean, worst
 
 
-def coverage_map(plan: Plan, part: Samples, level: float = _LEVEL) -> NDArray[np.float64]:
-    """Return the coverage of the prediction interval in each cell; NaN at invalid cells."""
-    reconstructed = plan.reconstruct_array(part.noisy_readings(plan.indices), part.time, part.covariates)
-    within, _ = _within(plan, part, reconstructed, level)
-    known = (~np.isnan(within)).sum(axis=0)
-    shares = np.nansum(within, axis=0) / np.maximum(known, 1)
-    shares = np.where(known > 0, shares, np.nan).reshape(part.channels, -1)
-    return _on_grid(plan, shares.mean(axis=0))
-
-
-def _on_grid(plan: Plan, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+def _on_grid(models: FittedModels, cells: NDArray[np.float64]) -> NDArray[np.float64]:
     """Place values of the valid cells on the grid, NaN elsewhere."""
-    full = np.full(plan.grid.size, np.nan)
-    full[plan.grid.cells] = cells
-    return full.reshape(plan.grid.shape)
+    full = np.full(models.grid.size, np.nan)
+    full[models.grid.cells] = cells
+    return full.reshape(models.grid.shape)
 
 
-def _within(plan: Plan, part: Samples, reconstructed: NDArray[Any], level: float) -> tuple[NDArray[np.float64], float]:
-    """Return whether each true value lies in the interval, ``(N, channels * cells)``, NaN if missing; and its width."""
-    readings = part.noisy_readings(plan.indices)
-    half = plan.half_width(readings, part.time, level)
-    errors = _errors(plan, part, reconstructed)
-    within = np.where(np.isnan(errors), np.nan, np.abs(errors) <= half)
-    return within, 2 * float(_pooled(plan, half).mean())
+def _within(errors: NDArray[np.float64], half_width: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return whether each true value lies in its interval, ``(N, channels * cells)``, NaN if missing."""
+    return np.where(np.isnan(errors), np.nan, np.abs(errors) <= half_width)
 
 
-def _pooled(plan: Plan, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _pooled(models: FittedModels, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return ``(N, channels * cells)`` in units in which channels can be pooled."""
-    scale = plan.error_scale
-    return np.asarray((values.reshape(len(values), len(scale), -1) / scale[:, np.newaxis]).reshape(values.shape))
+    return np.asarray(values / np.repeat(models.error_scale, len(models.grid.cells)))
 
 
-def _errors(plan: Plan, part: Samples, reconstructed: NDArray[Any]) -> NDArray[np.float64]:
-    off = (part.values - reconstructed).reshape(len(part), part.channels, -1)[:, :, plan.grid.cells]
-    return np.asarray(off.reshape(len(part), -1), np.float64)
-
-
-def _rows(plan: Plan, readings: NDArray[Any], part: Samples) -> NDArray[np.float32]:
-    return plan.scaled(readings, part.time).reshape(len(readings), -1)
-
-
-def _counts(k: int) -> list[int]:
-    """Return 0, 1, 2, 4, ... and ``k``."""
-    return sorted({0, *(2**power for power in range(12) if 2**power < k), k})
-
-
-def _with_missing(readings: NDArray[Any], missing: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Set ``missing`` random readings of each sample to NaN."""
-    given = np.array(readings, np.float64)
-    for row in given:
-        row[rng.permutation(len(row))[:missing]] = np.nan
-    return given
+def _errors(models: FittedModels, part: Samples, reconstructed: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the errors in the valid cells, ``(N, channels * cells)``; NaN where the true value is missing."""
+    errors = (part.values - reconstructed).reshape(len(part), part.channels, -1)[:, :, models.grid.cells]
+    return np.asarray(flat(errors), np.float64)

@@ -18,27 +18,26 @@ from keyhole.data.preparation import prepare
 from keyhole.data.readers import read
 from keyhole.data.samples import Samples
 from keyhole.data.splits import SplitLike
-from keyhole.data.target import TargetKind
 from keyhole.models.predictors import eliminate
 from keyhole.models.reconstructors import Reconstructor
 from keyhole.placement import SELECTORS, Selection
 from keyhole.placement.failures import Network
 from keyhole.placement.posterior_covariance import fit_localised_covariance
 from keyhole.plan.plan import Plan
-from keyhole.workflow.checks import deadline_after
+from keyhole.workflow.arguments import make_run
 from keyhole.workflow.selection import fit_reconstructor, fit_target, make_plan, select
 
 __all__ = ["drop", "extend"]
 
 
-def extend(plan: Plan, signals: Any, k: int | None = None, *, constraints: Any = None, **options: Any) -> Plan:
+def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = None, **options: Any) -> Plan:
     """Select ``k`` further sites for an existing network and refit.
 
     Parameters
     ----------
     plan
         Plan of the existing network; its sites are kept and come first in the new plan.
-    signals
+    data
         `Samples` on the grid of the plan, or anything that `read` takes. Target and treatment of missing values are
         those of the plan unless given.
     k
@@ -46,7 +45,7 @@ def extend(plan: Plan, signals: Any, k: int | None = None, *, constraints: Any =
     constraints
         Constraints on the new sites, as in `select`.
     options
-        Options of `select`. Reconstructor and predictor are of the plan's kind unless given.
+        Options of `select`. Reconstructor and predictor are of the plan's kind, with its settings, unless given.
 
     Returns
     -------
@@ -66,17 +65,17 @@ def extend(plan: Plan, signals: Any, k: int | None = None, *, constraints: Any =
     np.int64(5)
     """
     reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind")}
-    source = _read_like(plan, signals, **reading)
-    given = Constraints.of(constraints)
-    existing = [*(int(site) for site in _sites_on(plan, source)), *sites_given(given.existing)]
+    samples = _read_like(plan, data, **reading)
+    constraints = Constraints.of(constraints)
+    existing = [*(int(site) for site in _sites_on(plan, samples)), *sites_given(constraints.existing)]
     defaults: dict[str, Any] = {"reconstructor": plan.reconstructor, "missing": reading["missing"] or _missing(plan)}
     if plan.predictor is not None:
-        defaults["predictor"] = plan.predictor.name
-    return select(source, k, constraints=replace(given, existing=existing), **(defaults | options))
+        defaults["predictor"] = plan.predictor
+    return select(samples, k, constraints=replace(constraints, existing=existing), **(defaults | options))
 
 
 def drop(
-    plan: Plan, signals: Any, k: int, *, reconstructor: str | Reconstructor | None = None,
+    plan: Plan, data: Any, k: int, *, reconstructor: str | Reconstructor | None = None,
     missing: Literal["error", "model"] | None = None, seed: int = 0, device: str = "auto",
     time_limit: float | None = None, split: SplitLike = None,
 ) -> Plan:  # fmt: skip
@@ -90,7 +89,7 @@ def drop(
     ----------
     plan
         Plan of the existing network.
-    signals
+    data
         `Samples` on the grid of the plan, or anything that `read` takes. The target is that of the plan.
     k
         Number of sites to drop, less than ``plan.k``.
@@ -122,18 +121,20 @@ def drop(
     """
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < plan.k:
         raise InfeasibleError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
-    deadline_after(time_limit)
-    source = _read_like(plan, signals, missing=missing)
-    source = source if plan.predictor is not None else source.with_target(None)
-    prepared = prepare(source, split, seed, calibrate_intervals=plan.predictor is None)
+    make_run(seed=seed, device=device, time_limit=time_limit)
+    samples = _read_like(plan, data, missing=missing)
+    samples = samples if plan.predictor is not None else samples.with_target(None)
+    prepared = prepare(samples, split, seed, calibrate_intervals=plan.predictor is None)
     kept, dropped = _eliminate(prepared.development, _sites_on(plan, prepared.signals), k)
-    with progress(None) as tell:
-        run = Run(seed=seed, device=device, deadline=deadline_after(time_limit), callback=tell)
+    with progress(None) as report:
+        run = replace(make_run(seed=seed, device=device, time_limit=time_limit), callback=report)
         fitted = fit_reconstructor(plan.reconstructor if reconstructor is None else reconstructor, prepared, kept, run)
-        predictor = fit_target("auto" if plan.predictor is None else plan.predictor.name, prepared, kept, run)
+        predictor = fit_target(plan.predictor, prepared, kept, run)
     selection, method = Selection(kept, notes={"dropped": dropped}), str(plan.metadata["method"])
-    made = make_plan(prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=predictor)
-    return replace(made, metadata={**made.metadata, "settings": plan.metadata.get("settings", {})})
+    return make_plan(
+        prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=predictor,
+        recorded={"settings": plan.metadata.get("settings", {})},
+    )  # fmt: skip
 
 
 def _missing(plan: Plan) -> str:
@@ -141,40 +142,33 @@ def _missing(plan: Plan) -> str:
     return str(plan.metadata.get("missing", "error"))
 
 
-def _read_like(
-    plan: Plan, signals: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None
-) -> Samples:
-    """Read samples as those of the plan were: with its target and its treatment of missing values."""
-    predictor, missing = plan.predictor, missing or _missing(plan)
-    if isinstance(signals, Samples):
-        if predictor is not None and signals.target is None:
-            raise PlanError(
-                f"the plan predicts {predictor.target!r}, and the samples have no target; set one with "
-                "Samples.with_target, or give a table that has the column"
-            )
-        return _on_grid(plan, read(signals, target=target, target_kind=target_kind))
-    if predictor is not None:
-        kind: TargetKind = "class" if predictor.is_class else "number"
-        target, target_kind = target or predictor.target, target_kind or kind
-    return _on_grid(plan, read(signals, target=target, target_kind=target_kind, missing=missing))
-
-
-def _on_grid(plan: Plan, signals: Samples) -> Samples:
-    """Check that the samples are on the grid of the plan, and apply its anomalies."""
-    if signals.grid.shape != plan.grid.shape or signals.grid.dims != plan.grid.dims:
+def _read_like(plan: Plan, data: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None) -> Samples:
+    """Read samples as those of the plan were: with its target, its treatment of missing values and its anomalies."""
+    predictor, is_read = plan.predictor, isinstance(data, Samples)
+    if is_read and predictor is not None and data.target is None:
+        raise PlanError(
+            f"the plan predicts {predictor.target!r}, and the samples have no target; set one with "
+            "Samples.with_target, or give a table that has the column"
+        )
+    if predictor is not None and not is_read:
+        target, target_kind = target or predictor.target, target_kind or ("class" if predictor.is_class else "number")
+    missing = "error" if is_read else missing or _missing(plan)
+    samples = read(data, target=target, target_kind=target_kind, missing=missing)
+    if samples.grid.shape != plan.grid.shape or samples.grid.dims != plan.grid.dims:
         raise PlanError(
             f"the plan is for a grid {plan.grid.dims} of shape {plan.grid.shape}, and the data are on "
-            f"{signals.grid.dims} of shape {signals.grid.shape}"
+            f"{samples.grid.dims} of shape {samples.grid.shape}"
         )
-    outside = [signals.grid.name(int(s)) for s in _sites_on(plan, signals) if not signals.grid.inside.ravel()[s]]
-    if outside:
-        raise PlanError(f"the plan's site {outside[0]} is missing (NaN in all samples) in the data")
-    return signals.anomalies(plan.scaling.cycle) if plan.scaling.cycle is not None else signals
+    invalid = [site for site in _sites_on(plan, samples) if not samples.grid.inside.ravel()[site]]
+    if invalid:
+        name = samples.grid.name(int(invalid[0]))
+        raise PlanError(f"the plan's site {name} is missing (NaN in all samples) in the data")
+    return samples.anomalies(plan.scaling.cycle) if plan.scaling.cycle is not None else samples
 
 
-def _sites_on(plan: Plan, signals: Samples) -> NDArray[np.int64]:
+def _sites_on(plan: Plan, samples: Samples) -> NDArray[np.int64]:
     """Return the flat indices of the plan's sites on the grid of the data, matched by coordinate or name."""
-    sites = same_sites(plan.indices, plan.grid, signals.grid)
+    sites = same_sites(plan.indices, plan.grid, samples.grid)
     if (sites < 0).any():
         name = plan.names[int(np.flatnonzero(sites < 0)[0])]
         raise PlanError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,11 +16,11 @@ from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
 from keyhole.data.splits import SplitLike
 from keyhole.data.target import TargetKind
-from keyhole.models.reconstructors import Ridge, nested_errors
-from keyhole.placement import SELECTORS, Selector
+from keyhole.models.predictors import Predictor
+from keyhole.models.reconstructors import Reconstructor, Ridge, nested_errors
 from keyhole.plan.plan import Plan
-from keyhole.workflow.checks import check_budget, check_stages, deadline_after
-from keyhole.workflow.selection import choose_sites, fit_reconstructor, fit_target, make_plan
+from keyhole.workflow.arguments import Methods, check_budget, deadline_after, make_all_parts, make_run
+from keyhole.workflow.selection import choose_sites, fit_plan
 
 __all__ = ["Comparison", "Entry", "compare", "single"]
 
@@ -32,7 +32,7 @@ class Entry:
     Parameters
     ----------
     method
-        Name of the selector.
+        Name of the selector, or its label.
     plan
         Its plan.
     curve
@@ -57,6 +57,12 @@ class Comparison:
         The split and scaled samples that all methods share.
     entries
         One entry for each method, the smallest test error first.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> kh.compare(kh.datasets.sst(), 5, ["random", "greedy"]).choice.method
+    'greedy'
     """
 
     prepared: PreparedSamples
@@ -75,7 +81,11 @@ class Comparison:
                 "k": entry.plan.k,
                 "reconstructor": entry.plan.reconstructor.name,
                 **{f"test_{name}": value for name, value in entry.plan.metrics["test"].items()},
-                **{f"validation_{name}": entry.plan.metrics["validation"][name] for name in _shown_metrics(entry.plan)},
+                **{
+                    f"validation_{name}": value
+                    for name, value in entry.plan.metrics["validation"].items()
+                    if name == "fvu" or name.startswith("target_")
+                },
                 "seconds": round(entry.seconds, 2),
             }
             for entry in self.entries
@@ -83,14 +93,15 @@ class Comparison:
 
 
 def compare(
-    signals: Any,
+    data: Any,
     k: int | None,
-    methods: Sequence[str],
+    methods: Methods,
     *,
     target: str | None = None,
     target_kind: TargetKind | None = None,
-    reconstructor: str = "ridge",
-    predictor: str = "auto",
+    reconstructor: str | Reconstructor = "ridge",
+    predictor: str | Predictor = "auto",
+    settings: Mapping[str, Any] | None = None,
     split: SplitLike = None,
     anomalies: Literal["month", "none"] | None = None,
     time_limit: float | None = None,
@@ -105,14 +116,17 @@ def compare(
 
     Parameters
     ----------
-    signals
+    data
         `Samples`, or anything that `read` takes.
     k
         Number of sites; None under a cost limit.
     methods
-        Names of selectors (``docs/methods.md``), run with their default settings.
+        Selectors: names (``docs/methods.md``), which have their default settings, or objects; or a mapping of labels to
+        names or objects, such as ``{"few": Greedy(n_components=50), "many": Greedy(n_components=300)}``.
     reconstructor
-        Reconstructor fitted to the sites of every method.
+        Reconstructor fitted to the sites of every method, by name or object.
+    settings
+        Settings of the models that are named, such as ``{"reconstructor.width": 512}``.
     time_limit
         Time limit in seconds for each method.
     intervals
@@ -128,23 +142,33 @@ def compare(
     Examples
     --------
     >>> import keyhole as kh
-    >>> from keyhole.workflow import compare
-    >>> found = compare(kh.datasets.sst(), 5, ["greedy", "random"])
+    >>> found = kh.compare(kh.datasets.sst(), 5, ["greedy", "random"])
     >>> [entry.method for entry in found.entries]
     ['greedy', 'random']
     """
-    selectors = {method: SELECTORS.make(method, {}) for method in methods}
-    deadline_after(time_limit)
-    source = read(signals, target=target, target_kind=target_kind).anomalies_as_asked(anomalies)
-    prepared = prepare(source, split, seed, calibrate_intervals=intervals)
+    run = make_run(seed=seed, device=device, time_limit=time_limit)
+    each = make_all_parts(methods, reconstructor, predictor, settings)
+    samples = read(data, target=target, target_kind=target_kind).anomalies_as_asked(anomalies)
+    prepared = prepare(samples, split, seed, calibrate_intervals=intervals)
     k = check_budget(k, prepared.signals)
-    check_stages(selectors, reconstructor, predictor, prepared.signals)
-    with progress(callback) as tell:
-        entries = []
-        for method, selector in selectors.items():
-            run = Run(seed=seed, device=device, deadline=deadline_after(time_limit), callback=tell)
-            entries.append(_run_method(method, selector, prepared, k, (reconstructor, predictor), run))
+    for parts in each.values():
+        parts.check(prepared.signals)
+    entries = []
+    with progress(callback) as report:
+        for label, parts in each.items():
+            run = replace(run, deadline=deadline_after(time_limit), callback=report)
+            started = time.monotonic()
+            selection = choose_sites(parts.selector, prepared, k, run)
+            seconds = time.monotonic() - started
+            plan = fit_plan(prepared, selection, parts, run)
+            entries.append(Entry(label, plan, _errors_by_k(plan, prepared), seconds))
     return Comparison(prepared, sorted(entries, key=lambda entry: _ranking_key(entry.plan.metrics["test"])))
+
+
+def single(plan: Plan, prepared: PreparedSamples) -> Comparison:
+    """Return a comparison of one plan, for its report."""
+    seconds = float(plan.metadata.get("seconds", 0.0))
+    return Comparison(prepared, [Entry(plan.metadata["method"], plan, _errors_by_k(plan, prepared), seconds)])
 
 
 def _ranking_key(scores: Mapping[str, float]) -> tuple[float, ...]:
@@ -153,38 +177,11 @@ def _ranking_key(scores: Mapping[str, float]) -> tuple[float, ...]:
     return tuple(scores[name] for name in names if name in scores) or (scores["mse"],)
 
 
-def _shown_metrics(plan: Plan) -> list[str]:
-    """Return the names of the validation metrics to list: unexplained variance, and those of the target."""
-    return ["fvu", *(name for name in plan.metrics["validation"] if name.startswith("target_"))]
-
-
-def _run_method(
-    method: str, selector: Selector, prepared: PreparedSamples, k: int | None, refit: tuple[str, str], run: Run
-) -> Entry:
-    """Run one method; ``refit`` names the reconstructor and the predictor."""
-    started = time.monotonic()
-    selection = choose_sites(selector, prepared, k, run)
-    seconds = time.monotonic() - started
-    fitted = fit_reconstructor(refit[0], prepared, selection.sites, run)
-    predictor = fit_target(refit[1], prepared, selection.sites, run)
-    plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=predictor)
-    return _entry(plan, prepared, seconds)
-
-
-def _entry(plan: Plan, prepared: PreparedSamples, seconds: float) -> Entry:
-    """Return the entry of a plan, with its error against the number of sites."""
-    return Entry(plan.metadata["method"], plan, _curve(prepared, plan), seconds)
-
-
-def _curve(prepared: PreparedSamples, plan: Plan) -> NDArray[np.float64]:
+def _errors_by_k(plan: Plan, prepared: PreparedSamples) -> NDArray[np.float64]:
+    """Return the test RMSE of ridge with the first 0, 1, ... K sites of a plan."""
     development = prepared.development.unweighted()
     test = prepared.scaling.apply(prepared.test).filled(development.imputer).unweighted()
     ridge = Ridge().fit(prepared.development, plan.indices, validation=prepared.validation, run=Run())
     scale = None if prepared.signals.origin.units_differ else prepared.scaling.scale
     errors = nested_errors(development, test, plan.indices, ridge.strength, scale)
     return np.asarray(np.sqrt(np.maximum(errors, 0) / test.valid_values().size))
-
-
-def single(plan: Plan, prepared: PreparedSamples) -> Comparison:
-    """Return a comparison of one plan, for its report."""
-    return Comparison(prepared, [_entry(plan, prepared, float(plan.metadata.get("seconds", 0.0)))])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import platform
 import time as clock
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole import metrics
-from keyhole.core.errors import KeyholeError, StorageError
 from keyhole.core.memory import explain_out_of_memory
-from keyhole.core.processes import is_first
 from keyhole.core.progress import progress
 from keyhole.core.run import Event, Run
 from keyhole.data.constraints import Constraints
@@ -27,40 +24,40 @@ from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
-from keyhole.data.splits import Split, SplitLike
+from keyhole.data.splits import SplitLike
 from keyhole.data.target import TargetKind
 from keyhole.models.predictors import Predictor, fit_predictor
 from keyhole.models.predictors import nested_errors as nested_target_errors
 from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor, Ridge, fit_best, nested_errors
-from keyhole.placement import SELECTORS, Selection, Selector
+from keyhole.placement import Selection, Selector
 from keyhole.placement.classical import Greedy
 from keyhole.placement.conditioning import SelectionView
 from keyhole.placement.failures import harden_against_failures
+from keyhole.plan.fitted import FittedModels
 from keyhole.plan.plan import Plan
 from keyhole.plan.readings import range_of
-from keyhole.training.checkpoint import clear_states
-from keyhole.workflow.calibration import calibrate, coverage, spread_of
-from keyhole.workflow.checks import (
+from keyhole.workflow.arguments import (
+    Parts,
     check_budget,
     check_failures,
     check_reconstructor,
-    check_run,
-    check_stages,
-    deadline_after,
+    make_model,
+    make_parts,
+    make_run,
+    managed_checkpoints,
 )
+from keyhole.workflow.calibration import calibrate, coverage, spread_of
 
 __all__ = [
     "SELECTION_SHARE",
     "choose_sites",
     "constraint_metadata",
+    "fit_plan",
     "fit_reconstructor",
-    "fit_target",
     "make_plan",
-    "make_run",
-    "managed_checkpoints",
-    "record",
+    "run_metadata",
+    "score",
     "select",
-    "told_in",
 ]
 
 # Fraction of the time limit for site selection; the rest is for fitting the reconstructor.
@@ -69,7 +66,7 @@ SELECTION_SHARE = 1 / 3
 
 @explain_out_of_memory("select", "process a NetCDF or Zarr field in chunks of samples (--memory), or coarsen the grid")
 def select(
-    signals: Any,
+    data: Any,
     k: int | None = None,
     *,
     constraints: Constraints | Mapping[str, Any] | None = None,
@@ -80,9 +77,9 @@ def select(
     intervals: bool = True,
     target: str | None = None,
     target_kind: TargetKind | None = None,
-    method: str = "auto",
+    method: str | Selector = "auto",
     reconstructor: str | Reconstructor = "auto",
-    predictor: str = "auto",
+    predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
     split: SplitLike = None,
     anomalies: Literal["month", "none"] | None = None,
@@ -105,7 +102,7 @@ def select(
 
     Parameters
     ----------
-    signals
+    data
         `Samples`, or anything that `read` takes: an array ``(N, *grid)``, a DataArray or Dataset, a frame, or a path.
     k
         Number of sites; exactly ``k`` distinct observable sites are selected, besides existing ones. With groups, the
@@ -135,16 +132,20 @@ def select(
         ``"class"`` or ``"number"``; by default inferred from the values of the target.
     method
         Selector: ``"auto"`` runs several and keeps the best on validation; ``"greedy"``, ``"qr"``, ``"exchange"``;
-        ``"learned"`` or a mask distribution (``"vln"``, ``"hnet"``, ...); or any other name in ``docs/methods.md``.
+        ``"learned"`` or a mask distribution (``"vln"``, ``"hnet"``, ...); any other name in ``docs/methods.md``; or a
+        selector object, such as ``Greedy(n_components=300)``.
     reconstructor
         ``"ridge"``, ``"optimal_interpolation"``, ``"kernel"``, ``"dense"``, ``"dense_conv"``, ``"resnet"``,
         ``"dcgan"``, ``"residual"`` or ``"ensemble"``. ``"auto"`` takes the best closed form on validation (ridge,
         optimal interpolation or kernel), or a network if its validation error is clearly smaller; with a target it is
-        ridge. A reconstructor object, such as that of another plan, is cloned with its settings and refitted.
+        ridge. A reconstructor object, such as ``Dense(width=512)`` or that of another plan, is cloned with its settings
+        and fitted.
     predictor
-        Model of the target: ``"linear"``, ``"network"``, or ``"auto"``, the better of both on validation.
+        Model of the target: ``"linear"``, ``"network"``, ``"auto"``, the better of both on validation; or an object.
     settings
-        Settings of the selector by name; the defaults are listed in ``docs/methods.md``.
+        Settings of the parts that are named: of the selector by their names, of the models with a prefix, such as
+        ``{"n_components": 300, "reconstructor.width": 512, "predictor.width": 64}``. The defaults are listed in
+        ``docs/methods.md``.
     split
         Training, validation and test samples: ``"blocks"`` (contiguous in time), ``"random"``, a `Split`,
         ``(train, test)`` or ``(train, validation, test)`` as indices or boolean masks, or a mapping of these names. By
@@ -201,54 +202,18 @@ def select(
         seed=seed, device=device, precision=precision, compiled=compiled, time_limit=time_limit, checkpoint=checkpoint,
         resume=resume, save_every=save_every,
     )  # fmt: skip
-    selector = SELECTORS.make(method, settings or {})
-    source = read(signals, target=target, target_kind=target_kind, missing=missing).anomalies_as_asked(anomalies)
-    source = source if constraints is None else source.with_constraints(constraints)
-    source = source if weights is None else source.with_weights(weights)
-    source = source if noise is None else source.with_noise(noise)
-    prepared = prepare(source, split, seed, calibrate_intervals=intervals and source.target is None)
+    parts = make_parts(method, reconstructor, predictor, settings)
+    samples = read(data, target=target, target_kind=target_kind, missing=missing).anomalies_as_asked(anomalies)
+    samples = samples if constraints is None else samples.with_constraints(constraints)
+    samples = samples if weights is None else samples.with_weights(weights)
+    samples = samples if noise is None else samples.with_noise(noise)
+    prepared = prepare(samples, split, seed, calibrate_intervals=intervals and samples.target is None)
     k = check_budget(k, prepared.signals)
-    check_stages({method: selector}, reconstructor, predictor, prepared.signals)
-    with managed_checkpoints(run), progress(callback) as tell:
-        run = replace(run, callback=tell)
-        selection = choose_sites(selector, prepared, k, run, failures=failures)
-        fitted = fit_reconstructor(reconstructor, prepared, selection.sites, run)
-        fitted_predictor = fit_target(predictor, prepared, selection.sites, run)
-    plan = make_plan(prepared, selection, fitted, selector, run, method=method, predictor=fitted_predictor)
-    handling = {"missing": missing} if missing == "model" else {}
-    return replace(plan, metadata={**plan.metadata, **handling, "seconds": round(clock.monotonic() - started, 2)})
-
-
-def make_run(
-    *, seed: int, device: str, precision: str, compiled: bool, time_limit: float | None, checkpoint: str | Path | None,
-    resume: bool, save_every: float,
-) -> Run:  # fmt: skip
-    """Return the `Run` of a workflow, whose time limit starts now; parameters as in `select`."""
-    check_run(device, precision, save_every)
-    return Run(
-        seed=seed, device=device, precision=precision, compiled=compiled, deadline=deadline_after(time_limit),
-        folder=None if checkpoint is None else Path(checkpoint), resume=resume, save_seconds=save_every,
-    )  # fmt: skip
-
-
-@contextlib.contextmanager
-def managed_checkpoints(run: Run) -> Iterator[None]:
-    """Delete checkpoints before a new run, and again if the run fails because of its input.
-
-    Resuming would then fail again. Checkpoints of a run that was interrupted, or that ran out of disk space, are kept,
-    and a run that resumes deletes nothing.
-    """
-    if run.folder is None or run.resume or not is_first():
-        yield
-        return
-    clear_states(run.folder)
-    try:
-        yield
-    except StorageError:
-        raise
-    except KeyholeError:
-        clear_states(run.folder)
-        raise
+    parts.check(prepared.signals)
+    with managed_checkpoints(run), progress(callback) as report:
+        run = replace(run, callback=report)
+        selection = choose_sites(parts.selector, prepared, k, run, failures=failures)
+        return fit_plan(prepared, selection, parts, run, started=started, missing=missing)
 
 
 def choose_sites(
@@ -275,8 +240,8 @@ def choose_sites(
     Selection
         Existing sites first, then the selected ones by rank.
     """
-    run, parts = run.share(SELECTION_SHARE), (prepared.train, prepared.validation, prepared.development)
-    view = SelectionView.of(*parts, supervised=selector.supervised)
+    run, samples = run.share(SELECTION_SHARE), (prepared.train, prepared.validation, prepared.development)
+    view = SelectionView.of(*samples, supervised=selector.supervised)
     if k is None:
         k = len(Greedy().select(view.development, 1, validation=None, run=run).sites)
     if selector.requires_validation:
@@ -286,7 +251,7 @@ def choose_sites(
         found = selector.select(view.development, k, validation=None, run=run)
     if failures:
         found = harden_against_failures(
-            found, SelectionView.of(*parts).development, check_failures(failures, len(found.sites)), run
+            found, SelectionView.of(*samples).development, check_failures(failures, len(found.sites)), run
         )
     if view.grouping is None and len(prepared.existing) == 0:
         return found
@@ -294,44 +259,83 @@ def choose_sites(
     return replace(found, sites=sites, reconstruct=None, distribution=None)
 
 
+def fit_plan(
+    prepared: PreparedSamples, selection: Selection, parts: Parts, run: Run,
+    *, started: float | None = None, missing: str = "error",
+) -> Plan:  # fmt: skip
+    """Fit the models to selected sites, evaluate them and return the plan.
+
+    Parameters
+    ----------
+    prepared
+        The split and scaled samples.
+    selection
+        The selected sites, with notes and training history.
+    parts
+        The selector that was used, and the models to fit.
+    run
+        Seed and deadline.
+    started
+        Start of the workflow on the monotonic clock, to record its ``seconds``.
+    missing
+        Treatment of missing values, for the record.
+
+    Returns
+    -------
+    Plan
+        Closed forms fitted to all samples but the test part.
+    """
+    fitted = fit_reconstructor(parts.reconstructor, prepared, selection.sites, run)
+    predictor = fit_target(parts.predictor, prepared, selection.sites, run)
+    return make_plan(
+        prepared, selection, fitted, parts.selector, run, method=parts.method, predictor=predictor, started=started,
+        recorded={} if missing == "error" else {"missing": missing},
+    )  # fmt: skip
+
+
 def fit_reconstructor(
-    name: str | Reconstructor, prepared: PreparedSamples, sites: NDArray[np.int64], run: Run
+    given: str | Reconstructor | None, prepared: PreparedSamples, sites: NDArray[np.int64], run: Run
 ) -> Reconstructor:
     """Fit a reconstructor to sites.
 
     Parameters
     ----------
-    name
-        A name in the registry, ``"auto"`` for the best on validation, or an object to clone and refit.
+    given
+        A name in the registry, or an object to clone; ``"auto"`` or None for the best on validation, or for ridge if
+        there is a target, so that the time is spent on that.
     prepared, sites, run
         The split and scaled samples, flat indices of the sites by rank, and the run.
     """
-    check_reconstructor(name, prepared.signals.grid)
+    reconstructor = make_model(RECONSTRUCTORS, Reconstructor, given, {})
+    check_reconstructor(reconstructor, prepared.signals.grid)
     train, validation = prepared.train, prepared.validation
-    if isinstance(name, Reconstructor):
-        return name.clone().fit(train, sites, validation=validation, run=run)
-    if name == "auto" and prepared.signals.target is not None:
-        name = "ridge"  # spend the time on the target
-    if name == "auto":
+    if reconstructor is None and prepared.signals.target is None:
         return fit_best(train, sites, validation=validation, run=run)
-    return RECONSTRUCTORS[name]().fit(train, sites, validation=validation, run=run)
+    reconstructor = Ridge() if reconstructor is None else reconstructor.clone()
+    return reconstructor.fit(train, sites, validation=validation, run=run)
 
 
-def fit_target(name: str, prepared: PreparedSamples, sites: NDArray[np.int64], run: Run) -> Predictor | None:
-    """Fit the named predictor, or the best on validation (``"auto"``); None if the samples have no target."""
+def fit_target(
+    predictor: Predictor | None, prepared: PreparedSamples, sites: NDArray[np.int64], run: Run
+) -> Predictor | None:
+    """Fit the predictor, or the best on validation if it is None; return None if the samples have no target."""
     if prepared.signals.target is None:
         return None
-    return fit_predictor(name, prepared.train, sites, validation=prepared.validation, run=run)
+    train, validation = prepared.train, prepared.validation
+    if predictor is None:
+        return fit_predictor("auto", train, sites, validation=validation, run=run)
+    return predictor.clone().fit(train, sites, validation=validation, run=run)
 
 
 def make_plan(
     prepared: PreparedSamples, selection: Selection, fitted: Reconstructor, selector: Selector, run: Run,
-    *, method: str, predictor: Predictor | None = None,
+    *, method: str, predictor: Predictor | None = None, started: float | None = None,
+    recorded: Mapping[str, Any] | None = None,
 ) -> Plan:  # fmt: skip
-    """Assemble and evaluate a plan.
+    """Evaluate fitted models and assemble the plan.
 
-    The plan is scored on validation; closed forms are then refitted on all samples but the test part, prediction
-    intervals are calibrated, and the final plan is scored once on test.
+    The models are scored on validation; closed forms are then scaled and refitted on all samples but the test part,
+    prediction intervals are calibrated, and the final models are scored once on test.
 
     Parameters
     ----------
@@ -340,66 +344,73 @@ def make_plan(
     selection
         The selected sites, with notes and training history.
     fitted, predictor
-        The models fitted to these sites.
+        The models fitted to these sites on the training part.
     selector, method
-        The selector and its registry name, for the metadata.
+        The selector and its name, for the record.
     run
         Seed and deadline.
+    started
+        Start of the workflow on the monotonic clock, to record its ``seconds``.
+    recorded
+        Further metadata, which take precedence.
     """
-    signals = prepared.signals
-    made = {
-        **record(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
-        **_target_metadata(predictor),
-        **constraint_metadata(signals, selection.sites),
-        **told_in(signals),
-        **({} if signals.gaps is None else {"missing": "model"}),
-        "split": prepared.split.sizes(),
-        "data": {"name": signals.origin.name, "fingerprint": signals.fingerprint()},
-    }
-    history: list[dict[str, Any]] = [{"stage": "select", **row} for row in selection.history]
-    history += [{"stage": "refit", **row} for row in (*fitted.history, *fitted.tried)]
-    history += [{"stage": "predict", **row} for row in (predictor.history if predictor else [])]
-    plan = Plan(
-        signals.grid, selection.sites, gains(prepared, selection.sites), prepared.choosing, fitted, signals.origin,
-        made, {}, history, predictor, prepared.development.reading_covariance(selection.sites),
-        ranges=range_of(signals.noisy_readings(selection.sites)[_seen(prepared.split)]),
+    samples, sites, split = prepared.signals, selection.sites, prepared.split
+    on_train = FittedModels(
+        grid=samples.grid, indices=sites, scaling=prepared.choosing, reconstructor=fitted, origin=samples.origin,
+        predictor=predictor, covariance=prepared.development.reading_covariance(sites),
     )  # fmt: skip
-    held = signals.take(prepared.split.validation)
-    validation = score(plan, held, prepared.choosing)
-    spread = None if prepared.calibration is None else spread_of(plan, held)
-    plan = _fit_on_all_but_test(plan, prepared, run)
-    if spread is not None and prepared.calibration is not None:
-        plan = replace(plan, intervals=calibrate(plan, spread, prepared.calibration))
-    return replace(plan, metrics={"validation": validation, "test": score(plan, prepared.test, prepared.scaling)})
-
-
-def _seen(split: Split) -> NDArray[np.int64]:
-    """Return the indices of all samples but those of the test part."""
-    return np.concatenate([split.development, split.calibration])
-
-
-def record(
-    selector: Selector, run: Run, *, method: str, fitted: Reconstructor, notes: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the metadata of a plan that do not depend on the data: method, settings, seed, versions, date."""
-    return {
-        "method": method,
-        "settings": selector.settings(),
-        "reconstructor": fitted.name,
-        "seed": run.seed,
-        "notes": dict(notes),
-        "versions": _versions(),
-        "date": datetime.now(UTC).date().isoformat(),
+    validation = samples.take(split.validation)
+    scores = {"validation": score(on_train, validation, prepared.choosing)}
+    final = _refitted(on_train, prepared, run)
+    if prepared.calibration is not None:
+        intervals = calibrate(final, spread_of(on_train, validation), prepared.calibration)
+        final = replace(final, intervals=intervals)
+    if len(prepared.test):
+        scores["test"] = score(final, prepared.test, prepared.scaling)
+    metadata = {
+        **run_metadata(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
+        **_target_metadata(predictor),
+        **constraint_metadata(samples, sites),
+        **({"error_units": STANDARDISED} if samples.origin.units_differ else {}),
+        **({} if samples.gaps is None else {"missing": "model"}),
+        "split": split.sizes(),
+        "data": {"name": samples.origin.name, "fingerprint": samples.fingerprint()},
+        **(recorded or {}),
     }
+    if started is not None:
+        metadata["seconds"] = round(clock.monotonic() - started, 2)
+    seen = np.concatenate([split.development, split.calibration])
+    return Plan(
+        **final.parts(),
+        gain=gains(prepared, sites),
+        metadata=metadata,
+        metrics=scores,
+        history=_history(selection, fitted, predictor),
+        ranges=range_of(samples.noisy_readings(sites)[seen]),
+    )
 
 
-def score(plan: Plan, part: Samples, baseline: Scaler) -> dict[str, float]:
-    """Compute the errors of a plan on unscaled samples.
+def _refitted(models: FittedModels, prepared: PreparedSamples, run: Run) -> FittedModels:
+    """Rescale and refit closed forms on all samples but the test part; networks keep their weights and scaling."""
+    reconstructor, predictor = models.reconstructor, models.predictor
+    if not reconstructor.closed_form or (predictor is not None and not predictor.closed_form):
+        return models
+    on: Any = {"train": prepared.development, "sites": models.indices, "validation": prepared.validation, "run": run}
+    return replace(
+        models,
+        scaling=prepared.scaling,
+        reconstructor=reconstructor.clone().fit(**on),
+        predictor=None if predictor is None else predictor.clone().fit(**on),
+    )
+
+
+def score(models: FittedModels, part: Samples, baseline: Scaler) -> dict[str, float]:
+    """Compute the errors of fitted models on unscaled samples.
 
     Parameters
     ----------
-    plan
-        The plan to score.
+    models
+        A plan, or models that are not yet part of one.
     part
         Samples in the user's units.
     baseline
@@ -411,39 +422,53 @@ def score(plan: Plan, part: Samples, baseline: Scaler) -> dict[str, float]:
         Metrics by name; those of the target begin with ``target_``, those of the 90 % prediction interval are
         ``coverage_90`` and ``width_90``.
     """
-    readings = part.noisy_readings(plan.indices)
-    reconstructed = plan.reconstruct_array(readings, part.time, part.covariates)
+    reconstructed = models.reconstruct_samples(part)
     scale = baseline.scale if part.origin.units_differ else None
     scores = metrics.evaluate(
-        part.values, reconstructed, baseline.expected(part), plan.grid, part.weights, scale=scale,
+        part.values, reconstructed, baseline.expected(part), models.grid, part.weights, scale=scale,
         names=tuple(part.origin.variables),
     )  # fmt: skip
-    if plan.intervals is not None:
-        scores |= coverage(plan, part, reconstructed)
-    if plan.predictor is None or part.target is None:
+    if models.intervals is not None:
+        scores |= coverage(models, part, reconstructed)
+    if models.predictor is None or part.target is None:
         return scores
-    target_scores = metrics.target_scores(part.target, plan.tell(readings, part.time), plan.predictor.expected)
+    predicted = models.predict_array(part.noisy_readings(models.indices), part.time)
+    target_scores = metrics.target_scores(part.target, predicted, models.predictor.expected)
     return scores | {f"target_{name}": value for name, value in target_scores.items()}
 
 
 def gains(prepared: PreparedSamples, sites: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the reduction of the validation error (ridge, fraction of variance) by each site given those before."""
-    errors = _nested_errors(prepared, sites)
+    train, validation = prepared.train, prepared.validation
+    if prepared.signals.target is not None:
+        errors = nested_target_errors(train, validation, sites)
+    else:
+        strength = Ridge().fit(train, sites, validation=validation, run=Run()).strength
+        errors = nested_errors(train, validation, sites, strength)
     return np.asarray(-np.diff(errors) / max(float(errors[0]), 1e-300))
 
 
-def _nested_errors(prepared: PreparedSamples, sites: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the validation error with the first 0, 1, ... K sites, of the target if there is one."""
-    train, validation = prepared.train, prepared.validation
-    if prepared.signals.target is not None:
-        return nested_target_errors(train, validation, sites)
-    strength = Ridge().fit(train, sites, validation=validation, run=Run()).strength
-    return nested_errors(train, validation, sites, strength)
+def run_metadata(
+    selector: Selector, run: Run, *, method: str, fitted: Reconstructor, notes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the metadata that do not depend on the data: method, settings, seed, versions, date."""
+    import torch
+
+    versions: dict[str, Any] = {name: version(name) for name in ("keyhole", "torch", "numpy")}
+    return {
+        "method": method,
+        "settings": selector.settings(),
+        "reconstructor": fitted.name,
+        "seed": run.seed,
+        "notes": dict(notes),
+        "versions": versions | {"python": platform.python_version(), "threads": torch.get_num_threads()},
+        "date": datetime.now(UTC).date().isoformat(),
+    }
 
 
-def constraint_metadata(signals: Samples, sites: NDArray[np.int64]) -> dict[str, Any]:
+def constraint_metadata(samples: Samples, sites: NDArray[np.int64]) -> dict[str, Any]:
     """Return the metadata of the constraints: their description, the number of existing sites, costs and groups."""
-    constraints = signals.constraints
+    constraints = samples.constraints
     if constraints is None:
         return {}
     n_existing = len(constraints.rules.existing)
@@ -456,11 +481,6 @@ def constraint_metadata(signals: Samples, sites: NDArray[np.int64]) -> dict[str,
     return {"constraints": found}
 
 
-def told_in(signals: Samples) -> dict[str, Any]:
-    """Return the metadata of the error units, if they are not the units of the data."""
-    return {"error_units": STANDARDISED} if signals.origin.units_differ else {}
-
-
 def _target_metadata(predictor: Predictor | None) -> dict[str, Any]:
     """Return the metadata of the target and its predictor."""
     if predictor is None:
@@ -469,19 +489,11 @@ def _target_metadata(predictor: Predictor | None) -> dict[str, Any]:
     return {"predictor": predictor.name, "target": {"name": predictor.target, "kind": kind}}
 
 
-def _fit_on_all_but_test(plan: Plan, prepared: PreparedSamples, run: Run) -> Plan:
-    """Rescale and refit closed forms on all samples but the test part; networks keep their weights and scaling."""
-    reconstructor, predictor = plan.reconstructor, plan.predictor
-    if not reconstructor.closed_form or (predictor is not None and not predictor.closed_form):
-        return plan
-    parts: Any = {"train": prepared.development, "sites": plan.indices, "validation": prepared.validation, "run": run}
-    refitted = None if predictor is None else predictor.clone().fit(**parts)
-    return replace(plan, scaling=prepared.scaling, reconstructor=reconstructor.clone().fit(**parts), predictor=refitted)
-
-
-def _versions() -> dict[str, Any]:
-    import torch
-
-    names = ("keyhole", "torch", "numpy")
-    found: dict[str, Any] = {name: version(name) for name in names}
-    return found | {"python": platform.python_version(), "threads": torch.get_num_threads()}
+def _history(selection: Selection, fitted: Reconstructor, predictor: Predictor | None) -> list[dict[str, Any]]:
+    """Return the training history of all stages."""
+    rows = {
+        "select": selection.history,
+        "refit": (*fitted.history, *fitted.tried),
+        "predict": predictor.history if predictor else (),
+    }
+    return [{"stage": stage, **row} for stage, of_stage in rows.items() for row in of_stage]

@@ -16,6 +16,7 @@ from keyhole.core.memory import explain_out_of_memory
 from keyhole.core.progress import progress
 from keyhole.core.run import Event, Run
 from keyhole.data import splits
+from keyhole.data.origin import STANDARDISED
 from keyhole.data.preparation import default_split
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
@@ -27,11 +28,12 @@ from keyhole.models.reconstructors.model_selection import squared_error
 from keyhole.placement import SELECTORS, Selection, Selector
 from keyhole.placement.classical import QR, Greedy
 from keyhole.placement.learned import Learned
+from keyhole.plan.fitted import FittedModels
 from keyhole.plan.plan import Plan
 from keyhole.plan.readings import range_of
+from keyhole.workflow.arguments import check_budget, make_run, managed_checkpoints
 from keyhole.workflow.calibration import calibrate, coverage, spread_of
-from keyhole.workflow.checks import check_budget
-from keyhole.workflow.selection import constraint_metadata, make_run, managed_checkpoints, record, told_in
+from keyhole.workflow.selection import constraint_metadata, run_metadata
 from keyhole.workflow.stored.components import leading_components, sketch
 from keyhole.workflow.stored.store import Part, Store
 
@@ -118,8 +120,7 @@ def select_stored(
         run = replace(run, callback=tell)
         scaled = _scaled(store, split, seed, intervals)
         selection = _chosen(scaled, method, selector, k, run)
-        plan = _plan(scaled, selection, method, selector, run)
-    return replace(plan, metadata={**plan.metadata, "seconds": round(clock.monotonic() - started, 2)})
+        return _plan(scaled, selection, method, selector, run, started)
 
 
 def samples_of(store: Store, seed: int, *, calibrate_intervals: bool, split: SplitLike = None) -> tuple[Samples, Split]:
@@ -194,53 +195,60 @@ def _ridge(part: Part, sites: NDArray[np.int64]) -> Ridge:
     return NestedRidge(part.readings(sites), part.valid_values, part.store.about.grid).first(len(sites))
 
 
-def _plan(scaled: _Scaled, selection: Selection, method: str, selector: Selector, run: Run) -> Plan:
-    """Put the plan together, judge it on validation, fit it on all but test, and judge it there once."""
+def _plan(
+    scaled: _Scaled, selection: Selection, method: str, selector: Selector, run: Run, started: float
+) -> Plan:
+    """Score the models on validation, refit them on all samples but the test part, and score them there once."""
     store, sites = scaled.store, selection.sites
     ridge = scaled.ridge(sites)
-    made = {
-        **record(selector, run, method=method, fitted=ridge, notes=selection.notes),
-        **constraint_metadata(store.about, sites),
-        **told_in(store.about),
-        "split": scaled.split.sizes(),
-        "memory": store.memory,
-        "data": {"name": store.about.origin.name, "fingerprint": store.fingerprint()},
-    }
-    history = [{"stage": "select", **row} for row in selection.history]
     readings = scaled.development.readings(sites)
     rows = flat(readings.transpose(0, 2, 1)).astype(np.float64)
     time = store.field.time
     time = None if time is None else time[scaled.split.development]
-    plan = Plan(
-        store.about.grid, sites, _gains(scaled, sites, ridge.strength), scaled.choosing, ridge, store.about.origin,
-        made, {}, history, None, rows.T @ rows / len(rows),
-        ranges=range_of(scaled.scaling.unscale_readings(readings, sites, time)),
+    on_train = FittedModels(
+        grid=store.about.grid, indices=sites, scaling=scaled.choosing, reconstructor=ridge, origin=store.about.origin,
+        covariance=rows.T @ rows / len(rows),
     )  # fmt: skip
     held = store.part(scaled.split.validation)
-    validation = _score(plan, held, scaled.choosing)
-    spread = spread_of(plan, held.some(_BANDS_SHARE)) if len(scaled.split.calibration) else None
-    plan = replace(plan, scaling=scaled.scaling, reconstructor=_ridge(scaled.development, sites))
-    if spread is not None:
-        plan = replace(plan, intervals=calibrate(plan, spread, store.part(scaled.split.calibration).some(_BANDS_SHARE)))
-    test = _score(plan, store.part(scaled.split.test), scaled.scaling)
-    return replace(plan, metrics={"validation": validation, "test": test})
+    scores = {"validation": _score(on_train, held, scaled.choosing)}
+    final = replace(on_train, scaling=scaled.scaling, reconstructor=_ridge(scaled.development, sites))
+    if len(scaled.split.calibration):
+        spread = spread_of(on_train, held.some(_BANDS_SHARE))
+        part = store.part(scaled.split.calibration).some(_BANDS_SHARE)
+        final = replace(final, intervals=calibrate(final, spread, part))
+    scores["test"] = _score(final, store.part(scaled.split.test), scaled.scaling)
+    gain = _gains(scaled, sites, ridge.strength)
+    metadata = {
+        **run_metadata(selector, run, method=method, fitted=ridge, notes=selection.notes),
+        **constraint_metadata(store.about, sites),
+        **({"error_units": STANDARDISED} if store.about.origin.units_differ else {}),
+        "split": scaled.split.sizes(),
+        "memory": store.memory,
+        "data": {"name": store.about.origin.name, "fingerprint": store.fingerprint()},
+        "seconds": round(clock.monotonic() - started, 2),
+    }
+    return Plan(
+        **final.parts(),
+        gain=gain,
+        metadata=metadata,
+        metrics=scores,
+        history=[{"stage": "select", **row} for row in selection.history],
+        ranges=range_of(scaled.scaling.unscale_readings(readings, sites, time)),
+    )
 
 
-def _score(plan: Plan, part: Part, baseline: Scaler) -> dict[str, float]:
-    """Errors of a plan on samples as they are, as `pipeline.score` gives them."""
+def _score(models: FittedModels, part: Part, baseline: Scaler) -> dict[str, float]:
+    """Errors of fitted models on samples as they are, as `selection.score` gives them."""
     origin = part.store.about.origin
     scale = baseline.scale if origin.units_differ else None
-    tally = ErrorAccumulator(plan.grid, scale=scale, names=tuple(origin.variables))
+    tally = ErrorAccumulator(models.grid, scale=scale, names=tuple(origin.variables))
     for block in part.blocks():
-        reconstructed = plan.reconstruct_array(block.noisy_readings(plan.indices), block.time, block.covariates)
-        tally.add(block.values, reconstructed, baseline.expected(block))
+        tally.add(block.values, models.reconstruct_samples(block), baseline.expected(block))
     scores = tally.scores(part.store.about.weights)
-    if plan.intervals is None:
+    if models.intervals is None:
         return scores
     few = part.some(_BANDS_SHARE)
-    return scores | coverage(
-        plan, few, plan.reconstruct_array(few.noisy_readings(plan.indices), few.time, few.covariates)
-    )
+    return scores | coverage(models, few, models.reconstruct_samples(few))
 
 
 def _gains(scaled: _Scaled, sites: NDArray[np.int64], strength: float) -> NDArray[np.float64]:

@@ -13,8 +13,8 @@ from keyhole.core.errors import KeyholeError, SettingsError, StorageError
 from keyhole.core.extras import check_extra
 from keyhole.core.run import Run
 from keyhole.data.preparation import PreparedSamples
-from keyhole.placement import SELECTORS
-from keyhole.workflow.selection import choose_sites, fit_reconstructor, make_plan
+from keyhole.workflow.arguments import AUTO, make_parts
+from keyhole.workflow.selection import choose_sites, fit_plan
 from keyhole.workflow.sweeps.grid import Tried, grid_of
 from keyhole.workflow.sweeps.retries import Patience, signs_of_life, without_password
 from keyhole.workflow.sweeps.study import StudyFile
@@ -263,10 +263,8 @@ def _try(asked: StudyFile, what: Trial, prepared: PreparedSamples) -> Trial:
     started = time.monotonic()
     deadline = None if asked.time_limit is None else started + asked.time_limit
     run = Run(seed=asked.seed, deadline=deadline)
-    selector = SELECTORS.make(what.method, what.settings)
-    selection = choose_sites(selector, prepared, what.k, run)
-    fitted = fit_reconstructor(what.reconstructor, prepared, selection.sites, run)
-    plan = make_plan(prepared, selection, fitted, selector, run, method=what.method)
+    parts = make_parts(what.method, what.reconstructor, AUTO, what.settings)
+    plan = fit_plan(prepared, choose_sites(parts.selector, prepared, what.k, run), parts, run)
     errors = [plan.metrics[part].get(asked.metric) for part in ("validation", "test")]
     if errors[0] is None or errors[1] is None:
         raise KeyholeError(f"metric {asked.metric!r} is not known; there are {', '.join(plan.metrics['test'])}")

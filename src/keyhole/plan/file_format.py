@@ -1,0 +1,290 @@
+"""Plans as files: a header and arrays, each checked by itself and against the others.
+
+A checksum tells that a file is whole, not that it makes sense. Everything is checked here before any of it is used, so
+that a file takes no more memory than its own size calls for, and a plan that was loaded works.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.core.errors import KeyholeError, PlanError
+from keyhole.core.storage import Arrays, array_of, read_container, write_container
+from keyhole.data.covariates import check_periods
+from keyhole.data.grid import Grid
+from keyhole.data.origin import SourceInfo
+from keyhole.data.scaler import Scaler
+from keyhole.models.intervals import PredictionIntervals
+from keyhole.models.predictors import PREDICTORS, Predictor
+from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor
+from keyhole.plan._format1 import upgrade
+from keyhole.plan.plan import Plan
+from keyhole.plan.schema import Header, OriginPart, checked_header
+
+__all__ = ["load", "save"]
+
+_NUMBERS = re.compile(r"[<>=|]?(bool|int|uint|float|[biuf])\d{0,2}")
+_TIMES = re.compile(r"[<>=]?(datetime64|timedelta64|[Mm]8)(\[\d{0,6}[A-Za-z]{1,2}\])?")
+_TEXTS = re.compile(r"[<>=]?U\d{1,12}")
+_LARGEST_TEXTS = 2**26  # bytes of an axis of texts, each as wide as the longest, that need no further reason
+_WIDER_THAN_WRITTEN = 64  # times as many bytes as characters: beyond that, one long text makes many short ones wide
+_PHASES = {None: 1, "month": 12}
+
+
+def save(plan: Plan, path: Path) -> None:
+    """Write a plan to one file; see `Plan.save`."""
+    settings, learned = plan.reconstructor.state()
+    axes = {dim: plan.grid.coordinates[dim] for dim in plan.grid.dims}
+    header: dict[str, Any] = {
+        "kind": "plan",
+        "grid": {"shape": plan.grid.shape, "dims": plan.grid.dims, "names": plan.grid.names},
+        "coordinate_types": {dim: str(axis.dtype) for dim, axis in axes.items()},
+        "coordinate_texts": {dim: axis.tolist() for dim, axis in axes.items() if axis.dtype.kind == "U"},
+        "scaling": {"cycle": plan.scaling.cycle, "periods": plan.scaling.periods},
+        "reconstructor": {"name": plan.reconstructor.name, "settings": settings},
+        "origin": asdict(plan.origin),
+        "metadata": dict(plan.metadata),
+        "metrics": {part: dict(scores) for part, scores in plan.metrics.items()},
+        "history": [dict(row) for row in plan.history],
+    }
+    arrays = {
+        "sites.index": plan.indices,
+        "sites.gain": plan.gain,
+        "sites.covariance": plan.covariance,
+        "sites.range": plan.ranges,
+        "grid.inside": plan.grid.inside,
+        "scaling.baseline": plan.scaling.baseline,
+        "scaling.scale": plan.scaling.scale,
+        "scaling.columns": plan.scaling.columns,
+        "scaling.root": plan.scaling.root,
+    }
+    arrays |= {f"coordinates.{dim}": _numbers(axis) for dim, axis in axes.items() if axis.dtype.kind != "U"}
+    arrays |= {f"reconstructor.{name}": array for name, array in learned.items()}
+    if plan.intervals is not None:
+        header["intervals"], spread = plan.intervals.state()
+        arrays |= {f"intervals.{name}": array for name, array in spread.items()}
+    if plan.predictor is not None:
+        settings, learned = plan.predictor.state()
+        header["predictor"] = {"name": plan.predictor.name, "settings": settings}
+        arrays |= {f"predictor.{name}": array for name, array in learned.items()}
+    write_container(path, header, {name: array for name, array in arrays.items() if array is not None})
+
+
+def load(path: str | Path) -> Plan:
+    """Load a plan from a file written by `Plan.save`.
+
+    Parameters
+    ----------
+    path
+        Plan file; files of format 1 are converted.
+
+    Returns
+    -------
+    Plan
+        The plan, which reconstructs as the saved one did.
+
+    Raises
+    ------
+    PlanError
+        The file is damaged, truncated, not a plan, or from a newer version.
+
+    Examples
+    --------
+    >>> import keyhole as kh, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "buoys.keyhole")
+    >>> kh.select(kh.datasets.sst(), k=3, method="qr", reconstructor="ridge").save(path)
+    >>> kh.load(path).k
+    3
+    """
+    header, arrays = read_container(Path(path), "plan")
+    try:
+        return _unpack(*(upgrade(header, arrays) if header["format"] == 1 else (header, arrays)))
+    except Exception as error:  # components may raise anything on invalid headers and arrays
+        reason = str(error) if isinstance(error, KeyholeError) else f"{type(error).__name__}: {error}"
+        raise PlanError(f"{path}: not a plan that this Keyhole understands ({reason})") from error
+
+
+def _unpack(given: Mapping[str, Any], arrays: Arrays) -> Plan:
+    """Assemble a plan from its parts."""
+    header = checked_header(given, arrays)
+    grid = _grid(header, arrays)
+    sites, scaling = _sites(header, arrays, grid), _scaling(header, arrays, grid)
+    k, channels = len(sites), len(scaling.scale)
+    return Plan(
+        grid=grid,
+        indices=sites,
+        scaling=scaling,
+        reconstructor=_reconstructor(header, arrays, grid, sites, scaling),
+        origin=_origin(header, grid, channels),
+        predictor=_predictor(header, arrays, k * channels),
+        covariance=_covariance(arrays, k * channels),
+        intervals=_intervals(header, arrays, k * channels, channels * len(grid.cells)),
+        gain=array_of(arrays, "sites.gain", (k,)),
+        metadata=dict(given["metadata"]),
+        metrics=dict(given["metrics"]),
+        history=list(given["history"]),
+        ranges=array_of(arrays, "sites.range", (2, k, channels)) if "sites.range" in arrays else None,
+    )
+
+
+def _grid(header: Header, arrays: Arrays) -> Grid:
+    """Return the grid: the shape is that of an array, coordinates are as long as it and of types that are listed."""
+    shape, dims, names = tuple(header.grid.shape), tuple(header.grid.dims), header.grid.names
+    inside = array_of(arrays, "grid.inside", shape, "b")
+    if not inside.any():
+        raise PlanError("the array 'grid.inside' has no valid cell")
+    if len(dims) != len(shape) or len(set(dims)) < len(dims):
+        raise PlanError(f"header: grid.dims: {len(shape)} different names are needed, not {list(dims)}")
+    if names is not None and (len(names) != inside.size or len(set(names)) < len(names)):
+        raise PlanError(f"header: grid.names: {inside.size} different names are needed")
+    axes = {dim: _axis(header, arrays, dim, n) for dim, n in zip(dims, shape, strict=True)}
+    return Grid(shape, dims, axes, inside, None if names is None else tuple(names))
+
+
+def _axis(header: Header, arrays: Arrays, dim: str, n: int) -> NDArray[Any]:
+    """Return the coordinate of an axis; the type that is declared is never more than what the file holds."""
+    kind = header.coordinate_types.get(dim, "")
+    if dim in header.coordinate_texts:
+        if not _TEXTS.fullmatch(kind):
+            raise PlanError(f"header: coordinate_types.{dim}: {kind!r} is no type of texts")
+        return _texts(header.coordinate_texts[dim], dim, n)
+    found = array_of(arrays, f"coordinates.{dim}", (n,), "biuf")
+    of_times = _TIMES.fullmatch(kind) is not None
+    if not of_times and not _NUMBERS.fullmatch(kind):
+        raise PlanError(f"header: coordinate_types.{dim}: {kind!r} is no type that coordinates are saved with")
+    declared = np.dtype(kind)
+    if found.dtype != (np.dtype(np.int64) if of_times else declared.newbyteorder("=")):
+        raise PlanError(f"the array 'coordinates.{dim}' is of type {found.dtype}, and the header says {kind}")
+    return found.astype(declared)
+
+
+def _texts(texts: list[str], dim: str, n: int) -> NDArray[np.str_]:
+    """Return the labels of an axis, unless one is so long that the array would be far larger than the file."""
+    if len(texts) != n:
+        raise PlanError(f"header: coordinate_texts.{dim}: {n} are needed, and there are {len(texts)}")
+    lengths = [len(text) for text in texts]
+    if 4 * n * max(lengths) > max(_LARGEST_TEXTS, _WIDER_THAN_WRITTEN * sum(lengths)):
+        raise PlanError(f"header: coordinate_texts.{dim}: one of {max(lengths)} characters is longer than all others")
+    return np.array(texts, str)
+
+
+def _numbers(coordinate: NDArray[Any]) -> NDArray[Any]:
+    """Return dates as integers of their unit, since safetensors holds no dates."""
+    if coordinate.dtype.kind in "mM":
+        return coordinate.astype(np.int64)
+    if coordinate.dtype.kind not in "biuf":
+        raise PlanError(f"coordinates of type {coordinate.dtype} cannot be saved; use numbers, dates or texts")
+    return coordinate
+
+
+def _sites(header: Header, arrays: Arrays, grid: Grid) -> NDArray[np.int64]:
+    """Return the sites: different cells that are valid."""
+    sites = array_of(arrays, "sites.index", (None,), "iu")
+    if not len(sites):
+        raise PlanError("the array 'sites.index' has no site")
+    invalid = sites[(sites < 0) | (sites >= grid.size)]
+    invalid = invalid if len(invalid) else sites[~grid.inside.ravel()[sites.astype(np.int64)]]
+    if len(invalid):
+        raise PlanError(f"the array 'sites.index' has the site {invalid[0]}, which is no valid cell of the grid")
+    if len(np.unique(sites)) < len(sites):
+        raise PlanError("the array 'sites.index' has a site more than once")
+    groups = header.metadata.constraints.groups
+    if groups is not None and len(groups) != len(sites):
+        raise PlanError(f"header: metadata.constraints.groups: {len(sites)} are needed, one for each site")
+    return sites.astype(np.int64)
+
+
+def _scaling(header: Header, arrays: Arrays, grid: Grid) -> Scaler:
+    """Return the scaling, whose scales are positive."""
+    cycle = header.scaling.cycle
+    scale = array_of(arrays, "scaling.scale", (None,))
+    baseline = array_of(arrays, "scaling.baseline", (_PHASES[cycle], len(scale), *grid.shape))
+    columns = array_of({"scaling.columns": np.zeros((2, 0)), **arrays}, "scaling.columns", (2, None))
+    root = array_of(arrays, "scaling.root", grid.shape) if "scaling.root" in arrays else None
+    weights = np.ones(1) if root is None else root[grid.inside]
+    for name, positive in (("scale", scale), ("columns", columns[1]), ("root", weights)):
+        if not (positive > 0).all():
+            raise PlanError(f"the array 'scaling.{name}' holds numbers that are not positive")
+    if not len(scale):
+        raise PlanError("the array 'scaling.scale' is empty")
+    periods = check_periods(header.scaling.periods)
+    return Scaler(baseline, scale.astype(np.float64), cycle, periods, columns.astype(np.float64), root)
+
+
+def _origin(header: Header, grid: Grid, channels: int) -> SourceInfo:
+    """Return the type and attributes of the data, in which reconstructions can be returned."""
+    origin, axes = header.origin, len(grid.shape) + 2
+    if origin.channel_axis is not None and not -axes <= origin.channel_axis < axes:
+        raise PlanError(f"header: origin.channel_axis: {origin.channel_axis} is no axis of {axes}")
+    if origin.variables and len(origin.variables) != channels:
+        raise PlanError(f"header: origin.variables: {channels} are needed, and there are {len(origin.variables)}")
+    if origin.kind == "table" and channels > 1:
+        raise PlanError(f"header: origin.kind: a table has one channel, not {channels}")
+    if origin.kind == "field":
+        _check_different([origin.sample_dim, *(origin.variables or [origin.name]), *grid.dims], channels, origin)
+    return SourceInfo(**origin.model_dump())
+
+
+def _check_different(names: list[str], channels: int, origin: OriginPart) -> None:
+    """Names of dimensions and variables share one space in a Dataset."""
+    names = [*names, "channel"] if channels > 1 and not origin.variables else names
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise PlanError(f"header: origin: {repeated[0]!r} is the name of two things: samples, variables or axes")
+
+
+def _reconstructor(
+    header: Header, arrays: Arrays, grid: Grid, sites: NDArray[np.int64], scaling: Scaler
+) -> Reconstructor:
+    """Return the reconstructor, fitted to as many sites, channels and covariates as the plan has."""
+    kind, settings = RECONSTRUCTORS[header.reconstructor.name], header.reconstructor.settings
+    made = kind.restore(settings, _under("reconstructor.", arrays), grid, sites)
+    if not made.takes(len(sites), len(scaling.scale), 2 * len(scaling.periods) + scaling.columns.shape[1]):
+        raise PlanError("the reconstructor was fitted to other sites, channels or covariates than the plan has")
+    return made
+
+
+def _predictor(header: Header, arrays: Arrays, readings: int) -> Predictor | None:
+    """Return the predictor and check that its errors are in the metrics; files older than targets have none."""
+    if header.predictor is None:
+        return None
+    made = PREDICTORS[header.predictor.name].restore(header.predictor.settings, _under("predictor.", arrays))
+    if len(made.readings.mean) != readings:
+        raise PlanError(f"the predictor takes {len(made.readings.mean)} readings, and the plan has {readings}")
+    needed = {"target_error", "target_log_loss"} if made.is_class else {"target_rmse", "target_fvu"}
+    for part, scores in header.metrics.items():
+        if not needed <= set(scores):
+            raise PlanError(f"header: metrics.{part}: {sorted(needed - set(scores))[0]} is missing")
+    return made
+
+
+def _covariance(arrays: Arrays, readings: int) -> NDArray[np.float64] | None:
+    """Return the covariance of the readings; older files have none."""
+    if "sites.covariance" not in arrays:
+        return None
+    found = array_of(arrays, "sites.covariance", (readings, readings))
+    if (np.diagonal(found) < 0).any():
+        raise PlanError("the array 'sites.covariance' has a negative variance")
+    return found.astype(np.float64, copy=False)
+
+
+def _intervals(header: Header, arrays: Arrays, readings: int, outputs: int) -> PredictionIntervals | None:
+    """Return the prediction intervals, for as many readings and outputs as the plan has."""
+    if header.intervals is None:
+        return None
+    made = PredictionIntervals.restore(header.intervals.model_dump(), _under("intervals.", arrays))
+    if not made.takes(readings, outputs):
+        raise PlanError("the prediction intervals are for other sites, channels or cells than the plan has")
+    return made
+
+
+def _under(prefix: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
+    """Return the arrays whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

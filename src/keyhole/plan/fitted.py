@@ -1,0 +1,150 @@
+"""Fitted models of one network: from readings in the user's units to fields, targets and prediction intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.core.errors import PlanError
+from keyhole.data.alignment import by_time
+from keyhole.data.grid import Grid
+from keyhole.data.imputation import impute_by_covariance
+from keyhole.data.origin import SourceInfo
+from keyhole.data.samples import Samples
+from keyhole.data.scaler import Scaler
+from keyhole.models.intervals import PredictionIntervals
+from keyhole.models.predictors import Predictor
+from keyhole.models.reconstructors import Reconstructor
+from keyhole.models.reconstructors.base import flat
+from keyhole.models.reconstructors.linear import LinearReconstructor
+
+__all__ = ["FittedModels"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedModels:
+    """What is fitted to the readings of K sites: scaler, reconstructor, predictor and prediction intervals.
+
+    All methods take readings as ``(N, K, channels)`` in rank order and in the user's units, NaN where missing. `Plan`
+    adds how the sites were selected, and takes labelled readings.
+
+    Parameters
+    ----------
+    grid
+        Grid of the data.
+    indices
+        ``(K,)``, flat grid index (C order) of each site, by rank.
+    scaling
+        Mean or climatology and scale of each channel.
+    reconstructor
+        Fitted model from readings to the field.
+    origin
+        Type, name, units and attributes of the data that were read, in which reconstructions are returned.
+    predictor
+        Fitted model from readings to the target; None without a target.
+    covariance
+        ``(channels * K, channels * K)``, covariance of the scaled readings, channel by channel, to impute missing ones.
+    intervals
+        Calibrated prediction intervals; None if no samples were held out for calibration.
+    """
+
+    grid: Grid
+    indices: NDArray[np.int64]
+    scaling: Scaler
+    reconstructor: Reconstructor
+    origin: SourceInfo
+    predictor: Predictor | None = None
+    covariance: NDArray[np.float64] | None = None
+    intervals: PredictionIntervals | None = None
+
+    @property
+    def k(self) -> int:
+        """Number of sites."""
+        return len(self.indices)
+
+    @property
+    def error_scale(self) -> NDArray[np.float64]:
+        """Divisor of the errors of each channel before pooling: one, or the channel's scale if units differ."""
+        return np.asarray(self.scaling.scale if self.origin.units_differ else np.ones(len(self.scaling.scale)))
+
+    def parts(self) -> dict[str, Any]:
+        """Return all fields of this class by name, for the constructor of a `Plan`."""
+        return {part.name: getattr(self, part.name) for part in fields(FittedModels)}
+
+    def scaled(self, readings: NDArray[Any], time: NDArray[Any] | None) -> NDArray[np.float32]:
+        """Scale readings and impute missing ones from the others of the same sample."""
+        scaled = self.scaling.scale_readings(readings, self.indices, time)
+        if not np.isnan(scaled).any():
+            return scaled
+        if self.covariance is None:
+            raise PlanError(
+                "readings: some are missing, and this plan is from a version without imputation; make it again"
+            )
+        rows = scaled.transpose(0, 2, 1).reshape(len(scaled), -1)
+        try:
+            filled = impute_by_covariance(rows, self.covariance).reshape(len(scaled), scaled.shape[2], -1)
+        except np.linalg.LinAlgError as error:
+            raise PlanError(f"readings: some are missing, and the others' covariance is singular ({error})") from error
+        return filled.transpose(0, 2, 1).astype(np.float32)
+
+    def reconstruct_array(
+        self, readings: NDArray[Any], time: NDArray[Any] | None, covariates: Any = None
+    ) -> NDArray[np.floating[Any]]:
+        """Reconstruct ``(N, channels, *grid)`` in the user's units; NaN at invalid sites."""
+        scaled = self.scaled(readings, time)
+        known = self.scaling.covariates(time, by_time(covariates, time, "covariates"), len(readings))
+        if isinstance(self.reconstructor, LinearReconstructor):
+            features = self.reconstructor.features(flat(scaled), known)
+            phases = np.eye(len(self.scaling.baseline))[self.scaling.phase(time, len(readings))]
+            whole = np.concatenate([features, phases], axis=1).astype(self._affine.dtype) @ self._affine
+            return np.asarray(whole.reshape(len(readings), -1, *self.grid.shape))
+        reconstructed = self.scaling.undo(self.reconstructor.reconstruct(scaled, known), time)
+        return np.where(self.grid.inside, reconstructed, reconstructed.dtype.type(np.nan))
+
+    def reconstruct_samples(self, samples: Samples) -> NDArray[np.floating[Any]]:
+        """Reconstruct samples in the user's units from their own readings at the sites."""
+        return self.reconstruct_array(samples.noisy_readings(self.indices), samples.time, samples.covariates)
+
+    @cached_property
+    def _affine(self) -> NDArray[np.floating[Any]]:
+        """Linear reconstructor and rescaling to the user's units as one matrix."""
+        return self.reconstructor.in_units(self.scaling)  # type: ignore[attr-defined, no-any-return]
+
+    def predict_array(self, readings: NDArray[Any], time: NDArray[Any] | None) -> NDArray[np.float64]:
+        """Predict the target: probabilities ``(N, classes)``, or numbers ``(N,)``."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            predicted = self.need_predictor().predict(self.scaled(readings, time))
+        check_finite(predicted, predicted.size, "prediction")
+        return predicted
+
+    def need_predictor(self) -> Predictor:
+        """Return the predictor; raise a PlanError if there is none."""
+        if self.predictor is None:
+            raise PlanError("this plan has no target to predict; make one with select(..., target=...) or --target")
+        return self.predictor
+
+    def half_width(self, readings: NDArray[Any], time: NDArray[Any] | None, interval: float) -> NDArray[np.float64]:
+        """Return half the width of the prediction intervals, ``(N, channels * valid sites)``."""
+        if self.intervals is None:
+            raise PlanError(
+                "this plan has no prediction intervals: it was made with intervals=False, or from too few samples"
+            )
+        if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 < interval < 1:
+            raise PlanError(f"interval={interval!r}: expected a coverage between 0 and 1")
+        missing = np.isnan(readings).any(axis=2).sum(axis=1)
+        factors = np.array([self.intervals.factor(interval, int(count)) for count in missing])
+        spread = self.intervals.spread(flat(self.scaled(readings, time)))
+        return np.asarray(spread * factors[:, np.newaxis])
+
+
+def check_finite(values: NDArray[Any], finite: int, what: str) -> None:
+    """Raise a PlanError unless so many of the values are finite; ``what`` names them."""
+    if np.count_nonzero(np.isfinite(values)) != finite:
+        raise PlanError(
+            f"the {what} is not finite: a reading is too large for this plan, or the plan's own numbers are; "
+            "put NaN for a reading that is wrong"
+        )
