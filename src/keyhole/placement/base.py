@@ -78,7 +78,7 @@ class Selector(ABC):
     options: Settings
 
     def __init__(self, **settings: Any) -> None:
-        self.options = parse(self.settings_class, settings)
+        self.options = parse(self.settings_class, settings, f"method {self.name!r}")
 
     @property
     def requires_validation(self) -> bool:

@@ -148,8 +148,9 @@ def harden_against_failures(found: Selection, train: Samples, failures: int, run
     Returns
     -------
     Selection
-        Ranked sites. The notes hold the unexplained variance before and after (``unexplained_before``, ``unexplained_after``), the
-        set whose failure costs most (``worst``) and the unexplained variance without it (``unexplained_without_worst``).
+        Ranked sites. The notes hold the unexplained variance before and after (``unexplained_before``,
+        ``unexplained_after``), the set whose failure costs most (``worst``) and the unexplained variance without it
+        (``unexplained_without_worst``).
     """
     subset = subsample(train, _MAX_SAMPLES, run, "samples to harden by")
     covariance, _ = fit_localised_covariance(subset, found.sites, run, "harden")
