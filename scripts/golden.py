@@ -298,10 +298,10 @@ def samples_of(data: Any) -> int:
 
 def split_of(n: int) -> Any:
     """Cut samples in blocks, by their numbers: nothing is left to what is usual."""
-    from keyhole.data.splits import given
+    from keyhole.data.splits import Split
 
     first, second = int(0.6 * n), int(0.8 * n)
-    return given(range(first), range(second, n), list(range(first, second)))
+    return Split.given(range(first), range(second, n), list(range(first, second)))
 
 
 def select(data: Any, k: int | None, **options: Any) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from keyhole.data import datasets
 from keyhole.data.preparation import PreparedSamples, prepare, prepare_with
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
-from keyhole.data.splits import Split, given
+from keyhole.data.splits import Split
 
 __all__ = ["Data", "load"]
 
@@ -130,7 +130,7 @@ def _fewer(signals: Samples, samples: int | None) -> Split | None:
     if signals.split is None or samples is None or len(signals.split.development) <= samples:
         return signals.split
     chosen = np.random.default_rng(0).choice(signals.split.development, samples, replace=False)
-    return given(chosen, signals.split.test)
+    return Split.given(chosen, signals.split.test)
 
 
 def _plain(scaled: PreparedSamples) -> PreparedSamples:

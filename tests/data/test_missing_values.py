@@ -80,9 +80,9 @@ def test_missing_targets_have_no_say_in_a_linear_fit():
 
 
 def kh_split():
-    from keyhole.data.splits import given
+    from keyhole.data.splits import Split
 
-    return given(np.arange(150), np.arange(175, 200), np.arange(150, 175))
+    return Split.given(np.arange(150), np.arange(175, 200), np.arange(150, 175))
 
 
 def test_a_site_that_is_often_missing_is_worth_less():

@@ -7,7 +7,7 @@ import pytest
 
 from keyhole.data.grid import Grid
 from keyhole.data.samples import Samples
-from keyhole.data.splits import blocks
+from keyhole.data.splits import Split
 from keyhole.errors import DataError, SettingsError
 
 
@@ -19,7 +19,7 @@ def build(values: np.ndarray, **options) -> Samples:
 def signals(rng) -> Samples:
     values = rng.normal(size=(5, 2, 3, 4))
     values[:, :, 0, 1] = np.nan
-    return build(values, time=np.arange("2000-01", "2000-06", dtype="datetime64[M]"), split=blocks(5))
+    return build(values, time=np.arange("2000-01", "2000-06", dtype="datetime64[M]"), split=Split.blocks(5))
 
 
 def test_cells_without_values_are_outside_and_not_observable(signals):

@@ -102,7 +102,7 @@ def test_the_correlation_of_neighbours_is_told():
     found = find_series(autoregressive(2000, 30, 0.8))
     assert found is not None
     assert found.correlation == pytest.approx(0.8, abs=0.05)
-    assert f"{found.correlation:.2f}" in found.words
+    assert f"{found.correlation:.2f}" in found.reason
 
 
 def test_a_series_in_an_array_is_split_in_blocks_and_the_plan_says_so(command, tmp_path):

@@ -24,26 +24,26 @@ def parts(split: Split) -> np.ndarray:
 
 @given(n=st.integers(6, 300), test=SHARE, validation=SHARE)
 def test_blocks_are_contiguous_disjoint_and_complete(n, test, validation):
-    split = splits.blocks(n, test=test, validation=validation)
+    split = Split.blocks(n, test=test, validation=validation)
     np.testing.assert_array_equal(parts(split), np.arange(n))
     splits.check(split, n)
 
 
 @given(n=st.integers(6, 300), seed=st.integers(0, 2**32), test=SHARE, validation=SHARE)
 def test_random_parts_are_disjoint_and_complete(n, seed, test, validation):
-    split = splits.random_split(n, seed=seed, test=test, validation=validation)
+    split = Split.random(n, seed=seed, test=test, validation=validation)
     np.testing.assert_array_equal(np.sort(parts(split)), np.arange(n))
     splits.check(split, n)
 
 
 def test_shares_are_of_the_whole_then_of_what_is_left():
-    split = splits.blocks(100)
+    split = Split.blocks(100)
     assert [len(part) for part in (split.train, split.validation, split.test)] == [64, 16, 20]
     assert split.kind == "blocks"
 
 
 def test_random_parts_depend_on_the_seed_alone():
-    first, again, other = (splits.random_split(50, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (Split.random(50, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(parts(first), parts(again))
     assert (parts(first) != parts(other)).any()
     assert first.kind == "random"
@@ -51,17 +51,17 @@ def test_random_parts_depend_on_the_seed_alone():
 
 def test_the_global_generator_is_not_touched():
     before = np.random.get_state()[1].copy()  # noqa: NPY002 (the one that must stay as it is)
-    splits.random_split(50, seed=3)
+    Split.random(50, seed=3)
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 
 def test_development_is_train_then_validation():
-    split = splits.blocks(10)
+    split = Split.blocks(10)
     np.testing.assert_array_equal(split.development, np.arange(8))
 
 
 def test_given_indices_are_kept_and_validation_comes_off_the_end_of_train():
-    split = splits.given([5, 3, 1, 0, 2], [9, 8])
+    split = Split.given([5, 3, 1, 0, 2], [9, 8])
     np.testing.assert_array_equal(split.train, [5, 3, 1, 0])
     np.testing.assert_array_equal(split.validation, [2])
     np.testing.assert_array_equal(split.test, [9, 8])
@@ -69,7 +69,7 @@ def test_given_indices_are_kept_and_validation_comes_off_the_end_of_train():
 
 @pytest.mark.parametrize("validation", [[4, 5], (4, 5), np.array([4, 5])])
 def test_given_validation_indices_are_kept(validation):
-    np.testing.assert_array_equal(splits.given([0, 1], [2], validation).validation, [4, 5])
+    np.testing.assert_array_equal(Split.given([0, 1], [2], validation).validation, [4, 5])
 
 
 @pytest.mark.parametrize(
@@ -86,49 +86,49 @@ def test_given_validation_indices_are_kept(validation):
 )
 def test_parts_that_cannot_be_used_are_refused(train, validation, test, says):
     with pytest.raises(DataError, match=says):
-        splits.check(splits.given(train, test, np.array(validation, int)), 10)
+        splits.check(Split.given(train, test, np.array(validation, int)), 10)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3])
 def test_fewer_than_four_samples_cannot_be_split(n):
     with pytest.raises(DataError, match=f"{n} sample.*at least 4"):
-        splits.blocks(n)
+        Split.blocks(n)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, 1.5, float("nan")])
 @pytest.mark.parametrize("part", ["test", "validation"])
 def test_a_share_outside_0_to_1_is_refused(part, share):
     with pytest.raises(SettingsError, match=re.escape(f"{part}={share}")):
-        splits.blocks(20, **{part: share})
+        Split.blocks(20, **{part: share})
 
 
 @pytest.mark.parametrize("share", [0, 1, 2.0])
 def test_a_share_of_given_samples_is_checked_too(share):
     with pytest.raises(SettingsError, match=f"validation={share}"):
-        splits.given([0, 1, 2], [3], share)
+        Split.given([0, 1, 2], [3], share)
 
 
 @pytest.mark.parametrize("wrong", [[0.5, 1.0], [True, False], ["a"]])
 def test_indices_that_are_not_whole_numbers_are_refused(wrong):
     with pytest.raises(DataError, match=r"train must be.*whole numbers"):
-        splits.given(wrong, [3])
+        Split.given(wrong, [3])
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5])
 def test_a_seed_that_is_no_whole_number_from_0_on_is_refused(seed):
     with pytest.raises(SettingsError, match=f"seed={seed}"):
-        splits.random_split(10, seed=seed)
+        Split.random(10, seed=seed)
 
 
 def test_many_samples_leave_all_but_enough_of_them_to_learn_from() -> None:
-    assert len(splits.given(np.arange(60_000), [60_000]).validation) == 5000
-    assert len(splits.given(np.arange(60_000), [60_000], 0.2).validation) == 12_000
-    assert len(splits.random_split(100_000, seed=0).validation) == 5000
-    assert len(splits.random_split(1000, seed=0).validation) == 160
+    assert len(Split.given(np.arange(60_000), [60_000]).validation) == 5000
+    assert len(Split.given(np.arange(60_000), [60_000], 0.2).validation) == 12_000
+    assert len(Split.random(100_000, seed=0).validation) == 5000
+    assert len(Split.random(1000, seed=0).validation) == 160
 
 
 def test_a_block_of_time_is_not_cut_short() -> None:
-    assert len(splits.blocks(100_000).validation) == 16_000
+    assert len(Split.blocks(100_000).validation) == 16_000
 
 
 TRAIN, VALIDATION, TEST = np.arange(20), np.arange(20, 30), np.arange(30, 40)
@@ -141,7 +141,7 @@ def flags(part: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     "asked",
     [
-        splits.given(TRAIN, TEST, VALIDATION),
+        Split.given(TRAIN, TEST, VALIDATION),
         Split(list(TRAIN), tuple(VALIDATION), TEST),
         (TRAIN, VALIDATION, TEST),
         [list(TRAIN), list(VALIDATION), list(TEST)],
@@ -191,8 +191,8 @@ def test_what_is_no_split_is_refused(run, asked, error, says):
 
 
 def test_constructors_are_public():
-    np.testing.assert_array_equal(kh.Split.blocks(10).test, splits.blocks(10).test)
-    np.testing.assert_array_equal(kh.Split.random(10, seed=3).test, splits.random_split(10, seed=3).test)
+    np.testing.assert_array_equal(kh.Split.blocks(10).test, Split.blocks(10).test)
+    np.testing.assert_array_equal(kh.Split.random(10, seed=3).test, Split.random(10, seed=3).test)
     np.testing.assert_array_equal(kh.Split.given(range(5), [6], [5]).validation, [5])
 
 
@@ -201,7 +201,7 @@ def test_blocks_of_time_are_complete_and_never_share_a_time(n, ties, seed):
     time = np.random.default_rng(seed).permutation(n) // ties
     if len(np.unique(time)) < 3:
         return
-    split = splits.blocks(n, time=time)
+    split = Split.blocks(n, time=time)
     np.testing.assert_array_equal(np.sort(parts(split)), np.arange(n))
     splits.check(split, n)
     assert time[split.train].max() < time[split.validation].min()

@@ -9,7 +9,7 @@ import xarray as xr
 import keyhole as kh
 from example_data import monthly_field, quick, smooth
 from keyhole.core.errors import DataError, PlanError
-from keyhole.data.splits import blocks, random_split
+from keyhole.data.splits import Split
 from keyhole.models.intervals import PredictionIntervals
 from keyhole.plan.files import write_reconstruction
 from keyhole.workflow.calibration import coverage_map
@@ -141,17 +141,17 @@ def test_what_is_no_interval_is_refused():
 
 def test_calibration_samples_are_apart():
     """The last before the test part in time; as many as a tenth; no part shares a sample."""
-    split = blocks(500).calibrate_intervals()
+    split = Split.blocks(500).calibrate_intervals()
     assert split.calibration.tolist() == list(range(360, 400))
     assert len(split.validation) == 80
     assert split.train.max() < split.validation.min() < split.calibration.min() < split.test.min()
     again = split.calibrate_intervals()
     assert again is split
-    drawn = random_split(100_000, seed=0).calibrate_intervals()
+    drawn = Split.random(100_000, seed=0).calibrate_intervals()
     assert len(drawn.calibration) == 2000
     parts = (drawn.train, drawn.validation, drawn.calibration, drawn.test)
     assert len(np.unique(np.concatenate(parts))) == 100_000
-    assert not len(blocks(30).calibrate_intervals().calibration)
+    assert not len(Split.blocks(30).calibrate_intervals().calibration)
 
 
 def test_spread_is_the_same_everywhere_where_nothing_tells_errors_apart():

@@ -12,7 +12,7 @@ from keyhole import Plan
 from keyhole.core.run import Run
 from keyhole.core.storage import read_container, write_container
 from keyhole.data.preparation import prepare
-from keyhole.data.splits import given
+from keyhole.data.splits import Split
 from keyhole.errors import DataError, PlanError, SettingsError
 from keyhole.models.predictors import PREDICTORS, Linear
 from keyhole.placement import SELECTORS
@@ -152,7 +152,7 @@ def test_a_closed_form_is_fitted_once_more_on_all_but_test():
 def test_four_samples_are_enough_to_run():
     """No use, but no crash."""
     frame = pd.DataFrame(smooth(4, 6)).assign(y=["a", "b", "a", "b"])
-    split = given([0, 1], [3], [2])
+    split = Split.given([0, 1], [3], [2])
     assert kh.select(frame, 2, target="y", method="qr", split=split, time_limit=0.5).k == 2
 
 
@@ -176,7 +176,7 @@ def test_a_target_that_the_training_part_does_not_vary_is_refused():
     """Whatever the other parts do."""
     frame = pd.DataFrame(smooth(12, 3)).assign(y=["a"] * 8 + ["b"] * 4)
     with pytest.raises(DataError, match="target 'y': it never varies in the training part"):
-        kh.select(frame, 2, target="y", method="qr", split=given(range(6), [10, 11], [6, 7, 8, 9]))
+        kh.select(frame, 2, target="y", method="qr", split=Split.given(range(6), [10, 11], [6, 7, 8, 9]))
 
 
 def test_methods_are_ranked_by_what_they_tell_of_the_target():

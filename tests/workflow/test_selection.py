@@ -13,7 +13,7 @@ from example_data import monthly_field, quick, smooth
 from keyhole.core.errors import DataError, SettingsError, StorageError, TrainingError
 from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Run
-from keyhole.data.splits import given
+from keyhole.data.splits import Split
 from keyhole.data.target import Target
 from keyhole.models.reconstructors import RECONSTRUCTORS
 from keyhole.training.checkpoint import StateError
@@ -166,7 +166,7 @@ def test_a_training_part_that_is_constant_is_refused_whatever_validation_does():
     """The check looks at train alone."""
     data = smooth(30, 6)
     data[:20] = data[0]
-    split = given(np.arange(20), np.arange(25, 30), np.arange(20, 25))
+    split = Split.given(np.arange(20), np.arange(25, 30), np.arange(20, 25))
     with pytest.raises(DataError, match="training part is constant"):
         kh.select(data, 2, method="qr", reconstructor="ridge", split=split)
 

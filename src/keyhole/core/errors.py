@@ -18,7 +18,13 @@ __all__ = [
 
 
 class KeyholeError(Exception):
-    """Base class of all errors that Keyhole raises deliberately."""
+    """Base class of all errors that Keyhole raises deliberately.
+
+    Examples
+    --------
+    >>> issubclass(DataError, KeyholeError), issubclass(DataError, ValueError)
+    (True, True)
+    """
 
 
 class KeyholeWarning(UserWarning):

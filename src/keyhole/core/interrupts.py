@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM that wait for the end of a step."""
+"""Interruption by Ctrl-C and SIGTERM at the end of a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ __all__ = ["Interrupted", "Pending", "deferred", "stoppable"]
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was stopped by a signal; its message says what was kept and how to go on."""
+    """A run was stopped by a signal.
+
+    Parameters
+    ----------
+    message : str
+        What was saved, and how to resume.
+    signum : int
+        Number of the signal.
+    """
 
     def __init__(self, message: str, signum: int) -> None:
         super().__init__(message)
@@ -20,16 +28,35 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Pending:
-    """Holds the signal that arrived, if one did."""
+    """The signal that arrived while a step was running.
+
+    Attributes
+    ----------
+    signum : int or None
+        Its number; None: no signal arrived.
+    """
 
     signum: int | None = None
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[Pending]:
-    """Note SIGINT and SIGTERM instead of acting on them; a second one acts at once.
+    """Record SIGINT and SIGTERM instead of acting on them; a second one acts at once.
 
-    Outside the main thread, where signals cannot be caught, this does nothing.
+    Outside the main thread, where signals cannot be handled, this does nothing.
+
+    Yields
+    ------
+    Pending
+        A signal that nobody acted on is raised at the end of the block.
+
+    Examples
+    --------
+    >>> with deferred() as pending:
+    ...     signal.raise_signal(signal.SIGINT)
+    ...     arrived, pending.signum = pending.signum, None
+    >>> arrived == signal.SIGINT
+    True
     """
     pending = Pending()
     if threading.current_thread() is not threading.main_thread():
@@ -38,6 +65,7 @@ def deferred() -> Iterator[Pending]:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def note(number: int, frame: FrameType | None) -> None:
+        """Record a signal, and restore the handler that was there before."""
         pending.signum = number
         signal.signal(number, before[signal.Signals(number)])
 
@@ -48,13 +76,19 @@ def deferred() -> Iterator[Pending]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if pending.signum is not None:  # nobody acted on it: it came after the last look
+    if pending.signum is not None:  # it arrived after the last check
         signal.raise_signal(pending.signum)
 
 
 @contextlib.contextmanager
 def stoppable(say: Callable[[str], None]) -> Iterator[None]:
-    """Let a command that is stopped say what it kept, and exit with 130 or 143."""
+    """Let an interrupted command print what was saved, and exit with 128 plus the signal's number.
+
+    Parameters
+    ----------
+    say : callable
+        Prints a message.
+    """
     try:
         yield
     except Interrupted as stop:

@@ -59,7 +59,23 @@ def format_size(count: float) -> str:
 
 
 def check_fits(declared: int, what: str) -> None:
-    """Raise a DataError, which names ``what``, if ``declared`` bytes exceed the free memory."""
+    """Raise a DataError if a declared size exceeds the free memory.
+
+    Parameters
+    ----------
+    declared : int
+        Bytes.
+    what : str
+        File or variable that declares them.
+
+    Raises
+    ------
+    DataError
+
+    Examples
+    --------
+    >>> check_fits(1000, "a small file")
+    """
     free = free_memory()
     if declared > free:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Paths that users give: which file is meant behind links, and which must not be opened or replaced."""
+"""Checks of paths: links, pipes and devices, and outputs that would replace inputs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,16 @@ Given = str | Path | Sequence[str | Path] | None
 
 
 def check_regular(path: Path) -> None:
-    """Raise a StorageError if a path is a pipe, a socket or a device: reading from one may block, or never end.
+    """Raise a StorageError if a path is a pipe, a socket or a device: reading from it may block, or never end.
 
-    A path that does not exist passes; opening it raises the error.
+    Parameters
+    ----------
+    path : Path
+        A path that does not exist passes; opening it raises the error.
+
+    Raises
+    ------
+    StorageError
     """
     try:
         kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode))
@@ -61,7 +68,17 @@ def open_regular(path: Path) -> IO[bytes]:
 
 
 def check_regular_within(folder: Path) -> None:
-    """Raise a StorageError if a folder, or one below it, holds a pipe, a socket or a device."""
+    """Raise a StorageError if a folder, or one below it, holds a pipe, a socket or a device.
+
+    Parameters
+    ----------
+    folder : Path
+        Links to folders are followed, each once.
+
+    Raises
+    ------
+    StorageError
+    """
     seen: set[tuple[int, int]] = set()
     waiting = [folder]
     while waiting:
@@ -79,7 +96,22 @@ def check_regular_within(folder: Path) -> None:
 
 
 def real_path(path: Path) -> Path:
-    """Give the file that a path leads to through symbolic links, whether it exists or not."""
+    """Resolve the symbolic links of a path, which need not exist.
+
+    Parameters
+    ----------
+    path : Path
+        A path.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    StorageError
+        If a link leads back to itself.
+    """
     found = Path(os.path.realpath(path))
     if found.is_symlink():
         raise StorageError(f"{path}: is a symbolic link that leads back to itself")
@@ -93,13 +125,21 @@ def check_apart(
 
     Parameters
     ----------
-    inputs
-        What is read, by the name of the argument or option; texts that are no path of an existing file pass.
-    outputs
-        What is to be written, by the name of the option.
-    read_from_folders
-        Suffixes of files that are read from a folder: none of these may be written to a folder that is read, and
+    inputs : mapping
+        What is read, by the name of the argument or option; text that is no path of an existing file passes.
+    outputs : mapping
+        What is written, by the name of the option.
+    read_from_folders : sequence of str
+        Extensions of files that are read from a folder: none of these may be written to a folder that is read, and
         nothing may be written to a Zarr store.
+
+    Raises
+    ------
+    SettingsError
+
+    Examples
+    --------
+    >>> check_apart({"SOURCE": "data.csv"}, {"--out": Path("plan.keyhole"), "--report": None})
     """
     asked = [(name, Path(path)) for name, path in outputs.items() if path is not None]
     for place, (name, path) in enumerate(asked):
@@ -116,6 +156,7 @@ def check_apart(
 
 
 def _existing(inputs: Mapping[str, Given]) -> Iterator[tuple[str, Path]]:
+    """Inputs that exist, with their names."""
     for name, given in inputs.items():
         for one in [given] if isinstance(given, str | Path) else given or []:
             if os.path.lexists(one):
@@ -123,11 +164,13 @@ def _existing(inputs: Mapping[str, Given]) -> Iterator[tuple[str, Path]]:
 
 
 def _is_same(path: Path, other: Path) -> bool:
+    """Whether two paths lead to the same file."""
     if path.exists() and other.exists():
         return path.samefile(other)
     return os.path.realpath(path) == os.path.realpath(other)
 
 
 def _is_part(path: Path, folder: Path, suffixes: Sequence[str]) -> bool:
+    """Whether a file would become part of the data in a folder."""
     within = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
     return within and (folder.suffix.lower() == ".zarr" or path.suffix.lower() in suffixes)

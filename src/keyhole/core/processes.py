@@ -35,7 +35,17 @@ class Processes:
     nodes: int = 1
 
     def mine(self, batch: Sliced) -> Sliced:
-        """Return this process's contiguous part of a batch that all processes have; parts are of equal size."""
+        """Return this process's part of a batch that all processes have.
+
+        Parameters
+        ----------
+        batch : sequence
+            Parts are contiguous and of equal size.
+
+        Returns
+        -------
+        sequence
+        """
         size = len(batch) // self.count  # type: ignore[arg-type]
         return batch[self.rank * size : (self.rank + 1) * size]  # type: ignore[index, no-any-return]
 
@@ -45,7 +55,13 @@ class Processes:
 
 
 def processes() -> Processes:
-    """Return the rank and world size that `torchrun` sets in the environment; a single process without it."""
+    """Return rank and world size.
+
+    Returns
+    -------
+    Processes
+        From the environment that `torchrun` sets; a single process without it.
+    """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count < 2 or "RANK" not in os.environ:
         return Processes()

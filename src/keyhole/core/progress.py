@@ -49,6 +49,7 @@ def progress(callback: Callable[[Event], None] | None = None) -> Iterator[Callab
     stages: dict[str, TaskID] = {}
 
     def tell(event: Event) -> None:
+        """Show one event."""
         if event.stage not in stages or event.step < bars.tasks[stages[event.stage]].completed:
             stages[event.stage] = bars.add_task(visible(event.stage), total=event.total, figures="")
         shown = "  ".join(f"{name} {event.figures[key]:.3g}" for key, name in _SHOWN.items() if key in event.figures)

@@ -13,7 +13,15 @@ __all__ = ["Settings", "parse"]
 
 
 class Settings(BaseModel):
-    """Base class of all settings: immutable, and unknown names are refused."""
+    """Base class of all settings: immutable, and unknown names are refused.
+
+    Examples
+    --------
+    >>> class Smoothing(Settings):
+    ...     width: float = 1.0
+    >>> Smoothing(width=2).width
+    2.0
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

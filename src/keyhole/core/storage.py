@@ -24,7 +24,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from keyhole.core.errors import PlanError, StorageError
-from keyhole.core.paths import check_regular, real_path
+from keyhole.core.paths import open_regular, real_path
 
 __all__ = ["array_of", "check_numbers", "count_of", "number_of", "read_container", "replacing", "write_container"]
 
@@ -132,7 +132,21 @@ def array_of(arrays: Arrays, name: str, shape: tuple[int | None, ...], kinds: st
 
 
 def check_numbers(name: str, array: NDArray[Any], *, nan: bool = False, infinite: bool = False) -> None:
-    """Raise a PlanError unless an array holds finite real numbers; ``nan`` and ``infinite`` allow exceptions."""
+    """Raise a PlanError unless an array holds finite real numbers.
+
+    Parameters
+    ----------
+    name : str
+        Name of the array, for the message.
+    array : ndarray
+        The array.
+    nan, infinite : bool
+        Whether NaN or infinity are allowed.
+
+    Raises
+    ------
+    PlanError
+    """
     if array.dtype.kind not in "biuf":
         raise PlanError(f"the array {name!r} is of type {array.dtype}")
     if array.dtype.kind != "f":
@@ -142,7 +156,23 @@ def check_numbers(name: str, array: NDArray[Any], *, nan: bool = False, infinite
 
 
 def number_of(settings: Mapping[str, Any], name: str) -> float:
-    """Return a number that a file's settings must hold; it may be infinite, but not NaN."""
+    """Return a number that a file's settings must hold.
+
+    Parameters
+    ----------
+    settings : mapping
+        Settings in the file.
+    name : str
+        Name of the number; it may be infinite, but not NaN.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    PlanError
+    """
     value = settings.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise PlanError(f"the setting {name!r}: a number is needed, not {value!r}")
@@ -150,7 +180,28 @@ def number_of(settings: Mapping[str, Any], name: str) -> float:
 
 
 def count_of(settings: Mapping[str, Any], name: str) -> int:
-    """Return a non-negative integer that a file's settings must hold."""
+    """Return a non-negative integer that a file's settings must hold.
+
+    Parameters
+    ----------
+    settings : mapping
+        Settings in the file.
+    name : str
+        Name of the integer.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    PlanError
+
+    Examples
+    --------
+    >>> count_of({"channels": 2}, "channels")
+    2
+    """
     value = settings.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise PlanError(f"the setting {name!r}: a whole number from zero on is needed, not {value!r}")
@@ -159,9 +210,18 @@ def count_of(settings: Mapping[str, Any], name: str) -> int:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file in the same folder that replaces ``path`` when the block succeeds.
+    """Open a temporary file in the same folder that replaces a file when the block succeeds.
 
     Symbolic links are followed, and an existing file keeps its permissions.
+
+    Parameters
+    ----------
+    path : Path
+        File to write.
+
+    Yields
+    ------
+    binary file
 
     Raises
     ------
@@ -171,7 +231,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     path = Path(path)
     target = real_path(path)
     temporary: str | None = None
-    if path.exists() and not path.is_file():  # to put a plan in the place of /dev/null would break the machine
+    if path.exists() and not path.is_file():  # replacing /dev/null would break the machine
         raise StorageError(f"{path}: cannot be written: it is not a file")
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
@@ -192,14 +252,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 def _checked_bytes(path: Path) -> memoryview:
     """Content of a file whose prefix and SHA-256 are correct."""
-    check_regular(Path(path))
-    try:
-        with Path(path).open("rb") as file:
-            _check_prefix(path, file.read(_PREFIX.size), os.fstat(file.fileno()).st_size)
-            file.seek(0)
-            blob = memoryview(file.read())
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    with open_regular(Path(path)) as file:
+        _check_prefix(path, file.read(_PREFIX.size), os.fstat(file.fileno()).st_size)
+        file.seek(0)
+        blob = memoryview(file.read())
     if hashlib.sha256(blob[:-_DIGEST]).digest() != blob[-_DIGEST:]:
         raise PlanError(f"{path}: the file is damaged or cut short; its SHA-256 does not match its content")
     return blob
@@ -232,12 +288,14 @@ def _set_permissions(temporary: Path, target: Path) -> None:
 
 
 def _umask() -> int:
+    """The process's umask."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
 def _sync_folder(folder: Path) -> None:
+    """Write the entry of a new file to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -20,17 +20,43 @@ _ROUNDINGS = 4  # units of the last digit that two notations of one coordinate m
 _SHOWN = 3
 
 Labels = NDArray[Any]
+Positions = NDArray[np.int64]
 
 
 def is_a(given: Any, module: str, *names: str) -> bool:
-    """Whether ``given`` is of a class whose module need not be loaded to know: an instance exists only if it is."""
+    """Return whether an object is an instance of a class, without importing the class's module.
+
+    Parameters
+    ----------
+    given : object
+        Any object.
+    module : str
+        Name of the module; if it was not imported, there are no instances.
+    *names : str
+        Names of classes in the module.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_a(np.zeros(3), "numpy", "ndarray"), is_a("text", "pandas", "Series")
+    (True, False)
+    """
     found = sys.modules.get(module)
     kinds = tuple(kind for kind in (getattr(found, name, None) for name in names) if kind is not None)
     return bool(kinds) and isinstance(given, kinds)
 
 
 def is_labelled(given: Any) -> bool:
-    """Whether values carry labels: objects of xarray, Series and frames of pandas, mappings."""
+    """Return whether values carry labels: xarray objects, Series, DataFrames and mappings.
+
+    Examples
+    --------
+    >>> is_labelled({"a": 1.0}), is_labelled([1.0])
+    (True, False)
+    """
     return (
         isinstance(given, Mapping)
         or is_a(given, "xarray", "DataArray", "Variable", "Dataset")
@@ -39,28 +65,27 @@ def is_labelled(given: Any) -> bool:
 
 
 def on_grid(given: Any, grid: Grid, what: str) -> Any:
-    """Align labelled values to a grid by coordinate; values without labels are given back as they are.
+    """Align labelled values to a grid by coordinate or name; values without labels are returned unchanged.
 
     Parameters
     ----------
-    given
-        A DataArray whose dimensions are axes of the grid, in any order (one that is left out is broadcast); a Series
-        by site name, by the coordinate of a grid of one axis, or with one index level for each axis; a frame of rows
-        and columns of a grid of two axes; or a mapping by site name. It may cover more than the grid.
-    grid
+    given : object
+        A DataArray whose dimensions are axes of the grid, in any order (it is broadcast along others); a Series by site
+        name, by the coordinate of a grid with one axis, or with one index level for each axis; a DataFrame of rows and
+        columns for a grid with two axes; or a mapping by site name. It may cover more than the grid.
+    grid : Grid
         The grid. Coordinates are equal within rounding, longitudes modulo 360 degrees.
-    what
-        How errors call it.
+    what : str
+        Name of the argument in error messages.
 
     Returns
     -------
-    array
-        Of the grid's shape and in its order.
+    ndarray of the grid's shape
 
     Raises
     ------
     SettingsError
-        A dimension is not an axis of the grid, or a site of the grid has no value, or more than one.
+        If a dimension is not an axis of the grid, or a site has no value, or more than one.
 
     Examples
     --------
@@ -80,39 +105,82 @@ def on_grid(given: Any, grid: Grid, what: str) -> Any:
     return _of_field(given, grid, what)
 
 
-def same_sites(sites: NDArray[np.int64], grid: Grid, other: Grid) -> NDArray[np.int64]:
-    """Flat index on ``other``, a grid of the same axes, of some sites of ``grid``; -1 where it has no such place."""
-    found = []
-    for axis, places in enumerate(np.unravel_index(sites, grid.shape)):
-        own, held = grid.labels(axis), other.labels(axis)
-        if np.array_equal(own, held):
-            found.append(places.astype(np.int64))
-            continue
-        positions, counts = match(own, held, turn=_turn(grid, axis))
-        found.append(np.where(counts == 1, positions, -1)[places])
-    known = np.all([places >= 0 for places in found], axis=0)
-    return np.where(known, np.ravel_multi_index([np.maximum(places, 0) for places in found], other.shape), -1)
+def same_sites(sites: Positions, grid: Grid, other: Grid) -> Positions:
+    """Find sites of a grid on another grid with the same axes, by coordinate.
+
+    Parameters
+    ----------
+    sites : ndarray of int
+        Flat indices on ``grid``.
+    grid, other : Grid
+        The grids.
+
+    Returns
+    -------
+    ndarray of int
+        Flat indices on ``other``; -1 where it has no such site.
+    """
+    positions = [
+        _positions(grid.labels(axis), other, axis, steps=grid.labels(axis))[along]
+        for axis, along in enumerate(np.unravel_index(sites, grid.shape))
+    ]
+    return _flat_indices(positions, other)
 
 
-def same_places(array: Any, dim: Any, grid: Grid) -> NDArray[np.int64] | None:
-    """Flat index on a grid of the places along one dimension of a DataArray, -1 where the grid has no such place.
+def same_places(array: Any, dim: Any, grid: Grid) -> Positions | None:
+    """Find the positions along one dimension of a DataArray on a grid, by coordinate.
 
-    None unless it has a coordinate along that dimension for each axis of the grid, as fields have that were taken at
-    sites (``field.sel(lat=..., lon=..., method="nearest")``).
+    Parameters
+    ----------
+    array : DataArray
+        With a coordinate along ``dim`` for each axis of the grid, as fields have that were selected at sites
+        (``field.sel(lat=..., lon=..., method="nearest")``).
+    dim : str
+        The dimension.
+    grid : Grid
+        The grid.
+
+    Returns
+    -------
+    ndarray of int or None
+        Flat indices on ``grid``, -1 where it has no such site; None without such coordinates.
     """
     coordinates = {grid.axis_named(str(name)): one for name, one in array.coords.items() if one.dims == (dim,)}
-    if grid.names is not None or not set(coordinates) >= set(range(len(grid.dims))):
+    axes = range(len(grid.dims))
+    if grid.names is not None or not set(coordinates) >= set(axes):
         return None
-    found = []
-    for axis in range(len(grid.dims)):
-        own = grid.labels(axis)
-        found.append(match(np.asarray(coordinates[axis].values), own, turn=_turn(grid, axis), steps=own))
-    flat = np.ravel_multi_index([places for places, _ in found], grid.shape)
-    return np.where(np.all([counts == 1 for _, counts in found], axis=0), flat, -1)
+    values = [np.asarray(coordinates[axis].values) for axis in axes]
+    return _flat_indices([_positions(values[axis], grid, axis, steps=grid.labels(axis)) for axis in axes], grid)
+
+
+def _positions(labels: Labels, grid: Grid, axis: int, *, steps: Labels) -> Positions:
+    """Position of each label along an axis; -1 where there is none, or more than one."""
+    own = grid.labels(axis)
+    if np.array_equal(labels, own):
+        return np.arange(len(own), dtype=np.int64)
+    positions, counts = match(labels, own, turn=_turn(grid, axis), steps=steps)
+    return np.where(counts == 1, positions, -1)
+
+
+def _flat_indices(positions: Sequence[Positions], grid: Grid) -> Positions:
+    """Flat indices from positions along each axis; -1 where one of them is -1."""
+    known = np.all([along >= 0 for along in positions], axis=0)
+    return np.where(known, np.ravel_multi_index([np.maximum(along, 0) for along in positions], grid.shape), -1)
 
 
 def times_of(given: Any) -> NDArray[np.datetime64] | None:
-    """Times that label values: a DatetimeIndex, or the only coordinate of dates of a DataArray; None without."""
+    """Return the times that label values.
+
+    Parameters
+    ----------
+    given : object
+        Any values.
+
+    Returns
+    -------
+    ndarray of datetime64[ns] or None
+        A DatetimeIndex, or dates along the first dimension of a DataArray; None without.
+    """
     if is_a(given, "pandas", "Series", "DataFrame") and is_a(given.index, "pandas", "DatetimeIndex"):
         return np.asarray(given.index.to_numpy("datetime64[ns]"))
     if not is_a(given, "xarray", "DataArray") or not given.dims or given.dims[0] not in given.coords:
@@ -121,10 +189,28 @@ def times_of(given: Any) -> NDArray[np.datetime64] | None:
     return labels.astype("datetime64[ns]") if labels.dtype.kind == "M" else None
 
 
-def same_times(
-    held: NDArray[np.datetime64], wanted: NDArray[np.datetime64] | None, what: str
-) -> NDArray[np.int64]:  # fmt: skip
-    """Positions in ``held`` of the samples' times; all of them in their order where the samples have no times."""
+def same_times(held: NDArray[np.datetime64], wanted: NDArray[np.datetime64] | None, what: str) -> Positions:
+    """Find the times of the samples among the times that label values.
+
+    Parameters
+    ----------
+    held : ndarray of datetime64
+        Times of the values.
+    wanted : ndarray of datetime64, optional
+        Times of the samples; None: values are taken in order.
+    what : str
+        Name of the argument in error messages.
+
+    Returns
+    -------
+    ndarray of int
+        Position in ``held`` of each sample.
+
+    Raises
+    ------
+    DataError
+        If a sample has no value, or more than one.
+    """
     if wanted is None or np.array_equal(held, wanted):
         return np.arange(len(held), dtype=np.int64)
     places, counts = match(wanted, held)
@@ -140,73 +226,87 @@ def same_times(
 
 
 def by_time(given: Any, time: NDArray[np.datetime64] | None, what: str) -> Any:
-    """Bring values that are labelled with times, along their first axis, into the order of the samples."""
+    """Bring values that are labelled with times, along their first axis, into the order of the samples.
+
+    Parameters
+    ----------
+    given : object
+        Any values; returned unchanged without times.
+    time : ndarray of datetime64, optional
+        Times of the samples.
+    what : str
+        Name of the argument in error messages.
+
+    Returns
+    -------
+    array-like
+
+    Raises
+    ------
+    DataError
+        If a sample has no value, or more than one.
+    """
     held = times_of(given)
     return given if held is None else np.asarray(given)[same_times(held, time, what)]
 
 
 def match(
     wanted: Labels, held: Labels, *, turn: float | None = None, steps: Labels | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Positions, Positions]:
     """Find labels among others.
 
     Parameters
     ----------
-    wanted, held
-        Numbers, which match within rounding; dates and texts, which match exactly.
-    turn
-        What numbers may differ by and be the same, 360 for longitudes.
-    steps
-        Numbers whose smallest step says what rounding is, by default those wanted.
+    wanted, held : ndarray of shape (n,) and (m,)
+        Numbers match within rounding; dates and text match exactly.
+    turn : float, optional
+        Period of numbers, 360 for longitudes.
+    steps : ndarray, optional
+        Numbers whose smallest step defines the tolerance; None: those of ``wanted``.
 
     Returns
     -------
-    positions, counts
-        Position in ``held`` of each label wanted, and how many of ``held`` it matches.
+    positions, counts : ndarray of int, shape (n,)
+        Position in ``held`` of each wanted label, and how many of ``held`` it matches.
 
     Examples
     --------
     >>> match(np.array([190.0, 0.0]), np.array([-170.0, 0.0, 20.0]), turn=360.0)
     (array([0, 1]), array([1, 1]))
     """
-    if wanted.dtype.kind in "biuf" and held.dtype.kind in "biuf":
-        return _match_numbers(wanted, held, turn, _tolerance(wanted, held, wanted if steps is None else steps))
-    if "M" in (wanted.dtype.kind, held.dtype.kind) and "U" not in (wanted.dtype.kind, held.dtype.kind):
-        if wanted.dtype.kind != held.dtype.kind:
-            return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
-        return _match_sorted(wanted.astype("datetime64[ns]"), held.astype("datetime64[ns]"))
-    return _match_sorted(*(np.array([str(label) for label in part.tolist()], dtype=str) for part in (wanted, held)))
+    kinds = {wanted.dtype.kind, held.dtype.kind}
+    if kinds <= set("biuf"):
+        within = _tolerance(wanted, held, wanted if steps is None else steps)
+        finite = np.where(np.isfinite(wanted), wanted, np.nan).astype(np.float64)
+        shifts = (0.0,) if turn is None else (0.0, turn, -turn)  # as they are written, if possible
+        return _match_between(held, [(finite + (shift - within), finite + (shift + within)) for shift in shifts])
+    if kinds == {"M"}:
+        wanted, held = wanted.astype("datetime64[ns]"), held.astype("datetime64[ns]")
+    elif "M" in kinds and "U" not in kinds:
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
+    else:
+        wanted, held = (np.array([str(label) for label in part.tolist()], dtype=str) for part in (wanted, held))
+    return _match_between(held, [(wanted, wanted)])
 
 
-def _match_sorted(wanted: Labels, held: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _match_between(held: Labels, bounds: Sequence[tuple[Labels, Labels]]) -> tuple[Positions, Positions]:
+    """First label between two bounds, and how many there are; later bounds apply where earlier ones find nothing."""
     order = np.argsort(held, kind="stable")
-    line = held[order]
-    left, right = (np.searchsorted(line, wanted, side=side) for side in ("left", "right"))
-    places = order[np.minimum(left, len(order) - 1)] if len(order) else np.zeros(len(wanted), np.int64)
-    return places.astype(np.int64), (right - left).astype(np.int64)
-
-
-def _match_numbers(
-    wanted: Labels, held: Labels, turn: float | None, within: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    order = np.argsort(held, kind="stable")
-    line, sought = held[order].astype(np.float64), wanted.astype(np.float64)
-    places, counts = np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
-    for shift in (0.0,) if turn is None else (0.0, turn, -turn):  # as they are written, where that will do
-        rest = counts == 0
-        left = np.searchsorted(line, sought + (shift - within), side="left")
-        right = np.searchsorted(line, sought + (shift + within), side="right")
-        found = rest & (right > left) & np.isfinite(sought)
-        places[found], counts[found] = order[left[found]], (right - left)[found]
-    return places, counts
+    line, n = held[order], len(bounds[0][0])
+    positions, counts = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    for low, high in bounds:
+        left, right = np.searchsorted(line, low, side="left"), np.searchsorted(line, high, side="right")
+        found = (counts == 0) & (right > left) & (low == low)  # NaN is no label
+        positions[found], counts[found] = order[left[found]], (right - left)[found]
+    return positions, counts
 
 
 def _tolerance(wanted: Labels, held: Labels, steps: Labels) -> float:
-    """How far two numbers may be apart that are one label: less than half the smallest step."""
+    """Largest difference between two numbers that are one label: less than half the smallest step."""
     largest = max(float(np.abs(part[np.isfinite(part)]).max(initial=0)) for part in (wanted, held))
     digits = max((float(np.finfo(part.dtype).eps) for part in (wanted, held) if part.dtype.kind == "f"), default=0.0)
     rounding = _ROUNDINGS * digits * largest
-    gaps = np.diff(np.unique(steps.astype(np.float64)))
+    gaps = np.diff(np.unique(steps[np.isfinite(steps)].astype(np.float64)))
     if not len(gaps):
         return max(rounding, _ALONE * max(largest, 1.0))
     step = float(gaps.min())
@@ -214,15 +314,14 @@ def _tolerance(wanted: Labels, held: Labels, steps: Labels) -> float:
 
 
 def _of_field(given: Any, grid: Grid, what: str) -> NDArray[Any]:
-    dims = [str(dim) for dim in given.dims]
-    axes = [0] if _is_list(grid) and len(dims) == 1 else [grid.axis_named(dim) for dim in dims]
+    """Align a DataArray."""
     coordinates = getattr(given, "coords", {})
     labels = [np.asarray(coordinates[dim].values) if dim in coordinates else None for dim in given.dims]
-    return _aligned(np.asarray(given.values), dims, axes, labels, grid, what)
+    return _aligned(np.asarray(given.values), [str(dim) for dim in given.dims], labels, grid, what)
 
 
 def _of_table(given: Any, grid: Grid, what: str) -> NDArray[Any]:
-    """Align a Series or a frame, whose index and columns hold the labels."""
+    """Align a Series or a DataFrame by its index and columns."""
     if getattr(given.index, "nlevels", 1) > 1 and given.ndim == 1:
         if not given.index.is_unique:
             twice = given.index[given.index.duplicated()][0]
@@ -234,13 +333,12 @@ def _of_table(given: Any, grid: Grid, what: str) -> NDArray[Any]:
             f"{what}: a {type(given).__name__} has {len(indices)} index{'es' * (len(indices) > 1)} for a grid of "
             f"{', '.join(grid.dims)}; give a DataArray, or an array in the grid's order"
         )
-    names = [str(grid.dims[axis] if index.name is None or _is_list(grid) else index.name)
-             for axis, index in enumerate(indices)]  # fmt: skip
-    axes = [grid.axis_named(name) for name in names]
-    return _aligned(given.to_numpy(), names, axes, [index.to_numpy() for index in indices], grid, what)
+    dims = [str(dim if index.name is None else index.name) for index, dim in zip(indices, grid.dims, strict=True)]
+    return _aligned(given.to_numpy(), dims, [index.to_numpy() for index in indices], grid, what)
 
 
 def _by_name(given: Mapping[Any, Any], grid: Grid, what: str) -> NDArray[Any]:
+    """Align a mapping by site name."""
     values = {str(name): value for name, value in given.items()}
     names = [grid.name(int(cell)) for cell in grid.cells]
     missing = [name for name in names if name not in values]
@@ -253,32 +351,31 @@ def _by_name(given: Mapping[Any, Any], grid: Grid, what: str) -> NDArray[Any]:
 
 
 def _aligned(
-    values: NDArray[Any], dims: Sequence[str], axes: Sequence[int | None], labels: Sequence[Labels | None], grid: Grid,
-    what: str,
-) -> NDArray[Any]:  # fmt: skip
-    """Bring each dimension to its axis of the grid, and its labels into the axis' order."""
-    has = f"the grid has {', '.join(grid.dims)}"
+    values: NDArray[Any], dims: Sequence[str], labels: Sequence[Labels | None], grid: Grid, what: str
+) -> NDArray[Any]:
+    """Bring dimensions to the grid's axes, and their labels into the order of the axes."""
+    axes = [0] if _is_list(grid) and len(dims) == 1 else [grid.axis_named(dim) for dim in dims]
+    kept = [(i, axis) for i, axis in enumerate(axes) if axis is not None]
     for dim, axis, length in zip(dims, axes, values.shape, strict=True):
         if axis is None and length != 1:
             raise SettingsError(
-                f"{what}: its dimension {dim!r} is no axis of the grid; {has}. Choose one place of it, rename it, or "
-                "give an array in the grid's order (.values)"
+                f"{what}: its dimension {dim!r} is no axis of the grid; the grid has {', '.join(grid.dims)}. "
+                "Select one position of it, rename it, or give an array in the grid's order (.values)"
             )
-    kept = [place for place, axis in enumerate(axes) if axis is not None]
-    order = sorted(kept, key=lambda place: axes[place] or 0)
-    found = [int(axes[place] or 0) for place in order]
-    if len(set(found)) < len(found):
-        raise SettingsError(f"{what}: two of its dimensions, {', '.join(dims)}, are the same axis; {has}")
-    spare = [place for place, axis in enumerate(axes) if axis is None]
-    values = values.transpose(*order, *spare).reshape([values.shape[place] for place in order])
-    for place, (axis, source) in enumerate(zip(found, order, strict=True)):
-        values = values.take(_places(labels[source], values.shape[place], grid, axis, what), axis=place)
-    shape = [length if axis in found else 1 for axis, length in enumerate(grid.shape)]
+    if len({axis for _, axis in kept}) < len(kept):
+        raise SettingsError(
+            f"{what}: two of its dimensions, {', '.join(dims)}, are the same axis; the grid has {', '.join(grid.dims)}"
+        )
+    for i, axis in kept:
+        values = values.take(_order(labels[i], values.shape[i], grid, axis, what), axis=i)
+    values = values.squeeze(tuple(i for i, axis in enumerate(axes) if axis is None))
+    values = values.transpose(np.argsort([axis for _, axis in kept]))
+    shape = [length if axis in axes else 1 for axis, length in enumerate(grid.shape)]
     return np.broadcast_to(values.reshape(shape), grid.shape)
 
 
-def _places(labels: Labels | None, length: int, grid: Grid, axis: int, what: str) -> NDArray[np.int64]:
-    """Positions, along one dimension, of the cells of an axis; a dimension without labels is in the grid's order."""
+def _order(labels: Labels | None, length: int, grid: Grid, axis: int, what: str) -> Positions:
+    """Positions, along one dimension, of the cells of an axis; without labels, the order of the grid."""
     dim, own = grid.dims[axis], grid.labels(axis)
     if labels is None:
         if length != len(own):
@@ -301,9 +398,10 @@ def _places(labels: Labels | None, length: int, grid: Grid, axis: int, what: str
 
 
 def _turn(grid: Grid, axis: int) -> float | None:
+    """Period of the coordinates of an axis."""
     return FULL_TURN if axis == grid.axis_of_longitude() else None
 
 
 def _is_list(grid: Grid) -> bool:
-    """Whether sites go by names of their own, as the columns of a table do."""
+    """Whether sites have names of their own along one axis, as the columns of a table do."""
     return grid.names is not None and len(grid.shape) == 1

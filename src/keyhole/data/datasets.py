@@ -5,13 +5,11 @@ Each has its fixed split, so that every method is scored on the same samples.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
 import os
 import zipfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -25,8 +23,9 @@ from keyhole.data.grid import Grid
 from keyhole.data.origin import SourceInfo
 from keyhole.data.readers import read
 from keyhole.data.readers.arrays import read_array
+from keyhole.data.readers.files import decoding
 from keyhole.data.samples import Samples
-from keyhole.data.splits import given
+from keyhole.data.splits import Split
 from keyhole.data.target import Target
 
 __all__ = [
@@ -47,6 +46,7 @@ __all__ = [
 ]
 
 _FILL, _STEP = -32768, 0.01
+_DAMAGED = "damaged, or another file than expected"
 
 
 def sst() -> Samples:
@@ -84,7 +84,8 @@ def celeba() -> Samples:
 
     folder = _folder("celeba10k", "celeba10k_89x109_jpg.zip, the first 10000 aligned images at 89 x 109, from MMLAB")
     images = []
-    with _naming(_one(folder, "*.zip")) as path, zipfile.ZipFile(path) as archive:
+    path = _one(folder, "*.zip")
+    with decoding(path, _DAMAGED), zipfile.ZipFile(path) as archive:
         for name in sorted(n for n in archive.namelist() if n.endswith(".jpg")):
             with Image.open(io.BytesIO(archive.read(name))) as image:
                 square = image.convert("L").crop((0, 10, 89, 99)).resize((64, 64), Image.Resampling.BILINEAR)
@@ -99,7 +100,8 @@ def ipsl() -> Samples:
     Works on anomalies from the first run's monthly climatology, 1850-01 to 2014-12.
     """
     folder = _folder("cmip6_ipsl_tas_monthly", "tas_mon_IPSL-CM6A-LR_20x20.npz, from CMIP6 historical r1 and r2")
-    with _naming(_one(folder, "*.npz")) as path, np.load(path) as data:
+    path = _one(folder, "*.npz")
+    with decoding(path, _DAMAGED), np.load(path) as data:
         runs = [data[f"historical_r{run}i1p1f1"] for run in (1, 2)]
         axes = {"lat": data["lat"], "lon": data["lon"]}
     months = np.arange("1850-01", "2015-01", dtype="datetime64[M]").astype("datetime64[ns]")
@@ -136,16 +138,7 @@ def madelon() -> Samples:
 
 
 DATASETS: dict[str, Callable[[], Samples]] = {
-    "sst": sst,
-    "digits": digits,
-    "mnist": mnist,
-    "celeba": celeba,
-    "ipsl": ipsl,
-    "ncep": ncep,
-    "oisst": oisst,
-    "isolet": isolet,
-    "coil20": coil20,
-    "madelon": madelon,
+    function.__name__: function for function in (sst, digits, mnist, celeba, ipsl, ncep, oisst, isolet, coil20, madelon)
 }
 
 
@@ -166,7 +159,7 @@ LABELS: dict[str, Callable[[], NDArray[Any]]] = {
 
 
 def labels(name: str) -> Target:
-    """Give the classes of a data set's samples, in the order of its signals.
+    """Give the classes of a data set's samples, in the order of its samples.
 
     Examples
     --------
@@ -205,14 +198,14 @@ def _images(images: NDArray[np.floating[Any]], name: str, *, train: int) -> Samp
 
 def _shuffled(values: NDArray[Any], name: str) -> Samples:
     """Samples of an array sorted by class, with a random fifth as the test part."""
-    signals = read_array(values.astype(np.float32), name=name)
-    order = np.random.default_rng(0).permutation(len(signals))
-    train = int(0.8 * len(signals))
-    return replace(signals, split=given(order[:train], order[train:]))
+    samples = read_array(values.astype(np.float32), name=name)
+    order = np.random.default_rng(0).permutation(len(samples))
+    train = int(0.8 * len(samples))
+    return replace(samples, split=Split.given(order[:train], order[train:]))
 
 
-def _with_split(signals: Samples, train: int) -> Samples:
-    return replace(signals, split=given(np.arange(train), np.arange(train, len(signals))))
+def _with_split(samples: Samples, train: int) -> Samples:
+    return replace(samples, split=Split.given(np.arange(train), np.arange(train, len(samples))))
 
 
 def _folder(name: str, content: str) -> Path:
@@ -247,33 +240,20 @@ def _mnist(kind: str) -> NDArray[np.uint8]:
 def _mat(file: str, variable: str) -> NDArray[Any]:
     """Read a variable of one of the usual sets of feature selection: X the samples, Y their classes."""
     from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
 
     path = _folder("tabular", f"{file}, of ASU's feature selection repository (scikit-feature)") / file
     if not path.is_file():
         raise DataError(f"{path}: no such file; ASU's feature selection repository (scikit-feature) has it")
-    with _naming(path):
-        try:
-            return np.asarray(loadmat(path, variable_names=[variable])[variable])
-        except (MatReadError, TypeError, NotImplementedError) as error:
-            raise ValueError(error) from error
+    with decoding(path, _DAMAGED):
+        return np.asarray(loadmat(path, variable_names=[variable])[variable])
 
 
 def _idx(path: Path) -> NDArray[np.uint8]:
     """Read MNIST's idx format: two zero bytes, a type, the number of axes, their lengths, the values."""
     if not path.is_file():
         raise DataError(f"{path}: no such file; it is one of MNIST's four")
-    with _naming(path):
+    with decoding(path, _DAMAGED):
         content = gzip.decompress(path.read_bytes())
         axes = content[3]
         shape = np.frombuffer(content, ">i4", axes, 4)
         return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
-
-
-@contextlib.contextmanager
-def _naming(path: Path) -> Iterator[Path]:
-    """Say which file it is that cannot be read as what it should be."""
-    try:
-        yield path
-    except (OSError, EOFError, ValueError, LookupError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path}: damaged, or another file than expected ({error})") from error

@@ -13,7 +13,7 @@ from keyhole.core.errors import DataError
 from keyhole.data import splits
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
-from keyhole.data.screening import leave_out, notes_of, screen, warn_of
+from keyhole.data.screening import exclude, notes, screen, warn_about
 from keyhole.data.series import features, find_series
 from keyhole.data.splits import Split, SplitLike
 
@@ -89,8 +89,8 @@ def prepare(signals: Samples, split: SplitLike, seed: int, *, calibrate_interval
         If the split is invalid, or the training part or its target is constant.
     """
     findings = screen(signals) if signals.origin.kind == "table" else []
-    warn_of(findings)
-    signals, n = leave_out(signals, findings), len(signals)
+    warn_about(findings)
+    signals, n = exclude(signals, findings), len(signals)
     parts = splits.as_split(split, n, time=signals.time, seed=seed) or signals.split
     parts = parts or default_split(signals, n, signals.time, seed, lambda: [signals])
     parts = parts.calibrate_intervals(signals.time) if calibrate_intervals else parts
@@ -103,7 +103,7 @@ def prepare(signals: Samples, split: SplitLike, seed: int, *, calibrate_interval
     values = prepared.development.values
     if not np.isfinite(values).all() or not values.any():
         raise DataError("the values are too large or too small for single precision once scaled; change their unit")
-    return replace(prepared, notes=notes_of(findings))
+    return replace(prepared, notes=notes(findings))
 
 
 def prepare_with(signals: Samples, split: Split, choosing: Scaler, scaling: Scaler) -> PreparedSamples:
@@ -142,14 +142,14 @@ def default_split(
         With its ``reason``.
     """
     if time is not None:
-        return replace(splits.blocks(n, time=time), reason="samples have a time")
+        return replace(Split.blocks(n, time=time), reason="samples have a time")
     if about.origin.kind == "table" or about.target is not None:
-        return replace(splits.random_split(n, seed=seed), reason="samples have no time")
+        return replace(Split.random(n, seed=seed), reason="samples have no time")
     found = find_series(features(blocks(), n))
     if found is None:
         reason = "samples have no time and do not look like a series"
-        return replace(splits.random_split(n, seed=seed), reason=reason)
-    return replace(splits.blocks(n), reason=found.words)
+        return replace(Split.random(n, seed=seed), reason=reason)
+    return replace(Split.blocks(n), reason=found.reason)
 
 
 def _known_enough(signals: Samples, parts: Split) -> Samples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, KeyholeWarning
+from keyhole.core.text import listed
 from keyhole.data.samples import Samples
 
-__all__ = ["Finding", "leave_out", "notes_of", "screen", "warn_of"]
+__all__ = ["Finding", "exclude", "notes", "screen", "warn_about"]
 
 _FEWEST_ROWS = 10  # fewer whole numbers may well be in order by design
 _LEAST_DENSITY = 0.5  # share of the numbers between the first and the last that occur: parts of a table have gaps
@@ -46,7 +48,7 @@ class Finding:
     reconstructed: bool = True
 
 
-def screen(signals: Samples, name: Callable[[int], str] | None = None) -> list[Finding]:
+def screen(samples: Samples, name: Callable[[int], str] | None = None) -> list[Finding]:
     """Find columns that number the rows, and columns that duplicate others; existing sites are never excluded.
 
     Whole numbers that increase, or decrease, with every row are a row number if at least half of the numbers in their
@@ -56,7 +58,7 @@ def screen(signals: Samples, name: Callable[[int], str] | None = None) -> list[F
 
     Parameters
     ----------
-    signals : Samples
+    samples : Samples
         A table: one site for each column.
     name : callable, optional
         Returns the name of a site, given its flat index; None: the grid's own name.
@@ -65,41 +67,42 @@ def screen(signals: Samples, name: Callable[[int], str] | None = None) -> list[F
     -------
     list of Finding
     """
-    named, in_order = name or signals.grid.name, _in_order(signals)
-    numbered = [_numbered(unit, signals, named) for unit in _units(signals) if len(unit) == 1 and in_order[unit[0]]]
+    named, in_order = name or samples.grid.name, _in_order(samples)
+    numbered = [_numbered(unit, samples, named) for unit in _units(samples) if len(unit) == 1 and in_order[unit[0]]]
     found = [one for one in numbered if one is not None]
-    return [*found, *_copies(signals, named, {site for one in found for site in one.sites})]
+    return [*found, *_copies(samples, named, {site for one in found for site in one.sites})]
 
 
-def leave_out(signals: Samples, findings: Sequence[Finding]) -> Samples:
+def exclude(samples: Samples, findings: Sequence[Finding]) -> Samples:
     """Exclude the columns of the findings from the candidates; row numbers become invalid sites."""
     out = [site for one in findings if not one.candidate for site in one.sites]
     if not out:
-        return signals
-    inside, constraints = signals.grid.inside.copy(), signals.constraints
+        return samples
+    inside, constraints = samples.grid.inside.copy(), samples.constraints
     inside.ravel()[[site for one in findings if not one.reconstructed for site in one.sites]] = False
     if not inside.any():
         raise DataError("all columns number the rows; there is nothing to choose or reconstruct")
-    may = (signals.observable if constraints is None else constraints.before) & inside
+    may = (samples.observable if constraints is None else constraints.before) & inside
     may.ravel()[out] = False
-    gaps = None if signals.gaps is None else signals.gaps & inside
-    left = replace(signals, grid=replace(signals.grid, inside=inside), observable=may, constraints=None, gaps=gaps)
-    return left if constraints is None else left.with_constraints(constraints.asked)
+    gaps = None if samples.gaps is None else samples.gaps & inside
+    screened = replace(samples, grid=replace(samples.grid, inside=inside), observable=may, constraints=None, gaps=gaps)
+    return screened if constraints is None else screened.with_constraints(constraints.specification)
 
 
-def warn_of(findings: Sequence[Finding]) -> None:
+def warn_about(findings: Sequence[Finding]) -> None:
     """Report all findings in one KeyholeWarning."""
     if not findings:
         return
-    left, kept = ([one for one in findings if one.candidate is candidate] for candidate in (False, True))
-    parts = (
-        [_sentence(left, "no candidate unless named as existing (existing=, --existing, must_select=)")] if left else []
-    )
-    parts += [_sentence(kept, "still a candidate; leave it out of the table if it only names the rows")] if kept else []
+    consequences = {
+        False: "no candidate unless named as existing (existing=, --existing, must_select=)",
+        True: "still a candidate; leave it out of the table if it only names the rows",
+    }
+    groups = {candidate: [one for one in findings if one.candidate is candidate] for candidate in consequences}
+    parts = [_sentence(group, consequences[candidate]) for candidate, group in groups.items() if group]
     warnings.warn("; ".join(parts), KeyholeWarning, stacklevel=3)
 
 
-def notes_of(findings: Sequence[Finding]) -> dict[str, Any]:
+def notes(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return the findings as a plan's record stores them; empty without findings."""
     rows = [{"column": one.column, "finding": one.finding, "candidate": one.candidate} for one in findings]
     return {"columns": rows} if rows else {}
@@ -107,34 +110,32 @@ def notes_of(findings: Sequence[Finding]) -> dict[str, Any]:
 
 def _sentence(findings: Sequence[Finding], consequence: str) -> str:
     """Findings and their consequence as one sentence."""
-    shown = ", ".join(f"column {one.column!r} {one.finding}" for one in findings[:_SHOWN])
-    more = f" and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
-    return f"{shown}{more}: {consequence}"
+    return f"{listed([f'column {one.column!r} {one.finding}' for one in findings], _SHOWN)}: {consequence}"
 
 
-def _units(signals: Samples) -> list[NDArray[np.int64]]:
+def _units(samples: Samples) -> list[NDArray[np.int64]]:
     """Sites of each candidate, a column or a group of columns; the cheapest first."""
-    grouping = None if signals.constraints is None else signals.constraints.grouping
+    grouping = None if samples.constraints is None else samples.constraints.grouping
     if grouping is None:
-        units = [np.array([site]) for site in np.flatnonzero(signals.observable.ravel())]
+        units = [np.array([site]) for site in np.flatnonzero(samples.observable.ravel())]
     else:
         units = [grouping.members(int(unit)) for unit in np.flatnonzero(grouping.observable)]
-    costs = None if signals.constraints is None else signals.constraints.rules.costs
+    costs = None if samples.constraints is None else samples.constraints.rules.costs
     return units if costs is None else sorted(units, key=lambda unit: float(costs[unit].sum()))
 
 
-def _in_order(signals: Samples) -> NDArray[np.bool_]:
+def _in_order(samples: Samples) -> NDArray[np.bool_]:
     """Sites that hold strictly monotonic whole numbers in the first rows, to examine further."""
-    if signals.channels > 1 or len(signals) < _FEWEST_ROWS:
-        return np.zeros(signals.grid.size, bool)
-    first = signals.values[:_FEWEST_ROWS].reshape(_FEWEST_ROWS, -1)
+    if samples.channels > 1 or len(samples) < _FEWEST_ROWS:
+        return np.zeros(samples.grid.size, bool)
+    first = samples.values[:_FEWEST_ROWS].reshape(_FEWEST_ROWS, -1)
     steps = np.diff(first, axis=0)
     return np.asarray((first == np.round(first)).all(axis=0) & ((steps > 0).all(axis=0) | (steps < 0).all(axis=0)))
 
 
-def _numbered(unit: NDArray[np.int64], signals: Samples, name: Callable[[int], str]) -> Finding | None:
+def _numbered(unit: NDArray[np.int64], samples: Samples, name: Callable[[int], str]) -> Finding | None:
     """Finding about a column that numbers the rows, or may do so."""
-    column = signals.values.reshape(len(signals), -1)[:, unit[0]].astype(np.float64)
+    column = samples.values.reshape(len(samples), -1)[:, unit[0]].astype(np.float64)
     steps = np.diff(column)
     if not ((steps > 0).all() or (steps < 0).all()) or (column != np.round(column)).any():
         return None
@@ -145,17 +146,17 @@ def _numbered(unit: NDArray[np.int64], signals: Samples, name: Callable[[int], s
     return Finding(name(site), "numbers the rows", (site,), reconstructed=False)
 
 
-def _copies(signals: Samples, name: Callable[[int], str], passed: set[int]) -> Iterator[Finding]:
+def _copies(samples: Samples, name: Callable[[int], str], excluded: set[int]) -> Iterator[Finding]:
     """Find candidates that duplicate an existing site or an earlier candidate."""
-    there = dict[str, list[int]]()
-    for site in signals.existing.tolist():
-        there.setdefault(name(site), []).append(site)  # a column of words has several
-    digests = _digests(signals)
-    kept = {_members(digests, sites): sites[0] for sites in there.values()}
-    for unit in _units(signals):
+    existing = dict[str, list[int]]()
+    for site in samples.existing.tolist():
+        existing.setdefault(name(site), []).append(site)  # a column of classes has several
+    digests = _digests(samples)
+    kept = {_members(digests, sites): sites[0] for sites in existing.values()}
+    for unit in _units(samples):
         sites = tuple(int(site) for site in unit)
         members = _members(digests, sites)
-        if not members or passed & set(sites):
+        if not members or excluded & set(sites):
             continue
         of = kept.setdefault(members, sites[0])
         if of != sites[0]:
@@ -167,18 +168,16 @@ def _members(digests: Mapping[int, bytes], sites: Sequence[int]) -> frozenset[by
     return frozenset(digests[site] for site in sites if site in digests)
 
 
-def _digests(signals: Samples) -> dict[int, bytes]:
-    """Digest of the values of each site, equal for an indicator and its complement; none for constant ones."""
-    flat = signals.values.reshape(len(signals), signals.channels, -1)
-    rng, found, rows = np.random.default_rng(0), dict[int, bytes](), len(signals) * signals.channels
-    factors = rng.integers(2**64, size=(2, rows, 1), dtype=np.uint64) | np.uint64(1)
+def _digests(samples: Samples) -> dict[int, bytes]:
+    """Hash of the values of each site, equal for an indicator and its complement; none for constant sites."""
+    flat = samples.values.reshape(len(samples), samples.channels, -1)
+    found, rows = dict[int, bytes](), len(samples) * samples.channels
     columns = max(1, _BLOCK // rows)
     for start in range(0, flat.shape[2], columns):
         block = _canonical(flat[:, :, start : start + columns].reshape(rows, -1).astype(np.float64))
-        bits = block.view(np.uint64)
-        sums = np.stack([(bits * factor).sum(axis=0, dtype=np.uint64) for factor in factors])  # modulo 2**64
-        varies = (bits != bits[0]).any(axis=0)
-        found |= {start + int(place): sums[:, place].tobytes() for place in np.flatnonzero(varies)}
+        bits = np.ascontiguousarray(block.T).view(np.uint64)
+        for place in np.flatnonzero((bits != bits[:, :1]).any(axis=1)):
+            found[start + int(place)] = hashlib.sha256(bits[place]).digest()
     return found
 
 

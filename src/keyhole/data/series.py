@@ -42,8 +42,8 @@ class Evidence:
     p_value: float
 
     @property
-    def words(self) -> str:
-        """The evidence as one phrase, for the split's ``reason``."""
+    def reason(self) -> str:
+        """The evidence as a phrase, for the split's ``reason``."""
         return f"samples look like a series: neighbours correlate at {self.correlation:.2f}"
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
 
-__all__ = ["Split", "SplitLike", "as_split", "blocks", "given", "random_split"]
+__all__ = ["Indices", "Split", "SplitLike", "as_split", "check"]
 
 Indices = NDArray[np.int64]
 
@@ -86,7 +86,20 @@ class Split:
         >>> Split.blocks(100).sizes()
         {'train': 64, 'validation': 16, 'test': 20, 'kind': 'blocks'}
         """
-        return blocks(n, time=time, test=test, validation=validation)
+        if time is None:
+            return cls._from_shares(np.arange(n), test, validation, "blocks")
+        if np.shape(time) != (n,):
+            raise DataError(f"split: time of shape {np.shape(time)} for {n} samples")
+        order = np.argsort(time, kind="stable")
+        split = cls._from_shares(order, test, validation, "blocks")
+        cuts = _cuts_between_times(np.asarray(time)[order], len(split.train), len(split.test))
+        if cuts is None:
+            raise DataError(
+                "split: blocks of time need samples of at least three different times; leave the time out, or choose "
+                "another split (split='random', --split random)"
+            )
+        parts = np.split(order, cuts)
+        return cls(parts[0], parts[1], parts[2], "blocks")
 
     @classmethod
     def random(cls, n: int, *, seed: int = 0, test: float = _FIFTH, validation: float | None = None) -> Split:
@@ -112,7 +125,9 @@ class Split:
         DataError
             If there are fewer than 4 samples.
         """
-        return random_split(n, seed=seed, test=test, validation=validation)
+        if not isinstance(seed, int | np.integer) or seed < 0:
+            raise SettingsError(f"seed={seed!r}: a whole number from 0 on is needed")
+        return cls._from_shares(np.random.default_rng(seed).permutation(n), test, validation, "random")
 
     @classmethod
     def given(
@@ -133,7 +148,21 @@ class Split:
         -------
         Split
         """
-        return given(train, test, validation)
+        train, test = _indices("train", train), _indices("test", test)
+        if validation is None or isinstance(validation, float | int):
+            cut = len(train) - _validation_size(len(train), validation)
+            train, validation = train[:cut], train[cut:]
+        return cls(train, _indices("validation", validation), test)
+
+    @classmethod
+    def _from_shares(cls, order: Indices, test: float, validation: float | None, kind: str) -> Split:
+        """Split ordered sample numbers into train, validation and test, by shares."""
+        n = len(order)
+        if n < 4:
+            raise DataError(f"{n} sample{'s' * (n != 1)}: at least 4 are needed, 2 to train, 1 to validate, 1 to test")
+        first = n - _size(n, "test", test)
+        parts = np.split(order, [first - _validation_size(first, validation), first])
+        return cls(parts[0], parts[1], parts[2], kind)
 
     @property
     def development(self) -> Indices:
@@ -161,7 +190,7 @@ class Split:
             return self
         cuts: list[int] | None = [len(self.train) - count, len(self.development) - count]
         if time is not None and self.kind == "blocks":
-            cuts = _between_times(np.asarray(time)[self.development], len(self.train) - count, count)
+            cuts = _cuts_between_times(np.asarray(time)[self.development], len(self.train) - count, count)
         if cuts is None:
             return self
         train, validation, calibration = np.split(self.development, cuts)
@@ -176,43 +205,6 @@ class Split:
 
 
 SplitLike = Split | Literal["blocks", "random"] | Mapping[str, Any] | Sequence[Any] | None
-
-
-def blocks(n: int, *, time: NDArray[Any] | None = None, test: float = _FIFTH, validation: float = _FIFTH) -> Split:
-    """Split into contiguous blocks; see `Split.blocks`."""
-    if time is None:
-        return _cut(np.arange(n), test, validation, "blocks")
-    if np.shape(time) != (n,):
-        raise DataError(f"split: time of shape {np.shape(time)} for {n} samples")
-    order = np.argsort(time, kind="stable")
-    by_share = _cut(order, test, validation, "blocks")
-    cuts = _between_times(np.asarray(time)[order], len(by_share.train), len(by_share.test))
-    if cuts is None:
-        raise DataError(
-            "split: blocks of time need samples of at least three different times; leave the time out, or choose "
-            "another split (split='random', --split random)"
-        )
-    train, validation_, test_ = np.split(order.astype(np.int64), cuts)
-    return replace(by_share, train=train, validation=validation_, test=test_)
-
-
-def random_split(n: int, *, seed: int, test: float = _FIFTH, validation: float | None = None) -> Split:
-    """Split at random; see `Split.random`."""
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise SettingsError(f"seed={seed!r}: a whole number from 0 on is needed")
-    return _cut(np.random.default_rng(seed).permutation(n), test, validation, "random")
-
-
-def given(
-    train: Sequence[int] | Indices, test: Sequence[int] | Indices,
-    validation: float | Sequence[int] | Indices | None = None,
-) -> Split:  # fmt: skip
-    """Make a split from given sample numbers; see `Split.given`."""
-    train, test = _indices("train", train), _indices("test", test)
-    if validation is None or isinstance(validation, float | int):
-        cut = len(train) - _validation(len(train), validation)
-        train, validation = train[:cut], train[cut:]
-    return Split(train, _indices("validation", validation), test)
 
 
 def as_split(asked: SplitLike, n: int, *, time: NDArray[Any] | None = None, seed: int = 0) -> Split | None:
@@ -252,9 +244,9 @@ def as_split(asked: SplitLike, n: int, *, time: NDArray[Any] | None = None, seed
         checked: dict[str, Any] = {name: _indices(name, getattr(asked, name)) for name in names}
         return replace(asked, **checked)
     if isinstance(asked, str) and asked in ("blocks", "random"):
-        return blocks(n, time=time) if asked == "blocks" else random_split(n, seed=seed)
-    parts = {name: _numbers(name, part, n) for name, part in _named_parts(asked).items()}
-    return given(parts["train"], parts["test"], parts.get("validation"))
+        return Split.blocks(n, time=time) if asked == "blocks" else Split.random(n, seed=seed)
+    parts = {name: _indices(name, part, n) for name, part in _named_parts(asked).items()}
+    return Split.given(parts["train"], parts["test"], parts.get("validation"))
 
 
 def check(split: Split, n: int) -> None:
@@ -270,18 +262,7 @@ def check(split: Split, n: int) -> None:
         raise DataError("split: a sample is in more than one part; train, validation and test must be disjoint")
 
 
-def _cut(order: Indices, test: float, validation: float | None, kind: str) -> Split:
-    """Split ordered sample numbers into train, validation and test, by shares."""
-    n = len(order)
-    if n < 4:
-        raise DataError(f"{n} sample{'s' * (n != 1)}: at least 4 are needed, 2 to train, 1 to validate, 1 to test")
-    first = n - _share(n, "test", test)
-    second = first - _validation(first, validation)
-    parts = np.split(order.astype(np.int64), [second, first])
-    return Split(parts[0], parts[1], parts[2], kind)
-
-
-def _between_times(times: NDArray[Any], first: int, last: int) -> list[int] | None:
+def _cuts_between_times(times: NDArray[Any], first: int, last: int) -> list[int] | None:
     """Return two cuts of sorted times such that equal times stay in one part, or None if there are too few times.
 
     Each cut is at the change of time nearest to ``first`` samples in the first part and ``last`` in the third.
@@ -309,36 +290,30 @@ def _named_parts(asked: Any) -> dict[str, Any]:
     )
 
 
-def _numbers(name: str, part: Any, n: int) -> Indices:
-    """Sample numbers of a part, which may be given as a boolean array of length ``n``."""
-    try:
-        found = np.asarray(part)
-    except ValueError as error:
-        raise DataError(f"split: {name} must be a list of sample numbers ({error})") from error
-    if found.dtype == bool and found.shape != (n,):
-        raise DataError(f"split: {name} is a boolean array of shape {found.shape}, and there are {n} samples")
-    return np.flatnonzero(found) if found.dtype == bool else _indices(name, found)
-
-
-def _validation(n: int, fraction: float | None) -> int:
+def _validation_size(n: int, share: float | None) -> int:
     """Number of validation samples: a share of ``n``, or by default a fifth, at most 5000."""
-    return (
-        min(_MOST_VALIDATION, _share(n, "validation", _FIFTH))
-        if fraction is None
-        else _share(n, "validation", fraction)
-    )
+    if share is None:
+        return min(_MOST_VALIDATION, _size(n, "validation", _FIFTH))
+    return _size(n, "validation", share)
 
 
-def _share(n: int, part: str, fraction: float) -> int:
+def _size(n: int, part: str, share: float) -> int:
     """Number of samples of a share, at least 1 and at most ``n - 1``."""
-    if not 0 < fraction < 1:
-        raise SettingsError(f"split: {part}={fraction!r} is not a share; give a number between 0 and 1")
-    return min(n - 1, max(1, int(np.ceil(n * fraction - 1e-9))))
+    if not 0 < share < 1:
+        raise SettingsError(f"split: {part}={share!r} is not a share; give a number between 0 and 1")
+    return min(n - 1, max(1, int(np.ceil(n * share - 1e-9))))
 
 
-def _indices(part: str, given: Sequence[int] | Indices) -> Indices:
-    """Check sample numbers and convert them to int64."""
-    indices = np.asarray(given)
+def _indices(part: str, numbers: Any, n: int | None = None) -> Indices:
+    """Sample numbers of a part as int64; of ``n`` samples, a boolean array is accepted too."""
+    try:
+        indices = np.asarray(numbers)
+    except ValueError as error:
+        raise DataError(f"split: {part} must be a list of sample numbers ({error})") from error
+    if n is not None and indices.dtype == bool:
+        if indices.shape != (n,):
+            raise DataError(f"split: {part} is a boolean array of shape {indices.shape}, and there are {n} samples")
+        return np.flatnonzero(indices)
     if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
         raise DataError(f"split: {part} must be a list of sample numbers, whole numbers from 0 on")
     return indices.astype(np.int64)

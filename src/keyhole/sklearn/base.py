@@ -21,7 +21,7 @@ from keyhole.data.origin import SourceInfo
 from keyhole.data.preparation import PreparedSamples, prepare_with
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
-from keyhole.data.screening import Finding, leave_out, notes_of, screen, warn_of
+from keyhole.data.screening import Finding, exclude, notes, screen, warn_about
 from keyhole.data.splits import Split
 from keyhole.data.target import Target, TargetKind
 from keyhole.placement import SELECTORS, Selection
@@ -174,7 +174,7 @@ class SizedSelector(KeyholeBase):
         target, seed = self._target(y, len(values)), self.random_state
         seed = int(seed) if isinstance(seed, Integral) else int(check_random_state(seed).randint(2**31 - 1))
         self._findings = self._screened(values, target)
-        warn_of(self._findings)
+        warn_about(self._findings)
         self.plan_ = self._plan(values, target, seed, getattr(self, "plan_", None) if self.warm_start else None)
         self._set_selected(self.plan_)
         if self.stability:
@@ -194,8 +194,8 @@ class SizedSelector(KeyholeBase):
 
     def _plan(self, values: NDArray[np.float64], target: Target | None, seed: int, before: Plan | None) -> Plan:
         """Select features of a table and fit the models; keep an earlier selection if it is better."""
-        samples = leave_out(self._selection_samples(values, target), self._findings)
-        prepared = replace(_split(samples, seed), notes=notes_of(self._findings))
+        samples = exclude(self._selection_samples(values, target), self._findings)
+        prepared = replace(_split(samples, seed), notes=notes(self._findings))
         parts = make_parts(self.method, *self._models(), self.settings)
         with progress(None if self.verbose else lambda event: None) as report:
             run = replace(make_run(seed=seed, device=AUTO, time_limit=self.time_limit), callback=report)

@@ -1,4 +1,4 @@
-"""The largest feasible set: greedy packing, and integer programming where that falls short."""
+"""The largest feasible set: greedy packing, and integer programming if that falls short."""
 
 from __future__ import annotations
 
@@ -102,10 +102,11 @@ def _orders(rules: PlacementRules, candidates: NDArray[np.int64]) -> Iterator[ND
 
 def _first_points(rules: PlacementRules, candidates: NDArray[np.int64]) -> NDArray[np.float64]:
     """Position of each candidate; of a group, its first point."""
-    points = np.asarray(rules.points)
-    owners = np.arange(rules.size) if rules.owners is None else rules.owners
-    order = np.argsort(owners, kind="stable")
-    return np.asarray(points[order[np.searchsorted(owners[order], candidates)]], np.float64)
+    points = np.asarray(rules.points, np.float64)
+    if rules.owners is None:
+        return points[candidates]
+    owners, first = np.unique(rules.owners, return_index=True)
+    return points[first[np.searchsorted(owners, candidates)]]
 
 
 def _largest(rules: PlacementRules, candidates: NDArray[np.int64]) -> Fit:
@@ -128,7 +129,7 @@ def _largest(rules: PlacementRules, candidates: NDArray[np.int64]) -> Fit:
 
 
 def _cliques(rules: PlacementRules, candidates: NDArray[np.int64]) -> Any:
-    """Clique cover of the conflict graph as a sparse matrix ``(cliques, candidates)``."""
+    """Greedy clique cover of the edges of the conflict graph, as a sparse matrix ``(cliques, candidates)``."""
     from scipy.sparse import csr_array
 
     place = {int(site): i for i, site in enumerate(candidates)}

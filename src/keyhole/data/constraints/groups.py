@@ -89,7 +89,27 @@ class Grouping:
 
     @classmethod
     def of(cls, labels: NDArray[np.int64], grid: Grid, observable: NDArray[np.bool_]) -> Self:
-        """Group the observable sites by label; a site that is not observable is a unit of its own."""
+        """Group the observable sites by label.
+
+        Parameters
+        ----------
+        labels : ndarray of int, shape (size,)
+            Group of each site; -1 for a site of its own, see `labels_of`.
+        grid : Grid
+            The grid.
+        observable : ndarray of bool
+            Sites that may be selected; every other site is a unit of its own.
+
+        Returns
+        -------
+        Grouping
+
+        Examples
+        --------
+        >>> grid = Grid.plain((2, 2))
+        >>> Grouping.of(np.array([0, 0, -1, -1]), grid, np.ones(4, bool)).units
+        array([0, 0, 1, 2])
+        """
         may = observable.ravel()[grid.cells]
         label = np.where(may, labels[grid.cells], -1)
         alone = label < 0
@@ -106,7 +126,18 @@ class Grouping:
         return np.asarray(self.grid.cells[self.units == unit])
 
     def rules(self, rules: PlacementRules) -> PlacementRules:
-        """Convert rules for sites to rules for units: the distance is the smallest, the cost the sum, over sites."""
+        """Convert rules for sites to rules for units.
+
+        Parameters
+        ----------
+        rules : PlacementRules
+            For the sites of the grid.
+
+        Returns
+        -------
+        PlacementRules
+            The distance of two units is the smallest between their sites, the cost of a unit the sum of its sites.
+        """
         cells, count = self.grid.cells, len(self.observable)
         costs = None if rules.costs is None else np.bincount(self.units, rules.costs[cells], count).astype(np.float64)
         existing = self.units[np.searchsorted(cells, rules.existing)]  # they may not be chosen, so each is by itself

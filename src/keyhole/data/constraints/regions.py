@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.errors import DataError, SettingsError, StorageError
-from keyhole.core.paths import check_regular
+from keyhole.core.errors import DataError, SettingsError
+from keyhole.core.paths import open_regular
 from keyhole.data.alignment import on_grid
 from keyhole.data.grid import FULL_TURN, Grid
 
@@ -63,25 +63,27 @@ def region(given: Any, grid: Grid, what: str = "region") -> Bools:
 
 
 def _is_mask(given: Sequence[Any]) -> bool:
+    """Whether a list is a mask rather than a list of regions."""
     first = given[0] if len(given) else None
     return isinstance(first, bool | np.bool_) or (isinstance(first, list) and len(first) > 0)
 
 
 def _of_file(path: Path, grid: Grid, what: str) -> Bools:
+    """Region of a GeoJSON file."""
     if path.suffix not in (".geojson", ".json"):
         raise SettingsError(f"{what}: {path}: a .geojson or .json file is needed")
-    check_regular(path)
+    with open_regular(path) as file:
+        text = file.read()
     try:
-        return _polygons(json.loads(path.read_text(encoding="utf-8")), grid, f"{what}: {path}")
-    except OSError as error:
-        raise StorageError(f"{what}: {path}: {error.strerror or error}") from error
+        return _polygons(json.loads(text), grid, f"{what}: {path}")
+    except (SettingsError, DataError):
+        raise
     except (ValueError, RecursionError) as error:
-        if isinstance(error, SettingsError | DataError):
-            raise
         raise DataError(f"{what}: {path}: cannot be read ({error})") from error
 
 
 def _mask(given: Any, grid: Grid, what: str) -> Bools:
+    """Region of a mask."""
     mask = np.asarray(on_grid(given, grid, what))
     if mask.shape != grid.shape:
         raise SettingsError(f"{what}: a mask of shape {mask.shape} for a grid of shape {grid.shape}")
@@ -91,6 +93,7 @@ def _mask(given: Any, grid: Grid, what: str) -> Bools:
 
 
 def _box(bounds: Mapping[str, Any], grid: Grid, what: str) -> Bools:
+    """Region of ranges of coordinates."""
     cells = np.ones(grid.size, bool)
     for dim, ends in bounds.items():
         axis = grid.axis_named(dim)
@@ -104,6 +107,7 @@ def _box(bounds: Mapping[str, Any], grid: Grid, what: str) -> Bools:
 
 
 def _numbers(grid: Grid, axis: int, what: str) -> NDArray[np.float64]:
+    """Coordinates of an axis at each site, which must be numbers."""
     try:
         return grid.along(axis)
     except ValueError as error:
@@ -111,6 +115,7 @@ def _numbers(grid: Grid, axis: int, what: str) -> NDArray[np.float64]:
 
 
 def _ends(ends: Any, what: str, *, turns: bool) -> tuple[float, float]:
+    """Lower and upper end of a range."""
     try:
         low, high = ends
         low, high = (-np.inf if low is None else float(low)), (np.inf if high is None else float(high))
@@ -122,7 +127,7 @@ def _ends(ends: Any, what: str, *, turns: bool) -> tuple[float, float]:
 
 
 def _turn(longitude: NDArray[np.float64], low: float, high: float) -> Bools:
-    """Which longitudes lie from low to high, going east, modulo 360; an open end is the edge of the map."""
+    """Longitudes from low to high, going east, modulo 360; an open end is the edge of the map."""
     if not np.isfinite([low, high]).all():
         low, high = (_on_map(end, longitude) for end in (low, high))
         return (longitude >= low) & (longitude <= high)
@@ -195,6 +200,7 @@ def _rings(geojson: Any, what: str) -> Iterator[list[NDArray[np.float64]]]:
 
 
 def _ring(points: Any, what: str) -> NDArray[np.float64]:
+    """Vertices of a ring, after checking them."""
     try:
         ring = np.array([point[:2] for point in points], np.float64)
     except (TypeError, ValueError, IndexError) as error:
@@ -217,6 +223,16 @@ def inside_rings(
         Exterior ring and holes.
     turn : float
         Period of ``x``, such as 360 degrees; 0: not periodic.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+
+    Examples
+    --------
+    >>> square = np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 2.0]])
+    >>> inside_rings(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0, 1.0]), [square])
+    array([ True,  True, False])
     """
     odd, edge = np.zeros(len(x), bool), np.zeros(len(x), bool)
     for ring in rings:

@@ -1,4 +1,4 @@
-"""Look up sites by index, by name, by coordinates, or as rows of a table."""
+"""Lookup of sites by index, name or coordinates, or as rows of a table."""
 
 from __future__ import annotations
 
@@ -60,7 +60,22 @@ def rows_of(frame: Any) -> list[Any]:
 
 
 def sites_given(given: Any) -> list[Any]:
-    """Return one or several sites as a list."""
+    """Return sites as a list of single ones.
+
+    Parameters
+    ----------
+    given : int, str, mapping, sequence of these, DataFrame, Series or None
+        One site, several, rows of a plan's table, or none.
+
+    Returns
+    -------
+    list
+
+    Examples
+    --------
+    >>> sites_given({"lat": 10, "lon": 200}), sites_given(None)
+    ([{'lat': 10, 'lon': 200}], [])
+    """
     if given is None:
         return []
     if hasattr(given, "to_dict") and hasattr(given, "columns"):
@@ -71,6 +86,7 @@ def sites_given(given: Any) -> list[Any]:
 
 
 def _find(one: Any, grid: Grid, what: str) -> int:
+    """Flat index of one site, which must be valid."""
     if isinstance(one, Mapping):
         return _find_row(one, grid, what)
     index = _index(one, grid, what) if isinstance(one, numbers.Integral) else _named(str(one), grid, what)
@@ -97,18 +113,21 @@ def _has_places(grid: Grid) -> bool:
 
 
 def _whole(index: Any, what: str) -> int:
+    """Convert an index from a table, where it may be a float."""
     if isinstance(index, bool) or not isinstance(index, numbers.Real) or not float(index).is_integer():
         raise SettingsError(f"{what}: index {index!r} is not a whole number")
     return int(float(index))
 
 
 def _index(one: numbers.Integral, grid: Grid, what: str) -> int:
+    """Check a flat index."""
     if isinstance(one, bool) or not 0 <= int(one) < grid.size:
         raise SettingsError(f"{what}: site {one!r} is not an index of the {grid.size} sites, 0 to {grid.size - 1}")
     return int(one)
 
 
 def _named(name: str, grid: Grid, what: str) -> int:
+    """Flat index of the site with a name; an error suggests similar names."""
     names = {grid.name(int(cell)): int(cell) for cell in grid.cells}
     if name not in names:
         close = difflib.get_close_matches(name, names, 3)
@@ -136,5 +155,6 @@ def _nearest(place: Mapping[str, Any], grid: Grid, what: str) -> int:
 
 
 def _spacing(grid: Grid, axis: int) -> float:
+    """Largest step of an axis."""
     line = np.asarray(grid.coordinates[grid.dims[axis]], float)
     return float(np.abs(np.diff(line)).max()) if len(line) > 1 else 1.0

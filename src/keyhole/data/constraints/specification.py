@@ -1,4 +1,4 @@
-"""Constraints as a user specifies them, and as they apply to a grid."""
+"""Constraints as a user specifies them, and applied to a grid."""
 
 from __future__ import annotations
 
@@ -69,7 +69,22 @@ class Constraints:
 
     @classmethod
     def of(cls, given: Constraints | Mapping[str, Any] | None) -> Constraints:
-        """Return constraints given as such, as a mapping of their parameters, or as None."""
+        """Return constraints given in any accepted form.
+
+        Parameters
+        ----------
+        given : Constraints, mapping or None
+            Constraints, or a mapping of their parameters.
+
+        Returns
+        -------
+        Constraints
+
+        Raises
+        ------
+        SettingsError
+            If a name is unknown.
+        """
         if isinstance(given, Constraints):
             return given
         names = [one.name for one in fields(cls)]
@@ -83,8 +98,8 @@ class Constraints:
         names = ("costs", "cost_limit") if name.startswith("cost") else (name,)
         return replace(self, **dict.fromkeys(names))
 
-    def words(self) -> list[str]:
-        """Return the names of the constraints that are given, with their values where these are numbers."""
+    def described(self) -> list[str]:
+        """Return the names of the given constraints, with their values if these are numbers."""
         values = {name: getattr(self, name) for name in self.given()}
         return [
             f"{name}={value:g}" if isinstance(value, int | float) else name
@@ -93,7 +108,7 @@ class Constraints:
         ]
 
     def given(self) -> list[str]:
-        """Return the names of the constraints that are given."""
+        """Return the names of the given constraints."""
         return [name for name in _RULES if not _is_nothing(name, getattr(self, name))]
 
     def resolve(self, grid: Grid, observable: NDArray[np.bool_]) -> ResolvedConstraints:
@@ -166,8 +181,8 @@ class ResolvedConstraints:
         Minimum distance and cost by site; its ``existing`` are the existing sites.
     grouping : Grouping, optional
         Sites that are selected together; None: each site by itself.
-    asked : Constraints
-        The user's specification.
+    specification : Constraints
+        The constraints as the user specified them.
     """
 
     grid: Grid
@@ -175,16 +190,37 @@ class ResolvedConstraints:
     observable: NDArray[np.bool_]
     rules: PlacementRules
     grouping: Grouping | None = None
-    asked: Constraints = Constraints()
+    specification: Constraints = Constraints()
 
     def units(self) -> tuple[PlacementRules, NDArray[np.bool_]]:
-        """Return the rules and the observable flags of the candidates: sites, or groups of sites."""
+        """Return what is selected: sites, or groups of sites.
+
+        Returns
+        -------
+        rules : PlacementRules
+            For these candidates.
+        observable : ndarray of bool
+            Candidates that may be selected.
+        """
         if self.grouping is None:
             return self.rules, self.observable.ravel()
         return self.grouping.rules(self.rules), self.grouping.observable
 
     def fit(self, want: int) -> tuple[int, bool]:
-        """Return the largest feasible number of candidates up to ``want``, and whether it is proven."""
+        """Return how many candidates are jointly feasible.
+
+        Parameters
+        ----------
+        want : int
+            Number wanted.
+
+        Returns
+        -------
+        count : int
+            At most ``want``.
+        proven : bool
+            Whether a smaller number is proven to be the maximum.
+        """
         found, sure = largest_feasible(*self.units(), want)
         return len(found), sure
 
@@ -203,37 +239,37 @@ class ResolvedConstraints:
             raise InfeasibleError("either k or a cost limit (costs=, cost_limit=) is needed, and not both")
         want = 1 if k is None else k
         if self.fit(want)[0] < want:
-            raise InfeasibleError(_clash(self.asked, partial(self._fit_under, want), k))
+            raise InfeasibleError(_clash(self.specification, partial(self._fit_under, want), k))
 
     def add_to(self, digest: Any) -> None:
         """Add everything that defines the constraints to a hash."""
         self.rules.add_to(digest)
         digest.update(b"" if self.grouping is None else np.ascontiguousarray(self.grouping.units).data)
 
-    def _fit_under(self, want: int, asked: Constraints) -> tuple[int, bool]:
+    def _fit_under(self, want: int, specification: Constraints) -> tuple[int, bool]:
         """Largest feasible number of candidates under other constraints."""
-        return asked.resolve(self.grid, self.before).fit(want)
+        return specification.resolve(self.grid, self.before).fit(want)
 
 
-def _clash(asked: Constraints, fit: Callable[[Constraints], tuple[int, bool]], k: int | None) -> str:
-    """Error message: how many fit, under which minimal set of constraints, and how many would fit without each."""
-    want, kept = 1 if k is None else k, asked
-    for name in asked.given():
+def _clash(given: Constraints, fit: Callable[[Constraints], tuple[int, bool]], k: int | None) -> str:
+    """Error message: a minimal set of conflicting constraints, and what would be feasible without each of them."""
+    want, kept = 1 if k is None else k, given
+    for name in given.given():
         without = kept.without(name)
         if fit(without)[0] < want:
             kept = without
     count, sure = fit(kept)
     what = "groups" if kept.groups is not None else "sites"
     most = f"{'at most' if sure else 'no more than'} {count} {what} {'fit' if sure else 'were found to fit'}"
-    words = " and ".join(kept.words()) or "no constraints at all"
+    conditions = " and ".join(kept.described()) or "no constraints at all"
     loosened = {name: fit(kept.without(name)) for name in kept.given() if name != "costs"}
     eased = [f"without {name} {_count(*many, want)}" for name, many in loosened.items()]
     head = f"k={k} is infeasible" if k is not None else "no site is feasible"
-    return f"{head}: with {words}, {most}" + (f"; {', '.join(eased)}" if eased else "")
+    return f"{head}: with {conditions}, {most}" + (f"; {', '.join(eased)}" if eased else "")
 
 
 def _count(count: int, sure: bool, want: int) -> str:
-    """A count in words."""
+    """Number that would be feasible."""
     return f"{count}{' or more' if count >= want else ''} would"
 
 

@@ -197,7 +197,8 @@ def _dataset(path: Path, group: str | None) -> Iterator[xr.Dataset]:
     """Open a file lazily, after checks of what xarray would do at once: load the axes, and trust their lengths."""
     import xarray as xr
 
-    kind, options = _format(path), {} if group is None else {"group": group}
+    kind = _format(path)
+    options: dict[str, Any] = {} if group is None else {"group": group}
     with ExitStack() as stack:
         store: Any = path
         if kind == "Zarr":

@@ -112,9 +112,9 @@ def _opened(path: Path) -> Iterator[tuple[list[str], Load]]:
         yield [str(file.relative_to(path)) for file in files], lambda name: path / name
         return
     with ExitStack() as stack:
-        file = stack.enter_context(open_regular(path))
+        content = stack.enter_context(open_regular(path))
         with decoding(path, "not a whole zip"):
-            archive = stack.enter_context(zipfile.ZipFile(file))
+            archive = stack.enter_context(zipfile.ZipFile(content))
         sizes = {one.filename: one.file_size for one in archive.infolist() if _is_image(one.filename)}
         yield sorted(sizes), lambda name: io.BytesIO(_unzipped(archive, name, sizes[name]))
 
