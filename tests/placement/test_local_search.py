@@ -92,3 +92,14 @@ def test_progress_is_reported_and_a_deadline_keeps_the_start():
     assert events[-1].step == events[-1].total == 4
     _, best, _ = search_from([0, 1, 2, 3], n_restarts=3, run=Run(deadline=0.0))
     assert best.selected == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_no_restart_selects_a_site_that_costs_more_than_the_limit(exact):
+    """Were it the best of all: it is never affordable, whatever else is removed."""
+    costs = np.where(np.arange(12) % 2, 9.0, 1.0)
+    for seed in range(5):
+        search, best, _ = search_from([0, 2, 4], n_restarts=8, k=3, run=Run(seed=seed), exact=exact, costs=costs,
+                                      cost_limit=6.0)  # fmt: skip
+        assert all(costs[sorted(optimum)].sum() <= 6 for optimum in search.optima)
+        assert costs[best.selected].sum() <= 6

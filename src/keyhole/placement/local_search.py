@@ -188,7 +188,7 @@ class SearchState:
         Sites that conflict with it are removed. Where constraints then leave fewer than K sites, the candidates with
         the fewest conflicts are added until there are K.
         """
-        for _ in range(n_sites):
+        for _ in range(n_sites if self.selected else 0):
             position = int(rng.integers(len(self.selected)))
             best = _largest(self.objective.gains_without(position), n_best)
             allowed = [candidate for candidate in best if candidate not in self.selected]
@@ -214,7 +214,8 @@ class SearchState:
             self.drop(self.selected.index(other))
         while self.selected and not self.candidates.is_feasible(candidate):
             self.drop(0)
-        self.add(candidate)
+        if self.candidates.is_feasible(candidate):  # its own cost may exceed the limit
+            self.add(candidate)
         self.add_greedily()
 
 
