@@ -188,7 +188,9 @@ class SearchState:
         Sites that conflict with it are removed. Where constraints then leave fewer than K sites, the candidates with
         the fewest conflicts are added until there are K.
         """
-        for _ in range(n_sites if self.selected else 0):
+        for _ in range(n_sites):
+            if not self.selected:
+                return
             position = int(rng.integers(len(self.selected)))
             best = _largest(self.objective.gains_without(position), n_best)
             allowed = [candidate for candidate in best if candidate not in self.selected]
