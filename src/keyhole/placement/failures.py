@@ -151,6 +151,14 @@ def harden_against_failures(found: Selection, train: Samples, failures: int, run
         Ranked sites. The notes hold the unexplained variance before and after (``unexplained_before``,
         ``unexplained_after``), the set whose failure costs most (``worst``) and the unexplained variance without it
         (``unexplained_without_worst``).
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 2)) @ [[1, 1, 1, 0], [0, 1, 0, 1]])
+    >>> hardened = harden_against_failures(Selection(np.array([0, 3])), samples, 1, Run())
+    >>> hardened.notes["unexplained_after"] <= hardened.notes["unexplained_before"]
+    True
     """
     subset = subsample(train, _MAX_SAMPLES, run, "samples to harden by")
     covariance, _ = fit_localised_covariance(subset, found.sites, run, "harden")
@@ -191,6 +199,11 @@ def failure_sets(count: int, failures: int, run: Run) -> NDArray[np.int64]:
     -------
     ndarray
         ``(n, failures)``, positions among the selected sites.
+
+    Examples
+    --------
+    >>> failure_sets(3, 2, Run()).tolist()
+    [[0, 1], [0, 2], [1, 2]]
     """
     if comb(count, failures) <= _MAX_SETS:
         return np.array(list(combinations(range(count), failures)), np.int64)

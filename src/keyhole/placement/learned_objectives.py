@@ -214,6 +214,13 @@ def make_objective(samples: Samples, k: int, settings: LearnedSettings) -> MaskO
     ------
     SettingsError
         If decoder and objective do not go together.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32))
+    >>> type(make_objective(samples, 2, LearnedSettings())).__name__
+    'ReconstructionObjective'
     """
     if samples.target is not None:
         if settings.decoder not in ("auto", "dense") or settings.objective != "squared":

@@ -232,6 +232,14 @@ def fit_localised_covariance(
         The estimate.
     parameters : dict
         ``length`` and ``noise``.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)))
+    >>> covariance, parameters = fit_localised_covariance(samples, np.array([0, 2]), Run(), "show")
+    >>> covariance.candidates, sorted(parameters)
+    (array([0, 1, 2, 3]), ['length', 'noise'])
     """
     fitted = OptimalInterpolation().fit(samples, sites, validation=samples, run=run).chosen
     noise = _MIN_NOISE if samples.noise is not None else max(fitted["strength"], _MIN_NOISE)
