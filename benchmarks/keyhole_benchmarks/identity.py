@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from keyhole.core.settings import Settings
-from keyhole.models.reconstructors import RECONSTRUCTORS
+from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor
 from keyhole.placement import SELECTORS
 from keyhole.training.settings import TrainSettings
 
@@ -109,7 +109,8 @@ def _reconstructor_defaults(name: str, inner: str) -> dict[str, Any]:
     if name not in RECONSTRUCTORS:
         return {}
     made = RECONSTRUCTORS.make(name, {"inner": inner} if inner else {})
-    network = getattr(made, "network", made)
+    inside = getattr(made, "network", None)
+    network = inside if isinstance(inside, Reconstructor) else made
     own = dict(_normal(network.settings()))
     return own if network is made else {"inner": "dense", "linear": "ridge", **own}
 

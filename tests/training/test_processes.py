@@ -33,7 +33,8 @@ def gradients(several: Processes) -> list[torch.Tensor]:
     """Of one step of a joint training, in one of several processes."""
     settings = TrainSettings(steps=1, batch_size=16, ema_decay=0.0)
     signals = kh.read(smooth(40, 4, 5).astype(np.float32))
-    task, _ = Learned(distribution="vln", decoder="dense", n_masks=4, train=settings)._task(signals, 3, Run())
+    task, _ = Learned(distribution="vln", decoder="dense", n_masks=4, train=settings).learn(signals, 3, Run())
+    task.zero_grad()
     task.processes = several
     parts, _ = task(torch.arange(16), torch.Generator().manual_seed(0))
     sum(parts.values()).backward()
