@@ -110,8 +110,7 @@ def _reconstructor_defaults(name: str, inner: str) -> dict[str, Any]:
         return {}
     made = RECONSTRUCTORS.make(name, {"inner": inner} if inner else {})
     network = getattr(made, "network", made)
-    settings = getattr(network, "settings", None)
-    own = _plain_settings(settings) if isinstance(settings, Settings) else {}
+    own = dict(_normal(network.settings()))
     return own if network is made else {"inner": "dense", "linear": "ridge", **own}
 
 

@@ -120,12 +120,11 @@ def _from_covariance(
     samples: Samples, packed: Floats, mean: NDArray[np.float64], most: int
 ) -> tuple[NDArray[np.float64], Floats]:
     """Variances and basis ``(sites, r)`` from the covariance of the sites; cached for smaller requests."""
-    requested, variances, basis = _COMPONENTS.get(samples, (0, np.empty(0), np.empty((0, 0))))
-    if most > requested:
+    if samples not in _COMPONENTS or _COMPONENTS[samples][0] < most:
         centred = np.subtract(packed, mean, dtype=np.float64)
-        variances, basis = _leading_eigenpairs(centred.T @ centred / len(packed), most)
-        _COMPONENTS[samples] = (most, variances, basis)
-    return variances[:most], basis if basis.shape[1] <= most else np.ascontiguousarray(basis[:, :most])
+        _COMPONENTS[samples] = (most, *_leading_eigenpairs(centred.T @ centred / len(packed), most))
+    _, variances, basis = _COMPONENTS[samples]
+    return variances[:most], np.ascontiguousarray(basis[:, :most])
 
 
 def _gram(samples: Samples, packed: Floats, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.run import Run
-from keyhole.core.settings import Settings, parse
+from keyhole.core.settings import Configurable
 from keyhole.data.constraints import FeasibleSet, largest_feasible, packing
 from keyhole.data.samples import Samples
 
@@ -58,7 +58,7 @@ class Selection:
     others: Sequence[NDArray[np.int64]] = ()
 
 
-class Selector(ABC):
+class Selector(Configurable, ABC):
     """Base class of the selectors: from scaled samples and K to exactly K ranked sites.
 
     The sites are distinct, observable and feasible under the samples' constraints (`complete` ensures it). A subclass
@@ -74,18 +74,11 @@ class Selector(ABC):
         Whether the selector uses the target where there is one. Such a selector conditions on the existing sites
         (`Samples.existing`) itself; all others get samples from which the linear prediction of the existing sites has
         been subtracted (`SelectionView`).
-    settings_class
-        The settings that the constructor takes as keyword arguments; they are kept in ``options``.
     """
 
-    name: ClassVar[str]
+    kind: ClassVar[str] = "method"
     nested: ClassVar[bool] = False
     supervised: ClassVar[bool] = False
-    settings_class: ClassVar[type[Settings]] = Settings
-    options: Settings
-
-    def __init__(self, **settings: Any) -> None:
-        self.options = parse(self.settings_class, settings, f"method {self.name!r}")
 
     @property
     def requires_validation(self) -> bool:
@@ -148,10 +141,6 @@ class Selector(ABC):
             The selection to use.
         """
         return found
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings that define the selector, for the record of the plan."""
-        return self.options.model_dump()
 
 
 def with_fixed(kind: type[Kind], name: str, **fixed: Any) -> Callable[..., Kind]:

@@ -323,7 +323,7 @@ def fit_target(
         return None
     train, validation = prepared.train, prepared.validation
     if predictor is None:
-        return fit_predictor("auto", train, sites, validation=validation, run=run)
+        return fit_predictor(train, sites, validation=validation, run=run)
     return predictor.clone().fit(train, sites, validation=validation, run=run)
 
 

@@ -83,16 +83,14 @@ class Augmentation:
         error, explained = _linear_error(linear, scored, sites)
         if explained < _MIN_EXPLAINED:
             return None
-        kinds = {"nudge": replace(identity, nudged=True)}
-        kinds |= {f"mirror {axis}": replace(identity, mirrored=(axis == 0, axis == 1)) for axis in (0, 1)}
-        found = {name: _linear_error(linear, kind.always(scored), sites) for name, kind in kinds.items()}
-        plausible = {
-            name: its_error <= _MAX_ERROR_RATIO * error and its_explained >= _MIN_EXPLAINED_RATIO * explained
-            for name, (its_error, its_explained) in found.items()
-        }
-        if not any(plausible.values()):
-            return None
-        return replace(identity, nudged=plausible["nudge"], mirrored=(plausible["mirror 0"], plausible["mirror 1"]))
+
+        def is_plausible(kind: Augmentation) -> bool:
+            its_error, its_explained = _linear_error(linear, kind.always(scored), sites)
+            return its_error <= _MAX_ERROR_RATIO * error and its_explained >= _MIN_EXPLAINED_RATIO * explained
+
+        nudged = is_plausible(replace(identity, nudged=True))
+        down, across = (is_plausible(replace(identity, mirrored=(axis == 0, axis == 1))) for axis in (0, 1))
+        return replace(identity, nudged=nudged, mirrored=(down, across)) if nudged or down or across else None
 
     def always(self, images: Tensor) -> Tensor:
         """Transform all of ``(N, channels, rows, columns)``, each with its own random parameters and a fixed seed."""
@@ -172,13 +170,9 @@ class AugmentedBatches(nn.Module):
     """
 
     def __init__(
-        self,
-        augmentation: Augmentation,
-        linear: LinearReconstructor,
-        train: Samples,
-        sites: NDArray[np.int64],
+        self, augmentation: Augmentation, linear: LinearReconstructor, train: Samples, sites: NDArray[np.int64],
         inputs: Inputs,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.samples, self.augmentation, self.inputs = len(train), augmentation, inputs
         parts = {"images": train.values, "sites": sites, "offset": linear.offset, "weights": linear.weights}

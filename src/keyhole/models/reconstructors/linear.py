@@ -150,15 +150,16 @@ class LinearReconstructor(Reconstructor):
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the selected hyperparameters, the offset and the weights."""
-        return {**self.chosen, "channels": self.channels}, {"offset": self.offset, "weights": self.weights}
+        settings = {**self.chosen, "channels": self.channels, **self.given_settings()}
+        return settings, {"offset": self.offset, "weights": self.weights}
 
     @classmethod
     def restore(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], grid: Grid, sites: NDArray[np.int64]
     ) -> Self:
         """Recover a fitted linear reconstructor; see `Reconstructor.restore`."""
-        restored = cls()
-        restored.chosen = {name: number_of(settings, name) for name in settings if name != "channels"}
+        restored = cls(**settings.get("given", {}))
+        restored.chosen = {name: number_of(settings, name) for name in settings if name not in ("channels", "given")}
         restored.channels, restored.grid = count_of(settings, "channels"), grid
         outputs = restored.channels * len(grid.cells)
         restored.offset = array_of(arrays, "offset", (outputs,)).astype(np.float32, copy=False)

@@ -33,13 +33,9 @@ __all__ = ["ModelSelection", "convolutional_after", "fit_best", "fit_linear", "s
 
 
 def fit_best(
-    train: Samples,
-    sites: NDArray[np.int64],
-    *,
-    validation: Samples,
-    run: Run,
-    settings: Mapping[str, Any] | None = None,
-) -> Reconstructor:
+    train: Samples, sites: NDArray[np.int64],
+    *, validation: Samples, run: Run, settings: Mapping[str, Any] | None = None,
+) -> Reconstructor:  # fmt: skip
     """Fit closed forms, then networks while time remains; return the reconstructor with the smallest validation error.
 
     Ridge, optimal interpolation and kernel ridge are fitted first; networks are then trained on the residuals of the

@@ -63,7 +63,7 @@ class NetworkReconstructor(Reconstructor):
         Default of the largest batch size.
     """
 
-    settings: NetworkSettings
+    options: NetworkSettings
     largest_batch: ClassVar[int] = 256
 
     def __init__(self, **settings: Any) -> None:
@@ -147,10 +147,10 @@ class NetworkReconstructor(Reconstructor):
         else:
             batches = AugmentedBatches(augmentation, linear, train, sites, self.inputs)
         scored = None if validation is None else self.fixed_batches(_thinned(validation), linear)
-        self.train_settings = self.settings.train or self.pace(len(train), limited=run.deadline is not None)
+        self.train_settings = self.options.train or self.pace(len(train), limited=run.deadline is not None)
         has_missing = train.gaps is not None or (validation is not None and validation.gaps is not None)
         task = self._task(batches, scored, has_missing)
-        self.history = train_supervised(task, self.settings, self.train_settings, stage=stage, run=run)
+        self.history = train_supervised(task, self.options, self.train_settings, stage=stage, run=run)
         return self
 
     def seconds_per_epoch(self, train: Samples, sites: NDArray[np.int64], run: Run) -> float:
@@ -217,7 +217,7 @@ class NetworkReconstructor(Reconstructor):
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in self.network.state_dict().items()}
         if self.bounds is not None:
             arrays |= {f"{_BOUNDS}{name}": array for name, array in self.bounds.arrays().items()}
-        return {name: getattr(self, name) for name in _SIZES} | self.settings.model_dump(), arrays
+        return {name: getattr(self, name) for name in _SIZES} | self.settings(), arrays
 
     @classmethod
     def restore(
@@ -277,12 +277,12 @@ class Dense(NetworkReconstructor):
 
     name: ClassVar[str] = "dense"
     settings_class = DenseSettings
-    settings: DenseSettings
+    options: DenseSettings
 
     def build(self, samples: int) -> nn.Module:
         """Construct a `DenseNet`, by default of a width that suits the number of samples."""
-        self.settings = self.settings.for_samples(samples)
-        return DenseNet.of(self.n_inputs, self.n_outputs, self.settings)
+        self.options = self.options.for_samples(samples)
+        return DenseNet.of(self.n_inputs, self.n_outputs, self.options)
 
 
 class ResNetReconstructor(NetworkReconstructor):
@@ -298,18 +298,18 @@ class ResNetReconstructor(NetworkReconstructor):
 
     name: ClassVar[str] = "resnet"
     settings_class = ResNetSettings
-    settings: ResNetSettings
+    options: ResNetSettings
 
     def build(self, samples: int) -> nn.Module:
         """Construct a `ResNet` for the grid."""
         check_two_dimensional(self.grid.shape)
-        inputs = self.channels + int(self.settings.mask_channel) + self.covariates
-        return ResNet(inputs, self.channels, filters=self.settings.filters, blocks=self.settings.blocks)
+        inputs = self.channels + int(self.options.mask_channel) + self.covariates
+        return ResNet(inputs, self.channels, filters=self.options.filters, blocks=self.options.blocks)
 
     def inputs(self, readings: Tensor, covariates: Tensor, estimate: Tensor) -> Tensor:
         """Place readings on a grid of zeros, followed by the mask and the covariates as constant channels."""
         parts = [readings.transpose(1, 2)]
-        if self.settings.mask_channel:
+        if self.options.mask_channel:
             parts.append(readings.new_ones(len(readings), 1, len(self.sites)))
         at_sites = torch.cat(parts, dim=1)
         grid = readings.new_zeros(*at_sites.shape[:2], self.grid.size)
