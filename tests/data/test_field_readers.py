@@ -1,4 +1,4 @@
-"""Fields: DataArrays, Datasets and NetCDF files become the same Signals, or an error that names what is wrong."""
+"""Fields: DataArrays, Datasets and NetCDF files become the same samples, or an error names what is wrong."""
 
 from __future__ import annotations
 
@@ -384,7 +384,7 @@ def test_a_zipped_store_writes_nothing_wherever_its_members_say_they_are(tmp_pat
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_damaged_zipped_store_gives_signals_or_a_data_error(tmp_path, rng):
+def test_a_damaged_zipped_store_gives_samples_or_a_data_error(tmp_path, rng):
     import zarr
 
     path = tmp_path / "a.zarr.zip"

@@ -1,4 +1,4 @@
-"""Signals: what is checked at the door, and what they give; and the small signals that other tests use."""
+"""Samples: validation of the input, their properties, and the small examples that other tests use."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         trained(Run(folder=tmp_path / "file" / "sub"))
 
 
-def test_signals_are_given_back():
+def test_samples_are_given_back():
     """After training the handlers are those from before."""
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     trained(Run())

@@ -1,7 +1,8 @@
-"""Sweeps: several workers on one study, killed ones, and what nothing beats."""
+"""Sweeps: several workers on one study, killed ones, and Pareto fronts."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import sqlite3
@@ -261,6 +262,16 @@ def test_a_study_begun_with_other_choices_is_refused_by_name(tmp_path):
     work(asked, url, prepared, lambda _: None, wait=no_wait)
     with pytest.raises(SettingsError, match="another name"):
         work(asked.model_copy(update={"k": [2, 4]}), url, prepared, lambda _: None, wait=no_wait)
+
+
+def test_a_database_whose_creation_was_killed_holds_one_study(tmp_path):
+    """Tables come before their indices: without that of names, the same study could be created twice."""
+    asked, url, prepared = small(tmp_path)
+    work(asked.model_copy(update={"trials": 1}), url, prepared, lambda _: None, wait=no_wait)
+    with contextlib.closing(sqlite3.connect(tmp_path / "study.db")) as database:
+        database.execute("DROP INDEX ix_studies_study_name")
+    work(asked, url, prepared, lambda _: None, wait=no_wait)
+    assert len(finished(asked, url)) == 4
 
 
 def test_a_password_is_not_shown():

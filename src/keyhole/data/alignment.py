@@ -189,12 +189,12 @@ def times_of(given: Any) -> NDArray[np.datetime64] | None:
     return labels.astype("datetime64[ns]") if labels.dtype.kind == "M" else None
 
 
-def same_times(held: NDArray[np.datetime64], wanted: NDArray[np.datetime64] | None, what: str) -> Positions:
+def same_times(available: NDArray[np.datetime64], wanted: NDArray[np.datetime64] | None, what: str) -> Positions:
     """Find the times of the samples among the times that label values.
 
     Parameters
     ----------
-    held : ndarray of datetime64
+    available : ndarray of datetime64
         Times of the values.
     wanted : ndarray of datetime64, optional
         Times of the samples; None: values are taken in order.
@@ -204,16 +204,16 @@ def same_times(held: NDArray[np.datetime64], wanted: NDArray[np.datetime64] | No
     Returns
     -------
     ndarray of int
-        Position in ``held`` of each sample.
+        Position in ``available`` of each sample.
 
     Raises
     ------
     DataError
         If a sample has no value, or more than one.
     """
-    if wanted is None or np.array_equal(held, wanted):
-        return np.arange(len(held), dtype=np.int64)
-    places, counts = match(wanted, held)
+    if wanted is None or np.array_equal(available, wanted):
+        return np.arange(len(available), dtype=np.int64)
+    positions, counts = match(wanted, available)
     missing, twice = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
     if len(missing):
         raise DataError(
@@ -222,7 +222,7 @@ def same_times(held: NDArray[np.datetime64], wanted: NDArray[np.datetime64] | No
         )
     if len(twice):
         raise DataError(f"{what}: more than one value at time {wanted[twice[0]]}")
-    return places
+    return positions
 
 
 def by_time(given: Any, time: NDArray[np.datetime64] | None, what: str) -> Any:
@@ -246,18 +246,18 @@ def by_time(given: Any, time: NDArray[np.datetime64] | None, what: str) -> Any:
     DataError
         If a sample has no value, or more than one.
     """
-    held = times_of(given)
-    return given if held is None else np.asarray(given)[same_times(held, time, what)]
+    available = times_of(given)
+    return given if available is None else np.asarray(given)[same_times(available, time, what)]
 
 
 def match(
-    wanted: Labels, held: Labels, *, turn: float | None = None, steps: Labels | None = None
+    wanted: Labels, available: Labels, *, turn: float | None = None, steps: Labels | None = None
 ) -> tuple[Positions, Positions]:
     """Find labels among others.
 
     Parameters
     ----------
-    wanted, held : ndarray of shape (n,) and (m,)
+    wanted, available : ndarray of shape (n,) and (m,)
         Numbers match within rounding; dates and text match exactly.
     turn : float, optional
         Period of numbers, 360 for longitudes.
@@ -267,32 +267,34 @@ def match(
     Returns
     -------
     positions, counts : ndarray of int, shape (n,)
-        Position in ``held`` of each wanted label, and how many of ``held`` it matches.
+        Position in ``available`` of each wanted label, and how many of ``available`` it matches.
 
     Examples
     --------
     >>> match(np.array([190.0, 0.0]), np.array([-170.0, 0.0, 20.0]), turn=360.0)
     (array([0, 1]), array([1, 1]))
     """
-    kinds = {wanted.dtype.kind, held.dtype.kind}
+    kinds = {wanted.dtype.kind, available.dtype.kind}
     if kinds <= set("biuf"):
-        within = _tolerance(wanted, held, wanted if steps is None else steps)
+        within = _tolerance(wanted, available, wanted if steps is None else steps)
         finite = np.where(np.isfinite(wanted), wanted, np.nan).astype(np.float64)
         shifts = (0.0,) if turn is None else (0.0, turn, -turn)  # as they are written, if possible
-        return _match_between(held, [(finite + (shift - within), finite + (shift + within)) for shift in shifts])
+        return _match_between(available, [(finite + (shift - within), finite + (shift + within)) for shift in shifts])
     if kinds == {"M"}:
-        wanted, held = wanted.astype("datetime64[ns]"), held.astype("datetime64[ns]")
+        wanted, available = wanted.astype("datetime64[ns]"), available.astype("datetime64[ns]")
     elif "M" in kinds and "U" not in kinds:
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
     else:
-        wanted, held = (np.array([str(label) for label in part.tolist()], dtype=str) for part in (wanted, held))
-    return _match_between(held, [(wanted, wanted)])
+        wanted, available = (
+            np.array([str(label) for label in part.tolist()], dtype=str) for part in (wanted, available)
+        )
+    return _match_between(available, [(wanted, wanted)])
 
 
-def _match_between(held: Labels, bounds: Sequence[tuple[Labels, Labels]]) -> tuple[Positions, Positions]:
+def _match_between(available: Labels, bounds: Sequence[tuple[Labels, Labels]]) -> tuple[Positions, Positions]:
     """First label between two bounds, and how many there are; later bounds apply where earlier ones find nothing."""
-    order = np.argsort(held, kind="stable")
-    line, n = held[order], len(bounds[0][0])
+    order = np.argsort(available, kind="stable")
+    line, n = available[order], len(bounds[0][0])
     positions, counts = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for low, high in bounds:
         left, right = np.searchsorted(line, low, side="left"), np.searchsorted(line, high, side="right")
@@ -301,10 +303,12 @@ def _match_between(held: Labels, bounds: Sequence[tuple[Labels, Labels]]) -> tup
     return positions, counts
 
 
-def _tolerance(wanted: Labels, held: Labels, steps: Labels) -> float:
+def _tolerance(wanted: Labels, available: Labels, steps: Labels) -> float:
     """Largest difference between two numbers that are one label: less than half the smallest step."""
-    largest = max(float(np.abs(part[np.isfinite(part)]).max(initial=0)) for part in (wanted, held))
-    digits = max((float(np.finfo(part.dtype).eps) for part in (wanted, held) if part.dtype.kind == "f"), default=0.0)
+    largest = max(float(np.abs(part[np.isfinite(part)]).max(initial=0)) for part in (wanted, available))
+    digits = max(
+        (float(np.finfo(part.dtype).eps) for part in (wanted, available) if part.dtype.kind == "f"), default=0.0
+    )
     rounding = _ROUNDINGS * digits * largest
     gaps = np.diff(np.unique(steps[np.isfinite(steps)].astype(np.float64)))
     if not len(gaps):
@@ -383,7 +387,7 @@ def _order(labels: Labels | None, length: int, grid: Grid, axis: int, what: str)
         return np.arange(length, dtype=np.int64)
     if np.array_equal(own, labels):  # in the same order, also where two of them are the same
         return np.arange(length, dtype=np.int64)
-    places, counts = match(own, labels, turn=_turn(grid, axis))
+    positions, counts = match(own, labels, turn=_turn(grid, axis))
     missing, twice = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
     if len(missing):
         some = ", ".join(str(label) for label in own[missing[:_SHOWN]])
@@ -394,7 +398,7 @@ def _order(labels: Labels | None, length: int, grid: Grid, axis: int, what: str)
         )
     if len(twice):
         raise SettingsError(f"{what}: more than one value at {dim}={own[twice[0]]}; labels must differ")
-    return places
+    return positions
 
 
 def _turn(grid: Grid, axis: int) -> float | None:

@@ -52,7 +52,23 @@ class PlacementRules:
         return self.min_distance > 0 or self.costs is not None
 
     def neighbours(self, site: int) -> NDArray[np.int64]:
-        """Return the candidates closer than the minimum distance to one, itself included."""
+        """Return the candidates closer than the minimum distance to one of them.
+
+        Parameters
+        ----------
+        site : int
+            A candidate.
+
+        Returns
+        -------
+        ndarray of int
+            Sorted; the candidate itself included.
+
+        Examples
+        --------
+        >>> PlacementRules(5, min_distance=2.0, points=np.arange(5.0)[:, np.newaxis]).neighbours(1)
+        array([0, 1, 2])
+        """
         known = self._cached_neighbours
         if site not in known:
             known[site] = self._neighbours(site)
@@ -66,7 +82,18 @@ class PlacementRules:
         return feasible
 
     def violation(self, sites: Iterable[int]) -> str | None:
-        """Return a message about the first site that violates a rule given those before it, or None."""
+        """Return the first violation of a rule.
+
+        Parameters
+        ----------
+        sites : iterable of int
+            Candidates in the order of their selection.
+
+        Returns
+        -------
+        str or None
+            A message about the first one that violates a rule given those before it.
+        """
         feasible = self.feasible_set(np.ones(self.size, bool))
         for site in sites:
             if not feasible.is_feasible(int(site)):
@@ -88,9 +115,9 @@ class PlacementRules:
         """Candidates closer than the minimum distance, by a k-d tree."""
         if self.min_distance <= 0:
             return np.array([site], np.int64)
-        tree, points, owners = self._tree
-        positions = points[self._order[slice(*np.searchsorted(self._sorted, [site, site + 1]))]]
-        found = tree.query_ball_point(positions, self.min_distance * (1 - _ROUNDING))
+        tree, owners, order, starts = self._index
+        own = tree.data[order[starts[site] : starts[site + 1]]]
+        found = tree.query_ball_point(own, self.min_distance * (1 - _ROUNDING))
         return np.unique(owners[np.concatenate([np.asarray(part, np.int64) for part in found])])
 
     @cached_property
@@ -99,24 +126,15 @@ class PlacementRules:
         return {}
 
     @cached_property
-    def _tree(self) -> tuple[Any, NDArray[np.float64], NDArray[np.int64]]:
-        """k-d tree of the points, the points, and their owners."""
+    def _index(self) -> tuple[Any, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """k-d tree of the points, their owners, the points sorted by owner, and where each owner's points begin."""
         from scipy.spatial import KDTree
 
         if self.points is None:
             raise ValueError("a distance needs points")
         owners = np.arange(self.size) if self.owners is None else self.owners
-        return KDTree(self.points), self.points, owners
-
-    @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        """Points sorted by owner."""
-        return np.argsort(self._tree[2], kind="stable")
-
-    @cached_property
-    def _sorted(self) -> NDArray[np.int64]:
-        """Owners in sorted order."""
-        return self._tree[2][self._order]
+        order = np.argsort(owners, kind="stable")
+        return KDTree(self.points), owners, order, np.searchsorted(owners[order], np.arange(self.size + 1))
 
 
 class FeasibleSet:

@@ -195,9 +195,7 @@ def _ridge(part: Part, sites: NDArray[np.int64]) -> Ridge:
     return NestedRidge(part.readings(sites), part.valid_values, part.store.about.grid).first(len(sites))
 
 
-def _plan(
-    scaled: _Scaled, selection: Selection, method: str, selector: Selector, run: Run, started: float
-) -> Plan:
+def _plan(scaled: _Scaled, selection: Selection, method: str, selector: Selector, run: Run, started: float) -> Plan:
     """Score the models on validation, refit them on all samples but the test part, and score them there once."""
     store, sites = scaled.store, selection.sites
     ridge = scaled.ridge(sites)

@@ -235,10 +235,15 @@ def _open(asked: StudyFile, url: str) -> tuple[Any, Any]:
         url, heartbeat_interval=asked.heartbeat, grace_period=_MISSED * asked.heartbeat,
         heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(_RETRIES),
     )  # fmt: skip
-    study = optuna.create_study(
-        study_name=asked.name, storage=storage, load_if_exists=True, directions=["minimize"] * 3,
-        sampler=optuna.samplers.TPESampler(constant_liar=True, n_startup_trials=_RANDOM),
-    )  # fmt: skip
+    known: dict[str, Any] = {
+        "study_name": asked.name,
+        "storage": storage,
+        "sampler": optuna.samplers.TPESampler(constant_liar=True, n_startup_trials=_RANDOM),
+    }
+    try:  # first, since a database whose creation was killed may lack the index that keeps names unique
+        study = optuna.load_study(**known)
+    except KeyError:
+        study = optuna.create_study(**known, load_if_exists=True, directions=["minimize"] * 3)
     return study, storage
 
 
