@@ -67,7 +67,7 @@ def test_hardening_finds_nearly_the_best_of_all_networks():
 
     best = max(explained(list(picks)) for picks in combinations(range(12), 4))
     assert explained(found.sites.tolist()) > 0.97 * best
-    assert found.notes["left_after"] <= found.notes["left_before"]
+    assert found.notes["unexplained_after"] <= found.notes["unexplained_before"]
     assert len(found.notes["worst"]) == 1
 
 
@@ -83,7 +83,7 @@ def test_hardening_cut_short_is_no_worse_than_its_start(looks):
         for sites in (start, found.sites)
     ]
     assert left[1] <= (1 + 1e-6) * left[0]
-    assert found.notes["left_after"] <= found.notes["left_before"]
+    assert found.notes["unexplained_after"] <= found.notes["unexplained_before"]
 
 
 def test_failures_keep_constraints_and_are_checked():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,9 @@ from keyhole.core.run import Run
 from keyhole.core.settings import Configurable
 from keyhole.data.constraints import FeasibleSet, largest_feasible, packing
 from keyhole.data.samples import Samples
-from keyhole.masks import MaskDistribution
+
+if TYPE_CHECKING:
+    from keyhole.masks import MaskDistribution
 
 __all__ = ["Selection", "Selector", "complete", "subsample", "with_fixed"]
 
@@ -41,6 +43,11 @@ class Selection:
         The mask distribution that was collapsed to the sites, if there was one.
     others
         Other sets of sites with nearly the same score, for comparison by a slower and more accurate scorer.
+
+    Examples
+    --------
+    >>> Selection(np.array([4, 2]), notes={"restarts": 3}).sites.tolist()
+    [4, 2]
     """
 
     sites: NDArray[np.int64]
@@ -152,6 +159,12 @@ def with_fixed(kind: type[Kind], name: str, **fixed: Any) -> Callable[..., Kind]
     -------
     callable
         Takes the other settings as keyword arguments.
+
+    Examples
+    --------
+    >>> from keyhole.placement import Greedy
+    >>> with_fixed(Greedy, "greedy_small", n_components=10)().settings()
+    {'n_components': 10}
     """
 
     def make(**settings: Any) -> Kind:
@@ -188,6 +201,13 @@ def complete(sites: NDArray[np.int64], k: int, train: Samples) -> NDArray[np.int
     ------
     InfeasibleError
         If fewer than ``k`` sites are feasible.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(20, 6))).with_constraints({"min_distance": 2})
+    >>> complete(np.array([3, 2, 0]), 2, samples)
+    array([3, 0])
     """
     feasible = train.feasible_set()
     limit = np.inf if feasible.rules.costs is not None else k
@@ -238,6 +258,12 @@ def subsample(samples: Samples, limit: int, run: Run, purpose: str) -> Samples:
     -------
     Samples
         The subset.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> len(subsample(kh.read(np.eye(9)), 5, Run(), "samples to plot"))
+    5
     """
     if len(samples) <= limit:
         return samples

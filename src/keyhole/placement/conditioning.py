@@ -16,7 +16,7 @@ from keyhole.models.reconstructors import Ridge
 
 __all__ = ["SelectionView"]
 
-_MOST_GROWTH = 4  # largest growth of the data when groups become sites
+_MAX_GROWTH = 4  # largest growth of the data when groups become sites
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +35,14 @@ class SelectionView:
         Scaled samples; development is training and validation together.
     grouping
         Groups of sites, if any.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.eye(4)[[0, 1, 2, 3, 0, 1]]).with_constraints({"groups": [0, 0, 1, 1]})
+    >>> view = SelectionView.of(samples, samples, samples)
+    >>> view.train.values.shape, view.sites(np.array([1])).tolist()
+    ((6, 2, 2), [2, 3])
     """
 
     train: Samples
@@ -60,19 +68,19 @@ class SelectionView:
         SelectionView
             The samples to select on.
         """
-        constraints = train.constraints
+        constraints, existing, parts = train.constraints, train.existing, [train, validation, development]
         if constraints is None:
             return cls(train, validation, development)
-        existing = train.existing
         if len(existing) and not (supervised and train.target is not None):
-            predictor = Ridge().fit(train, existing, validation=validation, run=Run())
-            train, validation = _residual(predictor, existing, train), _residual(predictor, existing, validation)
-            predictor = Ridge().fit(development, existing, validation=validation, run=Run())
-            development = _residual(predictor, existing, development)
-        if constraints.grouping is None:
-            return cls(train, validation, development)
-        project = _GroupProjection.of(constraints.grouping, train)
-        return cls(project(train), project(validation), project(development), constraints.grouping)
+            on_train, on_all = (
+                Ridge().fit(part, existing, validation=validation, run=Run()) for part in (train, development)
+            )
+            predictors = (on_train, on_train, on_all)
+            parts = [_residual(ridge, existing, part) for ridge, part in zip(predictors, parts, strict=True)]
+        if constraints.grouping is not None:
+            project = _GroupProjection.of(constraints, constraints.grouping, parts[0])
+            parts = [project(part) for part in parts]
+        return cls(parts[0], parts[1], parts[2], constraints.grouping)
 
     def sites(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the flat grid indices of the selected sites, or of all members of the selected groups."""
@@ -97,12 +105,12 @@ class _GroupProjection:
     resolved: ResolvedConstraints
 
     @classmethod
-    def of(cls, grouping: Grouping, train: Samples) -> _GroupProjection:
+    def of(cls, constraints: ResolvedConstraints, grouping: Grouping, train: Samples) -> _GroupProjection:
         sizes = np.bincount(grouping.units) * train.channels
-        channels = int(min(sizes.max(), max(_MOST_GROWTH * sizes.sum() // len(sizes), train.channels)))
+        channels = int(min(sizes.max(), max(_MAX_GROWTH * sizes.sum() // len(sizes), train.channels)))
         packed = train.valid_values()
         axes = {int(unit): _axes(packed[:, :, grouping.units == unit], channels) for unit in np.flatnonzero(sizes > 1)}
-        return cls(grouping, channels, axes, _resolved(train, grouping))
+        return cls(grouping, channels, axes, _resolved(constraints, grouping, train.grid))
 
     def __call__(self, part: Samples) -> Samples:
         """Project samples and their measurement noise."""
@@ -115,8 +123,7 @@ class _GroupProjection:
         return replace(
             part, values=values, grid=self.resolved.grid, observable=self.resolved.observable,
             constraints=self.resolved, zero=None, weights=None, root=None, noise=noise, noise_draw=noise_draw,
-            gaps=None,
-            imputer=None,
+            gaps=None, imputer=None,
         )  # fmt: skip
 
     def _projected(self, packed: NDArray[Any]) -> NDArray[np.float32]:
@@ -138,13 +145,11 @@ def _axes(members: NDArray[Any], most: int) -> NDArray[np.float32]:
     return np.asarray(np.linalg.eigh(flat.T @ flat)[1][:, ::-1][:, :most], np.float32)
 
 
-def _resolved(train: Samples, grouping: Grouping) -> ResolvedConstraints:
+def _resolved(constraints: ResolvedConstraints, grouping: Grouping, grid: Grid) -> ResolvedConstraints:
     """Constraints on sites as constraints on groups, on a grid with the groups' mean coordinates."""
-    if train.constraints is None:
-        raise ValueError("samples with groups must have constraints")
     count = len(grouping.observable)
-    places = train.grid.places[train.grid.cells]
-    centres = np.stack([np.bincount(grouping.units, column, count) for column in places.T], axis=1)
-    grid = replace(Grid.plain((count,)), spots=centres / np.bincount(grouping.units)[:, np.newaxis])
-    rules, observable = train.constraints.units()
-    return ResolvedConstraints(grid, observable, observable, rules)
+    coordinates = grid.places[grid.cells]
+    centres = np.stack([np.bincount(grouping.units, column, count) for column in coordinates.T], axis=1)
+    of_groups = replace(Grid.plain((count,)), spots=centres / np.bincount(grouping.units)[:, np.newaxis])
+    rules, observable = constraints.units()
+    return ResolvedConstraints(of_groups, observable, observable, rules)

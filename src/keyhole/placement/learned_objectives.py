@@ -33,7 +33,10 @@ _CHUNK = 1024
 class MaskObjective(nn.Module, ABC):
     """A network behind the masks, and its loss.
 
-    ``unit`` is the loss of predicting the mean, the unit of the budget's price.
+    Attributes
+    ----------
+    unit
+        Loss of predicting the mean, the unit of the budget's price.
     """
 
     unit: float
@@ -63,7 +66,20 @@ class MaskObjective(nn.Module, ABC):
         """Reconstruct the valid sites through one mask ``(1, *grid)``; None where there is no reconstruction."""
 
     def reconstruct(self, samples: Samples, sites: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Reconstruct scaled samples from the readings of the sites, ``(N, channels, *grid)``."""
+        """Reconstruct scaled samples from the readings of the sites.
+
+        Parameters
+        ----------
+        samples
+            Scaled samples.
+        sites
+            Flat grid indices.
+
+        Returns
+        -------
+        ndarray
+            ``(N, channels, *grid)``, zero at invalid sites.
+        """
         mask, generator = _mask_of(sites, samples), torch.Generator().manual_seed(0)
         parts = []
         with torch.inference_mode():
@@ -74,7 +90,15 @@ class MaskObjective(nn.Module, ABC):
 
 
 class ReconstructionObjective(MaskObjective):
-    """Squared error of the reconstructed field."""
+    """Squared error of the reconstructed field.
+
+    Parameters
+    ----------
+    decoder
+        Reconstructs the valid sites through any mask.
+    samples
+        Scaled training samples.
+    """
 
     def __init__(self, decoder: ConditionalReconstructor, samples: Samples) -> None:
         super().__init__()
@@ -93,7 +117,21 @@ class ReconstructionObjective(MaskObjective):
 
 
 class AdversarialObjective(MaskObjective):
-    """Adversarial and L1 loss of pix2pix: a ResNet with a noise channel, against a patch discriminator."""
+    """Adversarial and L1 loss of pix2pix: a ResNet with a noise channel, against a patch discriminator.
+
+    Parameters
+    ----------
+    samples
+        Scaled training samples, complete, on a grid of two dimensions.
+    l1_weight
+        Weight of the L1 loss beside the adversarial one.
+    mask_channel
+        Whether the generator also sees the mask.
+
+    References
+    ----------
+    Isola, Zhu, Zhou & Efros (2017). Image-to-image translation with conditional adversarial networks. CVPR.
+    """
 
     def __init__(self, samples: Samples, *, l1_weight: float, mask_channel: bool) -> None:
         super().__init__()
@@ -101,8 +139,8 @@ class AdversarialObjective(MaskObjective):
         self.discriminator = PatchDiscriminator(2 * samples.channels, samples.grid.shape)
         self.l1_weight = l1_weight
         self.unit = l1_weight * _variance(samples) ** 0.5
-        inside = torch.from_numpy(samples.grid.inside)
-        self.register_buffer("inside", inside.to(torch.float32), persistent=False)
+        valid = torch.from_numpy(samples.grid.inside)
+        self.register_buffer("valid", valid.to(torch.float32), persistent=False)
 
     def forward(
         self, x: Tensor, seen: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator
@@ -118,11 +156,19 @@ class AdversarialObjective(MaskObjective):
 
     def _on_grid(self, x: Tensor, masks: Tensor, generator: torch.Generator) -> Tensor:
         noise = torch.randn(len(x), 1, *x.shape[2:], generator=generator).to(x.device)
-        return self.generator.on_grid(x, masks, noise) * self.get_buffer("inside")
+        return self.generator.on_grid(x, masks, noise) * self.get_buffer("valid")
 
 
 class PredictionObjective(MaskObjective):
-    """Cross-entropy of a class or squared error of a number: the paper's `y != x`."""
+    """Cross-entropy of a class or squared error of a number, predicted through masks.
+
+    Parameters
+    ----------
+    samples
+        Scaled training samples; the existing sites are always observed.
+    target
+        Their target.
+    """
 
     def __init__(self, samples: Samples, target: Target) -> None:
         super().__init__()
@@ -168,6 +214,13 @@ def make_objective(samples: Samples, k: int, settings: LearnedSettings) -> MaskO
     ------
     SettingsError
         If decoder and objective do not go together.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32))
+    >>> type(make_objective(samples, 2, LearnedSettings())).__name__
+    'ReconstructionObjective'
     """
     if samples.target is not None:
         if settings.decoder not in ("auto", "dense") or settings.objective != "squared":
