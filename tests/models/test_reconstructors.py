@@ -236,7 +236,7 @@ def test_members_keep_states_apart(tmp_path):
 
 def test_time_that_is_left_goes_to_more_networks():
     """Under a limit auto grows an ensemble; without one it does not."""
-    quick = TrainSettings(steps=300, batch_size=32, ema_decay=0.9)
+    quick = TrainSettings(steps=600, batch_size=32, ema_decay=0.9)
     data, sites = parts(shape=(30,), nonlinear=True, n=2000), np.array([3, 8, 14])
     given = {"train": data.train, "sites": sites, "validation": data.validation}
     settings = {"train": quick}
