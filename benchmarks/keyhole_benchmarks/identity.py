@@ -13,8 +13,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+<<<<<<< HEAD
 from keyhole.core.settings import Settings
 from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor
+=======
+from keyhole.models.reconstructors import RECONSTRUCTORS
+>>>>>>> p-models
 from keyhole.placement import SELECTORS
 from keyhole.training.settings import TrainSettings
 
@@ -95,7 +99,7 @@ def _differing(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[st
 
 @cache
 def _train_defaults() -> dict[str, Any]:
-    return _plain_settings(TrainSettings())
+    return dict(_normal(TrainSettings().model_dump()))
 
 
 @cache
@@ -109,6 +113,7 @@ def _reconstructor_defaults(name: str, inner: str) -> dict[str, Any]:
     if name not in RECONSTRUCTORS:
         return {}
     made = RECONSTRUCTORS.make(name, {"inner": inner} if inner else {})
+<<<<<<< HEAD
     inside = getattr(made, "network", None)
     network = inside if isinstance(inside, Reconstructor) else made
     own = dict(_normal(network.settings()))
@@ -117,6 +122,9 @@ def _reconstructor_defaults(name: str, inner: str) -> dict[str, Any]:
 
 def _plain_settings(settings: Settings) -> dict[str, Any]:
     return dict(_normal(settings.model_dump()))
+=======
+    return {**_normal(made.settings()), "inner": "dense"}
+>>>>>>> p-models
 
 
 def _normal(value: Any) -> Any:

@@ -235,6 +235,14 @@ def test_linear_is_chosen_where_it_is_better():
     assert chosen.name == "linear"
 
 
+def test_a_network_has_the_frequencies_of_its_settings():
+    """They are further inputs of its first layer, three of them and four for each."""
+    parts = prepared("number")
+    network = Network(width=16, n_frequencies=4, train={"steps": 2, "batch_size": 16})
+    fitted_network = network.fit(parts.train, SITES, validation=parts.validation, run=Run(device="cpu"))
+    assert fitted_network.state()[1]["weights.first.weight"].shape == (16, 3 * 5)
+
+
 # Scores -------------------------------------------------------------------------------------------------------------
 
 

@@ -82,18 +82,18 @@ class ErrorAccumulator:
 
     def scores(self, weights: NDArray[np.float64] | None = None) -> dict[str, float]:
         """Return the metrics of all samples so far; see `evaluate`."""
-        inside, area = self.grid.inside, self.grid.area()
+        valid, area = self.grid.inside, self.grid.area()
         column = np.ones((1, 1)) if self.scale is None else np.square(self.scale)[:, np.newaxis]
-        error, spread = ((squares[:, inside] / column).sum(axis=0) for squares in (self.error, self.spread))
-        known = self.known[:, inside].sum(axis=0)
+        error, spread = ((squares[:, valid] / column).sum(axis=0) for squares in (self.error, self.spread))
+        known = self.known[:, valid].sum(axis=0)
         scores = {"mse": float(error.sum() / known.sum()), **_rmse_and_fvu(error, spread, known)}
         own = None if weights is None or (area is not None and np.array_equal(weights, area)) else weights
         for name, counts in (("_area", area), ("_weighted", own)):
             if counts is not None:
-                weight = counts[inside]
+                weight = counts[valid]
                 scores |= _rmse_and_fvu(error * weight, spread * weight, known * weight, name)
         for channel, name in enumerate(self.names):
-            error, spread, known = (part[channel][inside] for part in (self.error, self.spread, self.known))
+            error, spread, known = (part[channel][valid] for part in (self.error, self.spread, self.known))
             scores |= _rmse_and_fvu(error, spread, known, f"[{name}]")
         return scores
 

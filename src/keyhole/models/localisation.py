@@ -33,10 +33,8 @@ def localisation(first: NDArray[np.float64], second: NDArray[np.float64], length
     References
     ----------
     Houtekamer & Mitchell (2001), *A sequential ensemble Kalman filter for atmospheric data assimilation*. Gaspari &
-    Cohn
-    (1999), *Construction of correlation functions in two and three dimensions*, whose compactly supported function is
-    the
-    usual alternative.
+    Cohn (1999), *Construction of correlation functions in two and three dimensions*, whose compactly supported function
+    is the usual alternative.
 
     Examples
     --------

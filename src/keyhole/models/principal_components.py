@@ -180,8 +180,8 @@ def unresolved_variance(samples: Samples, rows: Floats, variances: NDArray[np.fl
     """
     observable_sites = samples.observable.ravel()[samples.grid.cells]
     whole = _variance(samples)[:, observable_sites]
-    eigenvectors = whole - np.einsum("csr,csr,r->cs", rows, rows, variances)
-    return np.where(eigenvectors > rounding(rows) * whole, eigenvectors, 0.0)
+    unresolved = whole - np.einsum("csr,csr,r->cs", rows, rows, variances)
+    return np.where(unresolved > rounding(rows) * whole, unresolved, 0.0)
 
 
 def _variance(samples: Samples) -> NDArray[np.float64]:
