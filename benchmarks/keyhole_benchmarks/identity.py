@@ -13,12 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-<<<<<<< HEAD
-from keyhole.core.settings import Settings
-from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor
-=======
 from keyhole.models.reconstructors import RECONSTRUCTORS
->>>>>>> p-models
 from keyhole.placement import SELECTORS
 from keyhole.training.settings import TrainSettings
 
@@ -113,18 +108,7 @@ def _reconstructor_defaults(name: str, inner: str) -> dict[str, Any]:
     if name not in RECONSTRUCTORS:
         return {}
     made = RECONSTRUCTORS.make(name, {"inner": inner} if inner else {})
-<<<<<<< HEAD
-    inside = getattr(made, "network", None)
-    network = inside if isinstance(inside, Reconstructor) else made
-    own = dict(_normal(network.settings()))
-    return own if network is made else {"inner": "dense", "linear": "ridge", **own}
-
-
-def _plain_settings(settings: Settings) -> dict[str, Any]:
-    return dict(_normal(settings.model_dump()))
-=======
     return {**_normal(made.settings()), "inner": "dense"}
->>>>>>> p-models
 
 
 def _normal(value: Any) -> Any:
