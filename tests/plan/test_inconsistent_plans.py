@@ -334,7 +334,7 @@ REFUSED: dict[str, tuple[Callable[[dict, dict], None], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_is_told(tmp_path, case):
+def test_what_is_refused_is_reported(tmp_path, case):
     change, message = REFUSED[case]
     path = tmp_path / "plan.keyhole"
     quick(kh.read(monthly_field()).anomalies("month"), k=2).save(path)

@@ -136,7 +136,9 @@ class Euclidean(Metric):
 
     def __init__(self, points: NDArray[np.float64], unit: str = "", extent: float | None = None) -> None:
         self.points, self.unit = np.asarray(points, np.float64), unit
-        self.extent = extent or (float(np.ptp(self.points, axis=0).max(initial=0.0)) if len(self.points) else 0.0) or 1.0
+        self.extent = (
+            extent or (float(np.ptp(self.points, axis=0).max(initial=0.0)) if len(self.points) else 0.0) or 1.0
+        )
 
     def __len__(self) -> int:
         return len(self.points)
@@ -337,8 +339,12 @@ class GraphMetric(Metric):
         from scipy.sparse.csgraph import dijkstra
 
         limit = radius * (1 - _ROUNDING)
-        found = np.asarray(dijkstra(self.lengths, directed=False, indices=self._nodes(sites), limit=limit, min_only=True))
-        near = np.flatnonzero(found <= limit) if self._selected is None else np.flatnonzero(found[self._selected] <= limit)
+        found = np.asarray(
+            dijkstra(self.lengths, directed=False, indices=self._nodes(sites), limit=limit, min_only=True)
+        )
+        near = (
+            np.flatnonzero(found <= limit) if self._selected is None else np.flatnonzero(found[self._selected] <= limit)
+        )
         return np.union1d(near, np.atleast_1d(sites)).astype(np.int64)
 
     def taper(self, first: ArrayLike, second: ArrayLike, length: float) -> NDArray[np.float32]:

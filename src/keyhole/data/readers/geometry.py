@@ -248,7 +248,13 @@ def _node_coordinates(mesh: xr.DataArray, dataset: xr.Dataset) -> dict[str, tupl
             continue
         one = dataset[name]
         said = f"{one.attrs.get('standard_name', '')} {one.attrs.get('units', '')}".lower()
-        role = "latitude" if "latitude" in said or "north" in said else "longitude" if "longi" in said or "east" in said else name
+        role = (
+            "latitude"
+            if "latitude" in said or "north" in said
+            else "longitude"
+            if "longi" in said or "east" in said
+            else name
+        )
         values = np.asarray(one.values, np.float64)
         found[role] = (name, np.rad2deg(values) if _is_radian(one) else values)
     return found

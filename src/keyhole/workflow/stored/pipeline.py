@@ -28,9 +28,8 @@ from keyhole.models.reconstructors.model_selection import squared_error
 from keyhole.placement import SELECTORS, Selection, Selector
 from keyhole.placement.classical import QR, Greedy
 from keyhole.placement.learned import Learned
-from keyhole.plan.fitted import FittedModels
+from keyhole.plan.fitted import FittedModels, range_of
 from keyhole.plan.plan import Plan
-from keyhole.plan.readings import range_of
 from keyhole.workflow.arguments import check_budget, make_run, managed_checkpoints
 from keyhole.workflow.calibration import calibrate, coverage, spread_of
 from keyhole.workflow.selection import constraint_metadata, run_metadata
