@@ -104,7 +104,7 @@ def test_auto_takes_a_network_only_where_it_pays():
         "optimal_interpolation + dense_conv",
     ]
     assert bent.tried[-1]["best"] < 0.98 * bent.tried[1]["best"]
-    assert bent.improvement == pytest.approx(bent.tried[-1]["best"] / bent.tried[0]["left"], rel=1e-3)
+    assert bent.improvement == pytest.approx(bent.tried[-1]["best"] / bent.tried[0]["error"], rel=1e-3)
 
 
 def test_resnet_refuses_a_table():

@@ -55,7 +55,7 @@ def prepared(shape=(4, 5), n=60, channels=1, seed=0):
     values[..., 0] = np.nan
     signals = kh.read(values, channels=1)
     observable = signals.observable.copy()
-    observable[-1, -2:] = False
+    observable[-2:] = False
     return prepare(replace(signals, observable=observable), None, seed=0)
 
 

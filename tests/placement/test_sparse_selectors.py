@@ -36,7 +36,7 @@ def field(n=60, shape=(4, 5), channels=1, seed=0, rank=6):
     size = channels * int(np.prod(shape))
     values = rng.normal(size=(n, rank)) * np.linspace(3, 0.5, rank) @ rng.normal(size=(rank, size))
     values += 0.3 * rng.normal(size=(n, size))
-    return kh.read((values - values.mean(axis=0)).reshape(n, channels, *shape), channels=1)
+    return kh.read((values - values.mean(axis=0)).reshape(n, channels, *shape), channels=1).as_scaled()
 
 
 def planted(channels=1, seed=0):
@@ -47,7 +47,7 @@ def planted(channels=1, seed=0):
     values[:, -1, [2, 5, 11]] += 1.2 * causes
     for cause, sites in enumerate(([0, 1, 3, 4], [6, 7, 8], [9, 10])):
         values[:, -1, sites] += 0.6 * causes[:, cause, None] + 0.6 * rng.normal(size=(400, len(sites)))
-    return kh.read(values - values.mean(axis=0), channels=1)
+    return kh.read(values - values.mean(axis=0), channels=1).as_scaled()
 
 
 def choose(selector, signals, k, **circumstances):
@@ -92,7 +92,7 @@ def test_laplacian_survives_samples_that_are_all_the_same_but_one():
     """Neighbours at no distance are joined with full weight."""
     values = np.zeros((8, 5))
     values[0] = np.arange(5)
-    assert set(choose(Laplacian(), kh.read(values), 5).sites.tolist()) == set(range(5))
+    assert set(choose(Laplacian(), kh.read(values).as_scaled(), 5).sites.tolist()) == set(range(5))
 
 
 def test_laplacian_draws_its_samples_by_the_seed():
