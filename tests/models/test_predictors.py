@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
