@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import keyhole as kh
-from keyhole.placement import SELECTORS
 
 FOLDER = Path(__file__).parents[1] / "tests" / "golden"
 RECORD, PLANS = FOLDER / "record.json", FOLDER / "format1"
@@ -310,7 +309,7 @@ def select(data: Any, k: int | None, **options: Any) -> list[dict[str, Any]]:
 
 
 def network(data: Any, k: int, **options: Any) -> list[dict[str, Any]]:
-    """One plan with a reconstructor or predictor whose settings are given, which `select` does not take."""
+    """One plan with a reconstructor or predictor whose settings are given."""
     return [_of_plan(plan_with_network(data, k, **options))]
 
 
@@ -318,20 +317,13 @@ def plan_with_network(
     data: Any, k: int, *, method: str, network: Mapping[str, Any], predictor: Mapping[str, Any] | None = None,
     target: str | None = None,
 ) -> kh.Plan:  # fmt: skip
-    """Give a plan as `select` makes it, but for the settings of what is trained: the one place that goes inside."""
-    from keyhole.core.run import Run
-    from keyhole.data.preparation import prepare
-    from keyhole.models.predictors import PREDICTORS
-    from keyhole.models.reconstructors import RECONSTRUCTORS
-    from keyhole.workflow.selection import choose_sites, make_plan
-
-    signals, run, selector = kh.read(data, target=target), Run(), SELECTORS.make(method, {})
-    prepared = prepare(signals, split_of(len(signals)), 0, calibrate_intervals=target is None)
-    chosen = choose_sites(selector, prepared, k, run)
-    parts: Any = {"train": prepared.train, "sites": chosen.sites, "validation": prepared.validation, "run": run}
-    fitted = RECONSTRUCTORS[network["name"]](**network["settings"]).fit(**parts)
-    told = None if predictor is None else PREDICTORS[predictor["name"]](**predictor["settings"]).fit(**parts)
-    return make_plan(prepared, chosen, fitted, selector, run, method=method, predictor=told)
+    """Give a plan as `select` makes it, with settings of what is trained."""
+    models = {"reconstructor": network, "predictor": predictor or {"name": "auto", "settings": {}}}
+    settings = {f"{part}.{name}": v for part, model in models.items() for name, v in model["settings"].items()}
+    return kh.select(
+        data, k, method=method, reconstructor=network["name"], predictor=models["predictor"]["name"],
+        settings=settings, target=target, split=split_of(len(kh.read(data, target=target))),
+    )  # fmt: skip
 
 
 def stored(data: Any, k: int, *, file: str, method: str) -> list[dict[str, Any]]:

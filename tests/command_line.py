@@ -12,7 +12,7 @@ import pytest
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command gave: exit code, standard output, standard error."""
+    """Result of a command: exit code, standard output, standard error."""
 
     code: int
     out: str
@@ -22,7 +22,7 @@ class Outcome:
 def in_process(
     main: Callable[[], None], name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Outcome]:
-    """Give what runs a command line in this process, as its script does."""
+    """Return a function that runs a command line in this process, as its script does."""
 
     def run(*arguments: Any) -> Outcome:
         monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])

@@ -5,6 +5,7 @@ They are killed, interrupted and waited for as any process is; what they do not 
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
@@ -36,8 +37,8 @@ CONTEXT.set_forkserver_preload(
 )
 
 
-def _run(folder: Path, arguments: list[str], variables: dict[str, str], out: Path, errors: Path) -> None:
-    """Be the `keyhole` command, in a folder, with what it prints in files."""
+def _run(main: str, folder: Path, arguments: list[str], variables: dict[str, str], out: Path, errors: Path) -> None:
+    """Be a command, `keyhole` or `keyhole-bench`, in a folder, with what it prints in files."""
     os.chdir(folder)
     os.environ.update(variables)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -46,10 +47,8 @@ def _run(folder: Path, arguments: list[str], variables: dict[str, str], out: Pat
     sys.argv = ["keyhole", *arguments]
     import torch
 
-    from keyhole.cli import main
-
     torch.set_num_threads(1)
-    main()
+    importlib.import_module(main).main()
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,9 @@ class Launched:
         while _last_change(folder, pattern) == before and self.process.is_alive():
             self.process.join(0.02)
 
-    def wait_for_message(self, words: str) -> None:
-        """Until it has printed words among its messages, or ends."""
-        while words not in self.errors.read_text() and self.process.is_alive():
+    def wait_for_message(self, text: str) -> None:
+        """Until it has printed a text among its messages, or ends."""
+        while text not in self.errors.read_text() and self.process.is_alive():
             self.process.join(0.02)
 
     def end(self) -> int | None:
@@ -92,11 +91,11 @@ def _last_change(folder: Path, pattern: str) -> int:
     return max(changes)
 
 
-def launch(folder: Path, prints: Path, *arguments: object, **variables: str) -> Launched:
-    """Start a command in a folder; what it prints goes to files beside ``prints``."""
-    out, errors = prints.with_suffix(".out"), prints.with_suffix(".err")
+def launch(folder: Path, messages: Path, *arguments: object, main: str = "keyhole.cli", **variables: str) -> Launched:
+    """Start the command of a module in a folder; what it prints goes to files beside ``messages``."""
+    out, errors = messages.with_suffix(".out"), messages.with_suffix(".err")
     errors.write_text("")
-    run = (folder, [str(one) for one in arguments], variables, out, errors)
+    run = (main, folder, [str(one) for one in arguments], variables, out, errors)
     process = CONTEXT.Process(target=_run, args=run)
     process.start()
     return Launched(process, out, errors)

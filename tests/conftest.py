@@ -1,4 +1,4 @@
-"""What the tests share: plans of every kind of signals, and the command line in this process."""
+"""Fixtures of all tests: plans of every kind of data, and the command line in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small signals of every kind, and quick plans of them."""
+"""Small samples of every kind, and quick plans of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StopsAfter(Run):
-    """A run whose time is over once the clock has been looked at so often, whatever the time is."""
+    """A run whose deadline passes after a number of looks at the clock, whatever the time is."""
 
     looks: Iterator[int] = field(default_factory=lambda: iter(()))
 
@@ -30,13 +30,13 @@ class StopsAfter(Run):
 
 
 def stops_after(looks: int) -> StopsAfter:
-    """Give a run that is cut short after so many looks at the clock."""
+    """Return a run whose deadline passes after so many looks at the clock."""
     return StopsAfter(looks=iter(range(looks)))
 
 
 @contextmanager
 def little_memory() -> Iterator[None]:
-    """Fail if more than 100 MB are taken."""
+    """Fail if more than 100 MB are allocated."""
     tracemalloc.start()
     try:
         yield
@@ -46,14 +46,14 @@ def little_memory() -> Iterator[None]:
 
 
 def smooth(samples: int, *grid: int, seed: int = 0) -> np.ndarray:
-    """Signals of three modes and a little noise, which a few sites rebuild well."""
+    """Return samples of three modes and a little noise, which a few sites reconstruct well."""
     rng = np.random.default_rng(seed)
     modes = rng.normal(size=(3, *grid))
     return np.tensordot(rng.normal(size=(samples, 3)), modes, axes=1) + 0.01 * rng.normal(size=(samples, *grid))
 
 
 def monthly_field(months: int = 60) -> Any:
-    """A DataArray of monthly temperatures with a yearly cycle and two cells of land."""
+    """Return a DataArray of monthly temperatures with a yearly cycle and two cells of land."""
     import pandas as pd
     import xarray as xr
 
@@ -74,12 +74,12 @@ def gridded(samples: Samples) -> np.ndarray:
 
 
 def quick(source: Any, k: int = 3, **options: Any) -> Plan:
-    """A plan without training."""
+    """Return a plan without training."""
     return kh.select(source, k, method="qr", reconstructor="ridge", **options)
 
 
 def crossed(n=900, seed=0):
-    """Sites 0 and 1 are causes, 2 and 3 hold a wave of both, which varies more; the rest is noise."""
+    """Return samples whose sites 0 and 1 determine 2 and 3, which vary more, non-linearly; the rest is noise."""
     rng = np.random.default_rng(seed)
     causes = rng.normal(size=(n, 2))
     wave = 2 * np.cos(2 * causes.sum(axis=1, keepdims=True))

@@ -194,6 +194,12 @@ def test_a_closed_form_plan_needs_no_torch(tmp_path):
     assert run(code) == "False"
 
 
+def test_closed_form_selectors_need_no_torch():
+    """Nor does the local search, whatever it asks."""
+    code = "import sys; from keyhole.placement import QR, Exchange, Greedy, KernelExchange"
+    assert run(code + "; print('torch' in sys.modules)") == "False"
+
+
 def test_every_import_is_declared():
     """What is not in the standard library stands in pyproject.toml, as a dependency or in an extra."""
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]

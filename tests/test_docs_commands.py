@@ -18,7 +18,8 @@ from keyhole.cli import app
 
 ROOT = Path(__file__).parents[1]
 STUDY = 'source = "sst"\nk = [3, 5]\ntrials = 2\n'
-LIMITED = ("select", "compare", "extend", "drop")  # a second is enough to see that they run
+# These get a time limit that is enough to see that they run.
+LIMITED = ("select", "compare", "extend", "drop")
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -69,7 +70,7 @@ def test_commands_in_the_pages_run(page, folder):
     for words in commands(page):
         if words[0] in ("reconstruct", "predict"):
             write_readings(kh.load(words[1]))
-        limit = ["--time-limit", "1"] if words[0] in LIMITED else []
+        limit = ["--time-limit", "0.2"] if words[0] in LIMITED else []
         done = CliRunner().invoke(app, [*words, *limit])
         assert done.exit_code == 0, (words, done.output, done.exception)
         for option in ("--out", "--report", "--figure", "--plot"):

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from keyhole.core.settings import Settings
 from keyhole.models.reconstructors import RECONSTRUCTORS
 from keyhole.placement import SELECTORS
 from keyhole.training.settings import TrainSettings
@@ -95,7 +94,7 @@ def _differing(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[st
 
 @cache
 def _train_defaults() -> dict[str, Any]:
-    return _plain_settings(TrainSettings())
+    return dict(_normal(TrainSettings().model_dump()))
 
 
 @cache
@@ -109,14 +108,7 @@ def _reconstructor_defaults(name: str, inner: str) -> dict[str, Any]:
     if name not in RECONSTRUCTORS:
         return {}
     made = RECONSTRUCTORS.make(name, {"inner": inner} if inner else {})
-    network = getattr(made, "network", made)
-    settings = getattr(network, "settings", None)
-    own = _plain_settings(settings) if isinstance(settings, Settings) else {}
-    return own if network is made else {"inner": "dense", "linear": "ridge", **own}
-
-
-def _plain_settings(settings: Settings) -> dict[str, Any]:
-    return dict(_normal(settings.model_dump()))
+    return {**_normal(made.settings()), "inner": "dense"}
 
 
 def _normal(value: Any) -> Any:

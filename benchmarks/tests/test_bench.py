@@ -26,7 +26,7 @@ from keyhole_benchmarks.runner import Job, Outcome, run_jobs
 from keyhole_benchmarks.sections import answers, others
 
 TINY = Protocol(
-    "tiny", 200, 16, 2e-3, dict.fromkeys(MASK_DISTRIBUTIONS, 5e-2),
+    "tiny", 120, 16, 2e-3, dict.fromkeys(MASK_DISTRIBUTIONS, 5e-2),
     cycle=True, cae_rate=1e-3, row_rate=0.1, steps=6, cae_steps=6, precision="32-true",
 )  # fmt: skip
 
@@ -171,7 +171,7 @@ def test_answers_compare_equal_places():
     assert "our refit" not in text
 
 
-def test_answers_leave_out_laws_that_did_not_settle():
+def test_answers_leave_out_mask_distributions_that_did_not_converge():
     """A law that never chose is no rival; the data set's cell is empty where nothing is left."""
     methods = ("cae", "iln", "sct", "vln", "hnet")
     lines = [line(0.4, method=method, data=data) for method in methods for data in ("digits", "sst")]
@@ -182,7 +182,7 @@ def test_answers_leave_out_laws_that_did_not_settle():
     assert "VLN / ILN | as in the paper | 1.00 (1.00 to 1.00), lower in 0 of 1 |  | no difference" in text
 
 
-def test_answers_tell_data_sets_apart():
+def test_answers_are_by_data_set():
     """Better on one data set and worse on another is neither; one pair says nothing beside three of another."""
     places = [("mnist", {"vln": 0.2, "iln": 0.4}), ("ipsl", {"vln": 0.4, "iln": 0.2})]
     others = dict.fromkeys(("cae", "sct", "hnet"), 0.3)
@@ -241,7 +241,7 @@ def test_halving_the_mask_lowers_l1_and_not_the_sites_that_show():
         assert second.shown == first.shown
 
 
-def test_table_2_judges_the_masks_of_table_1(tiny, bench_command, tmp_path):
+def test_table_2_scores_the_masks_of_table_1(tiny, bench_command, tmp_path):
     """Five trainings on the sites of seed 0, which are found first where they are not there."""
     words = ["--data", "digits", "--methods", "qr", "--k", "5", "--protocol", "tiny", "--results", tmp_path]
     assert bench_command("table2", *words).code == 0
@@ -286,7 +286,7 @@ def test_weights_give_a_number_of_sites(tiny, bench_command, tmp_path, monkeypat
     assert shown.code == 0, shown.err
 
 
-def test_steps_are_judged_on_validation_alone(tiny, bench_command, tmp_path, monkeypatch):
+def test_steps_are_scored_on_validation_alone(tiny, bench_command, tmp_path, monkeypatch):
     """One line for each step, without any figure of test; the page has the least in bold."""
     monkeypatch.setattr(steps, "STEPS", {"vln": (0.01, 0.1), "cae": (0.01, 0.1)})
     words = ["--data", "digits", "--methods", "vln,cae", "--k", "5", "--protocol", "tiny", "--results", tmp_path]

@@ -143,7 +143,7 @@ def test_density_is_that_of_samples(rng):
     assert heights / len(s) * 20 == pytest.approx(expected, rel=0.06)
 
 
-def test_the_first_law_is_the_one_that_training_starts_from():
+def test_the_first_mask_distribution_is_the_one_that_training_starts_from():
     """The atoms in the figure are those of ILN: a fifth each, also after a shift."""
     assert LogitNormal.start().atoms() == pytest.approx((0.2, 0.2))
     distribution = IndependentLogitNormal(torch.ones(1, dtype=torch.bool), generator=torch.Generator())
@@ -205,7 +205,7 @@ def test_covariance_has_a_matrix_four_maps_and_a_curve():
     assert shown == set(found["sites"][:4].tolist())
 
 
-def test_covariance_of_a_law_that_opens_nothing_is_still_drawn():
+def test_covariance_of_a_mask_distribution_that_opens_nothing_is_still_drawn():
     """One chosen site, never open, that varies with nothing."""
     found = {"covariance": np.zeros((81, 81)), "average": np.zeros((9, 9)), "sites": np.array([40])}
     assert sum(bool(axes.images) for axes in covariance(found).axes) == 2

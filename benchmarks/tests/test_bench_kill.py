@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import json
 import runpy
+import signal
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
+from command_processes import launch
 from keyhole.core.run import Run
 from keyhole_benchmarks.records import Case, Store
 from keyhole_benchmarks.runner import Job, Outcome, run_jobs
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "kill_and_resume.py"
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "kill_and_resume.py"))
 
 
-def test_a_killed_benchmark_has_every_case_once(capsys):
-    """The short form of scripts/kill_and_resume.py, which exits where it does not."""
-    runpy.run_path(str(SCRIPT))["compare"]("bench", 1, seed=0)
-    assert "bench: 1 kills" in capsys.readouterr().out
+def test_a_killed_benchmark_has_every_case_once(tmp_path):
+    """Killed as soon as its first arrays are there, as scripts/kill_and_resume.py does it."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+    arguments = SCRIPT["bench_command"](folder)[3:]
+    for number, code in ((signal.SIGKILL, -9), (None, 0)):
+        run = launch(folder, tmp_path / "bench", *arguments, main="keyhole_benchmarks.commands")
+        if number is not None:
+            run.wait_for(folder, "*.npz")
+            run.send(number)
+        assert run.end() == code, run.errors.read_text()
+    assert SCRIPT["bench_result"](folder) == SCRIPT["SUBJECTS"]["bench"].expected
 
 
 def test_a_torn_line_is_cut_off(tmp_path):

@@ -1,4 +1,4 @@
-"""The benchmark of networks: constraints, bands, failures."""
+"""The benchmark of networks: constraints, prediction intervals, failures."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from keyhole_benchmarks.speed import SPEED_TESTS, SpeedTest, jobs
 from keyhole_benchmarks.tasks import TaskPair, field_of
 
 
-def test_a_race_leaves_a_line_and_a_row(tmp_path, monkeypatch):
+def test_a_timed_task_leaves_a_line_and_a_row(tmp_path, monkeypatch):
     turns = []
     pair = TaskPair(lambda: turns.append("ours"), lambda: turns.append("theirs"), 0.1, lambda: {"our_error": 0.25})
     monkeypatch.setitem(SPEED_TESTS, "toy", SpeedTest("a / b", 1.5, lambda: pair, rounds=3))
@@ -26,7 +26,7 @@ def test_a_race_leaves_a_line_and_a_row(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["reconstruct", "curve"])
-def test_what_needs_nothing_else_can_be_raced(name):
+def test_what_needs_nothing_else_can_be_timed(name):
     pair = SPEED_TESTS[name].prepare()
     pair.ours()
     pair.theirs()

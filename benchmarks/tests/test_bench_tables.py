@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 
-from keyhole_benchmarks import tables
 from keyhole_benchmarks.drawing import draw_features
 from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.peers import PEERS, Table
@@ -19,13 +18,6 @@ from keyhole_benchmarks.tables import jobs
 pytestmark = pytest.mark.filterwarnings("ignore")  # of peers
 
 
-@pytest.fixture(autouse=True)
-def _small_forests(monkeypatch):
-    """Score with fewer trees."""
-    monkeypatch.setattr(tables, "_TREES", 20)
-    monkeypatch.setattr(tables, "_FORESTS", 1)
-
-
 def two_that_matter() -> Table:
     """Thirty columns, of which the sum of two tells the class."""
     rng = np.random.default_rng(0)
@@ -34,7 +26,7 @@ def two_that_matter() -> Table:
 
 
 @pytest.mark.parametrize("name", [name for name in PEERS if name != "keyhole_reconstruction"])
-def test_every_selector_finds_what_tells_the_class(name):
+def test_every_selector_finds_what_predicts_the_class(name):
     if not PEERS[name].is_there():
         pytest.skip(f"{PEERS[name].package} is not installed")
     assert PEERS[name].choose(two_that_matter()).tolist() == [3, 17]

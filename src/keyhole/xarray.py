@@ -1,6 +1,6 @@
-"""`DataArray.keyhole` and `Dataset.keyhole`: sites of a field, straight from xarray.
+"""Accessors `DataArray.keyhole` and `Dataset.keyhole`.
 
-xarray takes a second to load, so it is not loaded for this: the accessor is registered when somebody loads it.
+xarray takes a second to load, so it is not loaded here: the accessor is registered when xarray is imported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ _READ = ("variable", "samples", "at")
 
 
 class KeyholeAccessor:
-    """What Keyhole does with a field.
+    """Workflows of Keyhole on a field of xarray.
+
+    Parameters
+    ----------
+    source
+        DataArray or Dataset.
 
     Examples
     --------
@@ -37,32 +42,63 @@ class KeyholeAccessor:
     def __init__(self, source: Any) -> None:
         self._source = source
 
-    def signals(self, *, anomalies: str | None = None, **options: Any) -> Samples:
-        """Give the field as signals, as `read` does; ``anomalies="month"`` takes off the monthly climatology."""
+    def samples(self, *, anomalies: str | None = None, **options: Any) -> Samples:
+        """Return the field as samples.
+
+        Parameters
+        ----------
+        anomalies
+            ``"month"`` to subtract the monthly climatology.
+        options
+            Options of `keyhole.read`.
+        """
         from keyhole.data.readers import read
 
-        found = read(self._source, **options)
-        return found.anomalies_as_asked(anomalies)
+        return read(self._source, **options).anomalies_as_asked(anomalies)
 
     def select(self, k: int | None = None, **options: Any) -> Plan:
-        """Choose sites: options of `read`, ``anomalies``, and those of `keyhole.select`."""
+        """Select sites, as `keyhole.select`.
+
+        Parameters
+        ----------
+        k
+            Number of sites.
+        options
+            ``variable``, ``samples`` and ``at`` of `keyhole.read`; ``anomalies``; and options of `keyhole.select`.
+
+        Returns
+        -------
+        Plan
+        """
         from keyhole.workflow.selection import select
 
-        return select(self.signals(**_taken_out(options)), k, **options)
+        return select(self.samples(**_pop_reading(options)), k, **options)
 
     def curve(self, ks: Sequence[int], **options: Any) -> Curve:
-        """Give the error against the number of sites: options of `read`, ``anomalies``, and of `keyhole.curve`."""
+        """Compute the error against the number of sites, as `keyhole.curve`.
+
+        Parameters
+        ----------
+        ks
+            Numbers of sites.
+        options
+            ``variable``, ``samples`` and ``at`` of `keyhole.read`; ``anomalies``; and options of `keyhole.curve`.
+
+        Returns
+        -------
+        Curve
+        """
         from keyhole.workflow.curves import curve
 
-        return curve(self.signals(**_taken_out(options)), ks, **options)
+        return curve(self.samples(**_pop_reading(options)), ks, **options)
 
 
 def register() -> None:
     """Register the accessor now if xarray is loaded, else as soon as it is."""
     if "xarray" in sys.modules:
         _register(sys.modules["xarray"])
-    elif not any(isinstance(finder, _Watch) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Watch())
+    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
 
 
 def _register(xarray: ModuleType) -> None:
@@ -70,36 +106,36 @@ def _register(xarray: ModuleType) -> None:
     xarray.register_dataset_accessor("keyhole")(KeyholeAccessor)
 
 
-def _taken_out(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options of `signals` out of all."""
+def _pop_reading(options: dict[str, Any]) -> dict[str, Any]:
+    """Remove the options of reading from all options, and return them."""
     return {name: options.pop(name) for name in (*_READ, "anomalies") if name in options}
 
 
-class _Watch(MetaPathFinder):
-    """Waits until xarray is loaded; to be asked for it, as by those who look whether it is there, is not enough."""
+class _Finder(MetaPathFinder):
+    """Finder that registers the accessor when xarray is executed, not when somebody only looks for it."""
 
-    asking = False
+    searching = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != "xarray" or self.asking:
+        if fullname != "xarray" or self.searching:
             return None
-        self.asking = True
+        self.searching = True
         try:
             spec = importlib.util.find_spec(fullname)
         finally:
-            self.asking = False
+            self.searching = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _ThenRegister(spec.loader, self)
+            spec.loader = _RegisteringLoader(spec.loader, self)
         return spec
 
 
-class _ThenRegister(Loader):
-    """Loads a module as another loader does, then registers the accessor with it; nobody need watch any more."""
+class _RegisteringLoader(Loader):
+    """Loader that registers the accessor after loading, and removes the finder."""
 
-    def __init__(self, loader: Loader, watch: _Watch) -> None:
-        self._loader, self._watch = loader, watch
+    def __init__(self, loader: Loader, finder: _Finder) -> None:
+        self._loader, self._finder = loader, finder
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -109,5 +145,5 @@ class _ThenRegister(Loader):
             module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         _register(module)
-        if self._watch in sys.meta_path:
-            sys.meta_path.remove(self._watch)
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)

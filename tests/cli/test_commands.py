@@ -89,7 +89,7 @@ def test_select_is_the_same_for_the_same_seed(folder, command):
     assert chosen[0] == chosen[1] != chosen[2]
 
 
-def test_info_tells_what_select_told(folder, command):
+def test_info_reports_what_select_reported(folder, command):
     made = command("select", "plain.npy", "-k", 3, *QUICK, "--json")
     assert json.loads(command("info", "plan.keyhole", "--json").out) == json.loads(made.out)
     assert "3 sites of plain" in command("info", "plan.keyhole").out
@@ -269,7 +269,7 @@ def test_wrong_data_exit_with_1(folder, command, array_plan, arguments, says):
     assert sorted(folder.iterdir()) == before
 
 
-def test_what_the_system_refuses_is_told_without_a_traceback(folder, command, monkeypatch):
+def test_what_the_system_refuses_is_reported_without_a_traceback(folder, command, monkeypatch):
     """An error that no reader expected, such as a disk that fails."""
     from keyhole.data import readers
 
@@ -283,7 +283,7 @@ def test_what_the_system_refuses_is_told_without_a_traceback(folder, command, mo
     assert "Input/output error" in done.err
 
 
-def test_memory_that_runs_out_is_told_without_a_traceback(folder, command, monkeypatch):
+def test_memory_that_runs_out_is_reported_without_a_traceback(folder, command, monkeypatch):
     from keyhole.workflow import selection as pipeline
 
     def greedy(*_args, **_kwargs):
@@ -496,7 +496,7 @@ def test_what_to_read_is_chosen_by_options(folder, command):
         Image.fromarray(pixels).save(f"set/{seed}.png")
     assert command("select", "set", "-k", 3, *QUICK, "--out", "b.keyhole").code == 1
     assert command("select", "set", "-k", 3, *QUICK, "--size", "5x4", "--out", "b.keyhole").code == 0
-    assert kh.load("b.keyhole").grid.shape == (5, 4)
+    assert kh.load("b.keyhole").domain.shape == (5, 4)
     for words in (("--at", "level"), ("--size", "big"), ("--allow", "row=x")):
         assert command("select", "levels.nc", "-k", 3, *words).code == 2
 
@@ -578,14 +578,14 @@ def test_errors_do_not_steer_the_terminal(evil, command, arguments):
 @pytest.mark.filterwarnings("always::UserWarning")
 def test_a_warning_does_not_steer_the_terminal(command, monkeypatch):
     """A library's warning may quote a name of the file."""
-    monkeypatch.setattr("keyhole.plan.plan.load", lambda path: warnings.warn(str(path), stacklevel=1))
+    monkeypatch.setattr("keyhole.plan.load", lambda path: warnings.warn(str(path), stacklevel=1))
     monkeypatch.setattr("keyhole.cli.apply.show_plan", lambda *_: None)
     done = command("info", "\x1b[2J")
     assert r"UserWarning: \x1b[2J" in done.err
     assert "\x1b" not in done.err
 
 
-def test_the_version_is_told(command):
+def test_the_version_is_reported(command):
     from importlib.metadata import version
 
     done = command("--version")

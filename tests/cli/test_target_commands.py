@@ -54,7 +54,7 @@ def test_select_and_info_show_sites_and_the_error_of_the_target(folder, command,
             assert words in text
 
 
-def test_select_tells_machines_of_the_target(folder, command):
+def test_select_reports_the_target_as_json(folder, command):
     """The same as info does."""
     done = command("select", "words.csv", "--target", "word", "-k", 3, *QUICK, "--json")
     told = json.loads(done.out)
@@ -65,7 +65,7 @@ def test_select_tells_machines_of_the_target(folder, command):
 
 
 @pytest.mark.parametrize(("source", "column"), [("words.csv", "word"), ("numbers.csv", "level")])
-def test_predict_writes_what_the_plan_tells(folder, command, source, column):
+def test_predict_writes_what_the_plan_predicts(folder, command, source, column):
     """Sites by name in any order; the time is kept where there is one."""
     plan, frame = made(command, source, column), pd.read_csv(source)
     readings = frame[plan.names[::-1]].head(4)

@@ -1,4 +1,4 @@
-"""A lack of memory says what was needed, what is free, and what to lower."""
+"""Out-of-memory errors state what was needed, what is free, and what to reduce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constraints: what they mean on a grid, that every selector keeps them, and what is said where none can."""
+"""Constraints: their meaning on a grid, that every selector satisfies them, and errors where they are infeasible."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_distance_is_great_circle_in_kilometres():
     assert apart.min() >= 3000 - 1e-6
 
 
-def test_first_picks_that_leave_no_room_give_way():
+def test_first_sites_that_leave_no_feasible_set_give_way():
     """Four corners are the only four sites so far apart; the most variable is none of them."""
     values = np.random.default_rng(0).normal(size=(40, 3, 3)) * np.array([[1, 1, 1], [1, 9, 1], [1, 1, 1]])
     plan = kh.select(values, 4, method="variance", reconstructor="ridge", constraints={"min_distance": 2.0})

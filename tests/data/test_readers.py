@@ -1,4 +1,4 @@
-"""Readers: arrays, files of numpy and paths become Signals, or an error that names what is wrong."""
+"""Readers: arrays, files of numpy and paths become samples, or an error names what is wrong."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ KINDS = hnp.scalar_dtypes() | st.sampled_from(["f16", ">f16", "U3", "O", "V4", "
     missing=st.sampled_from(["error", "model"]),
 )
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
-def test_any_array_gives_finite_signals_or_a_data_error(data, shape, kind, layout, channels, missing):
+def test_any_array_gives_finite_samples_or_a_data_error(data, shape, kind, layout, channels, missing):
     """Of any type and order of bytes, empty, with NaN and infinity: whatever is wrong is said."""
     array = np.zeros(shape, kind) if kind.kind in "OV" else data.draw(hnp.arrays(kind, shape))
     try:
@@ -113,7 +113,7 @@ def test_an_array_of_as_many_axes_as_numpy_holds_is_refused():
         kh.read(np.zeros((2, *[1] * 63)))
 
 
-def test_signals_are_passed_through():
+def test_samples_are_passed_through():
     signals = kh.read(smooth(5, 3))
     assert kh.read(signals) is signals
 
@@ -143,7 +143,7 @@ def test_a_masked_array_is_read_with_its_mask():
         (xr.DataArray([1.0, 2.0], dims="time", name="line"), "line: 1 dimension"),
     ],
 )
-def test_what_is_not_signals_is_refused(source, says):
+def test_what_is_not_samples_is_refused(source, says):
     with pytest.raises(DataError, match=says):
         kh.read(source)
 
@@ -362,7 +362,7 @@ WHOLE = whole_files()
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", "-small.npz", "-bz2.npz", "-lzma.npz"])
 @given(data=st.data())
-def test_damaged_numpy_files_give_signals_or_a_data_error(tmp_path_factory, suffix, data):
+def test_damaged_numpy_files_give_samples_or_a_data_error(tmp_path_factory, suffix, data):
     """A checksum is not always there, so a changed byte may pass; it must not raise anything else."""
     content = bytearray(WHOLE[suffix])
     position = data.draw(st.integers(0, len(content) - 1))

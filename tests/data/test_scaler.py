@@ -1,4 +1,4 @@
-"""Scaling: what is known without sensors is taken off, and comes back."""
+"""Scaling: mean or climatology and scale are removed and restored."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_climatology_is_the_mean_of_each_calendar_month(rng):
     np.testing.assert_allclose(scaling.expected(signals), scaling.baseline[month - 1])
 
 
-def test_the_climatology_is_of_the_signals_fitted_on_alone(rng):
+def test_the_climatology_is_of_the_samples_fitted_on_alone(rng):
     """Later samples are judged against the training block's climatology, not their own."""
     values = rng.normal(size=(36, 1, 4))
     scaling = Scaler.fit(make(values, "month").take(np.arange(24)))
@@ -99,7 +99,7 @@ def test_the_climatology_is_of_the_signals_fitted_on_alone(rng):
 
 
 @pytest.mark.parametrize("cycle", [None, "month"])
-def test_readings_are_scaled_as_the_signals_are(rng, cycle):
+def test_readings_are_scaled_as_the_samples_are(rng, cycle):
     signals = make(rng.normal(size=(36, 2, 3, 4)), cycle)
     scaling, sites = Scaler.fit(signals), np.array([7, 0, 3])
     readings = scaling.scale_readings(signals.readings(sites), sites, signals.time)

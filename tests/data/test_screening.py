@@ -1,4 +1,4 @@
-"""Columns that no choice should fall on unasked: copies of another one, and those that number the rows."""
+"""Columns that are excluded unless named: duplicates, and those that number the rows."""
 
 from __future__ import annotations
 

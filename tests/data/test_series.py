@@ -1,4 +1,4 @@
-"""Samples without a time: a series is found, everything else is left alone."""
+"""Samples without a time: a series is detected, everything else is left as it is."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_images_in_random_order_are_no_series():
     assert prepare(kh.read(images[np.argsort(classes, kind="stable")]), None, 0).split.kind == "random"
 
 
-def test_the_correlation_of_neighbours_is_told():
+def test_the_correlation_of_neighbours_is_reported():
     found = find_series(autoregressive(2000, 30, 0.8))
     assert found is not None
     assert found.correlation == pytest.approx(0.8, abs=0.05)

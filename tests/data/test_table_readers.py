@@ -1,4 +1,4 @@
-"""Tables: frames and CSV files become the same Signals, or an error that names what is wrong."""
+"""Tables: frames and CSV files become the same samples, or an error names what is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The target: what counts as a class and what as a number, how signals carry it, and where it is read from."""
+"""The target: classes and numbers, how samples carry it, and where it is read from."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("values", "says"), REFUSED.values(), ids=REFUSED)
-def test_a_target_that_cannot_be_told_is_refused(values, says):
+def test_a_target_that_cannot_be_predicted_is_refused(values, says):
     """By its name and the reason."""
     with pytest.raises(DataError, match=f"target 'yield': .*{says}"):
         Target.of(values, name="yield")
@@ -118,7 +118,7 @@ def test_text_is_no_number():
 # On signals ---------------------------------------------------------------------------------------------------------
 
 
-def test_signals_carry_their_target_through_parts_and_scaling():
+def test_samples_carry_their_target_through_parts_and_scaling():
     """Samples and their targets stay together."""
     signals = kh.read(smooth(6, 3)).with_target(Target.of(list("abcabc")))
     part = Scaler.fit(signals).apply(signals).take(np.array([5, 0]))

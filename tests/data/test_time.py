@@ -1,4 +1,4 @@
-"""Time of samples: in any order, of dates or of numbers, kept from the data to what is rebuilt."""
+"""Time of samples: in any order, of dates or of numbers, kept from the data to the reconstruction."""
 
 from __future__ import annotations
 

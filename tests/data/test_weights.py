@@ -1,4 +1,4 @@
-"""Where errors count, and what sensors add to the truth."""
+"""Loss weights and measurement noise."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_weights_are_area_where_there_is_latitude_and_longitude():
     np.testing.assert_array_equal(field.with_weights(own).weights, field.sites.from_grid(own))
 
 
-def test_a_weighted_plan_rebuilds_in_the_users_units(tmp_path):
+def test_a_weighted_plan_reconstructs_in_the_users_units(tmp_path):
     """Weights change what is minimised, not what comes out; they are kept in the file."""
     field = monthly_field()
     plans = [quick(kh.read(field).with_weights(one), k=6) for one in ("none", "area")]
@@ -56,7 +56,7 @@ def test_a_weighted_plan_rebuilds_in_the_users_units(tmp_path):
         np.testing.assert_array_equal(again.values, reconstructed.values)
 
 
-def test_errors_by_weight_are_told():
+def test_errors_by_weight_are_reported():
     """Beside those of all cells."""
     plan = quick(two_halves(), weights={"row": (0, 0)}, k=4)
     assert plan.metrics["test"]["fvu_weighted"] < 0.01

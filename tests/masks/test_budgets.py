@@ -79,7 +79,7 @@ def test_no_mask_shows_sites_that_are_not_counted(hard):
     """With 12 sites the noise of the others cannot be reconstructed, unless half-open masks show it."""
     floor = NOISE**2 * (64 - 12) / 64
     distribution = make_distribution("vln", 8, 8)
-    assert train(distribution, DualAscent(12, hard=hard), low_rank, steps=500, rate=0.02) > floor
+    assert train(distribution, DualAscent(12, hard=hard), low_rank, steps=300, rate=0.02) > floor
 
 
 def test_dual_ascent_multiplier_rises_and_falls():

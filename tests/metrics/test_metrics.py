@@ -90,7 +90,7 @@ def test_nothing_to_explain_gives_nan_and_no_warning():
     assert math.isnan(evaluate(still, still + 1, still, Sites.plain((3,)))["fvu"])
 
 
-def test_a_value_that_was_not_rebuilt_spoils_every_figure(rng):
+def test_a_value_that_was_not_reconstructed_spoils_every_figure(rng):
     """NaN inside is a failure of the reconstructor; it must not count as no error."""
     truth, reconstructed, expected = rng.normal(size=(3, 4, 1, 6))
     reconstructed[1, 0, 2] = np.nan

@@ -1,4 +1,4 @@
-"""A linear plan as one matrix gives what scaling, product and scaling back give one after the other."""
+"""A linear plan as one matrix equals scaling, product and inverse scaling in turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves of pictures: what they do to a picture, and which are taken."""
+"""Augmentation: what it does to images, and which transformations are chosen."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_what_has_a_time_is_not_moved():
 
 
 @pytest.mark.parametrize("inner", ["dense", "resnet"])
-def test_lessons_hold_what_the_linear_part_makes(inner):
+def test_training_batches_hold_what_the_linear_part_makes(inner):
     """With moves that do nothing they equal those that are looked up."""
     linear, train, _ = parts(np.stack([blobs(), blobs(seed=1)], axis=1), SITES)
     residual = Residual(inner)
@@ -109,7 +109,7 @@ def test_lessons_hold_what_the_linear_part_makes(inner):
         np.testing.assert_allclose(moved.numpy(), still.numpy(), atol=1e-4)
 
 
-def test_moves_are_drawn_from_the_trainings_own_generator():
+def test_augmentation_is_drawn_from_the_trainings_own_generator():
     """Two runs with one seed agree."""
     linear, train, validation = parts(blobs(), SITES)
     assert Augmentation.found(linear, train, validation, SITES) is not None

@@ -75,7 +75,7 @@ def folds():
 def test_it_learns_local_detail_on_top_of_a_linear_part():
     """The network leaves clearly less than ridge."""
     data, sites = folds()
-    settings = {"train": {"steps": 300, "batch_size": 64, "ema_decay": 0.9}, "width": 32, "filters": 8}
+    settings = {"train": {"steps": 150, "batch_size": 64, "ema_decay": 0.9}, "width": 32, "filters": 8}
     fitted = Residual("dense_conv", **settings).fit(data.train, sites, validation=data.validation, run=Run())
     assert fitted.improvement < 0.8
     assert RECONSTRUCTORS["dense_conv"].name == "dense_conv"
@@ -84,11 +84,11 @@ def test_it_learns_local_detail_on_top_of_a_linear_part():
 def test_it_goes_on_from_a_dense_network():
     """It is that network at its first look, of its width, and gets better at half the rate."""
     data, sites = folds()
-    quick = {"train": {"steps": 200, "batch_size": 64, "ema_decay": 0.9}}
+    quick = {"train": {"steps": 120, "batch_size": 64, "ema_decay": 0.9}}
     parts = {"sites": sites, "validation": data.validation, "run": Run()}
     dense = Residual("dense", width=48, blocks=1, **quick).fit(data.train, **parts)
     detail = Residual("dense_conv")
-    detail.network = DenseConv(filters=8).starting_with(dense.network)
+    detail.network = DenseConv(filters=8, **quick).starting_with(dense.network)
     assert (
         detail.network.pace(600, limited=False).learning_rate
         == dense.network.pace(600, limited=False).learning_rate / 2
@@ -137,7 +137,7 @@ def test_a_pass_is_timed_without_a_trace():
     data, sites = folds()
     made = DenseConv(filters=4)
     assert made.seconds_per_epoch(data.train, sites, Run()) > 0
-    assert made.settings.width is None
+    assert made.options.width is None
     assert not list(made.network.parameters())
 
 

@@ -1,4 +1,4 @@
-"""How the time that is left is shared among networks."""
+"""How the time limit is shared among networks."""
 
 from __future__ import annotations
 

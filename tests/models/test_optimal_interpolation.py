@@ -1,4 +1,4 @@
-"""Kriging and exchanges, against straightforward computations."""
+"""Optimal interpolation and the exchange algorithm, against straightforward computations."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_length_and_strength_are_the_best_over_blocks_left_out():
     assert here <= 1.0001 * errors[LENGTH_SCALES.index(chosen["length"])].min()
 
 
-def test_few_samples_of_a_fading_field_are_rebuilt_better_than_by_ridge():
+def test_few_samples_of_a_local_field_are_reconstructed_better_than_by_ridge():
     """What kriging is for."""
     data, new, sites = smooth(20), smooth(400, seed=1), np.array([2, 9, 15, 21])
     errors = {}
@@ -69,7 +69,7 @@ def test_few_samples_of_a_fading_field_are_rebuilt_better_than_by_ridge():
     assert errors["optimal_interpolation"] < 0.97 * errors["ridge"]
 
 
-def test_with_many_samples_nothing_fades_and_kriging_is_ridge():
+def test_with_many_samples_optimal_interpolation_is_ridge():
     """A field tied across the grid, well sampled, is left as it is."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 12)) + 0.1 * rng.normal(size=(500, 12))
@@ -91,7 +91,7 @@ def test_constant_sites_do_no_harm():
 
 
 @pytest.mark.parametrize("length", [0.1, 1.0, np.inf])
-def test_a_faded_covariance_is_a_covariance(length):
+def test_a_localised_covariance_is_a_covariance(length):
     """No negative eigenvalue, on the line and on the sphere."""
     axes = {"lat": np.linspace(-80, 80, 5), "lon": np.arange(0.0, 360, 60)}
     for sites in (Sites.build((5, 6), ("lat", "lon"), axes), Sites.plain((30,))):

@@ -1,4 +1,4 @@
-"""Waves of readings as inputs of dense networks, and the race that decides whether they are."""
+"""Periodic embedding of readings in dense networks, and the short trainings that decide on it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _prepared(told: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]) 
     return prepare(kh.read(values.reshape(-1, *shape).astype(np.float32)), None, 0), sites
 
 
-def test_waves_are_what_the_formula_says():
+def test_periodic_embedding_is_what_the_formula_says():
     """Against the formula, number by number."""
     torch.manual_seed(0)
     waves, x = PeriodicEmbedding(3, 4), torch.randn(5, 3)
@@ -53,7 +53,7 @@ def test_waves_are_what_the_formula_says():
             np.testing.assert_allclose(found[sample, i], [float(x[sample, i]), *np.maximum(sums, 0)], atol=1e-5)
 
 
-def test_a_network_of_waves_starts_at_zero():
+def test_a_network_with_periodic_embedding_starts_at_zero():
     """And one without has the weights that files have held so far, and no others."""
     assert not DenseNet(3, 7, width=8, n_frequencies=4)(torch.randn(5, 3)).any()
     assert not [name for name in DenseNet(3, 7, width=8).state_dict() if "embedding" in name]
@@ -98,14 +98,14 @@ def test_a_linear_part_that_stands_is_not_fitted_again(monkeypatch):
     assert made.linear is linear
 
 
-def test_a_race_is_by_equal_steps_and_not_run_in_a_hurry(monkeypatch):
+def test_networks_are_compared_by_equal_steps_and_not_in_a_hurry(monkeypatch):
     """Whatever else holds up one of both; with no time for it, there are no waves."""
     data, sites = waving(n=60)
     parts: Any = {"train": data.train, "sites": sites, "validation": data.validation}
     linear, raced = Ridge().fit(**parts, run=Run()), []
 
     def fit(self: Residual, *samples: Any, **told: Any) -> Residual:
-        raced.append((self.network.settings.train.steps, told["run"].deadline))
+        raced.append((self.network.options.train.steps, told["run"].deadline))
         self.history = [{"step": 0, "validation": 1.0}]
         return self
 

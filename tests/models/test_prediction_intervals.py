@@ -1,4 +1,4 @@
-"""Bands: a share of truths lies within, wider where more is unknown."""
+"""Prediction intervals: their coverage, and that they are wider where the error is larger."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_missing_readings_make_a_wider_band_that_still_holds():
     assert within.mean() == pytest.approx(0.9, abs=0.05)
 
 
-def test_labelled_bands_go_to_a_file(tmp_path):
+def test_labelled_intervals_go_to_a_file(tmp_path):
     """DataArrays in Python; further variables of a NetCDF file; the plan's file keeps the bands."""
     field = monthly_field(120)
     plan = quick(kh.read(field).anomalies("month"), k=4)
@@ -118,7 +118,7 @@ def test_bounds_of_several_variables_say_whose_they_are(tmp_path):
         assert data["level_upper"].attrs["long_name"] == found.upper["level"].attrs["long_name"]
 
 
-def test_coverage_is_told_and_mapped():
+def test_coverage_is_reported_and_mapped():
     """On the test part."""
     plan = quick(with_noise(), k=8)
     assert plan.metrics["test"]["coverage_90"] == pytest.approx(0.9, abs=0.03)
@@ -154,7 +154,7 @@ def test_calibration_samples_are_apart():
     assert not len(Split.blocks(30).calibrate_intervals().calibration)
 
 
-def test_spread_is_the_same_everywhere_where_nothing_tells_errors_apart():
+def test_spread_is_the_same_everywhere_where_errors_do_not_differ():
     """Plain Gaussian errors: no neighbours are worth asking, and the factor is that of the normal law."""
     rng = np.random.default_rng(0)
     readings, errors = rng.normal(size=(600, 5)), rng.normal(size=(600, 40))

@@ -55,7 +55,7 @@ def scores(predictor, parts: PreparedSamples) -> dict[str, float]:
 
 @pytest.mark.parametrize("kind", ["class", "number"])
 @pytest.mark.parametrize("name", PREDICTORS)
-def test_what_is_told_has_its_form_and_beats_knowing_nothing(name, kind):
+def test_predictions_have_their_form_and_beat_knowing_nothing(name, kind):
     """Probabilities of the classes, or numbers in their own unit."""
     parts = prepared(kind)
     predictor = fitted(name, parts)
@@ -133,7 +133,7 @@ def test_a_class_that_no_training_sample_has_is_scored_all_the_same(name):
     assert found["error"] > 0.1
 
 
-def test_without_a_target_there_is_nothing_to_tell():
+def test_without_a_target_there_is_nothing_to_predict():
     """The error says where one comes from."""
     parts = prepare(kh.read(smooth(20, 6)), None, 0)
     with pytest.raises(DataError, match=r"no target to predict; set one with Samples.with_target"):
@@ -143,7 +143,7 @@ def test_without_a_target_there_is_nothing_to_tell():
 # Linear -------------------------------------------------------------------------------------------------------------
 
 
-def test_linear_tells_what_is_linear():
+def test_linear_predicts_what_is_linear():
     """Almost without error, since there is no noise."""
     assert scores(fitted("linear", prepared("number")), prepared("number"))["fvu"] < 1e-6
 
@@ -217,10 +217,10 @@ def crossed(n: int = 300) -> PreparedSamples:
     return prepare(kh.read(values).with_target(Target.of(values[:, 3] * values[:, 0] > 0)), None, 0)
 
 
-def test_a_network_tells_what_no_line_does():
+def test_a_network_predicts_what_no_line_does():
     """The choice takes it."""
     parts = crossed()
-    chosen = fit_predictor("auto", parts.train, SITES, validation=parts.validation, run=Run(device="cpu"))
+    chosen = fit_predictor(parts.train, SITES, validation=parts.validation, run=Run(device="cpu"))
     assert chosen.name == "network"
     assert scores(chosen, parts)["error"] < 0.2
     assert scores(fitted("linear", parts), parts)["error"] > 0.3
@@ -231,8 +231,16 @@ def test_linear_is_chosen_where_it_is_better():
     """A network that has learned nothing is no match."""
     parts = prepared("number")
     run = Run(device="cpu", deadline=0.0)
-    chosen = fit_predictor("auto", parts.train, SITES, validation=parts.validation, run=run, settings={"train": {}})
+    chosen = fit_predictor(parts.train, SITES, validation=parts.validation, run=run, settings={"train": {}})
     assert chosen.name == "linear"
+
+
+def test_a_network_has_the_frequencies_of_its_settings():
+    """They are further inputs of its first layer, three of them and four for each."""
+    parts = prepared("number")
+    network = Network(width=16, n_frequencies=4, train={"steps": 2, "batch_size": 16})
+    fitted_network = network.fit(parts.train, SITES, validation=parts.validation, run=Run(device="cpu"))
+    assert fitted_network.state()[1]["weights.first.weight"].shape == (16, 3 * 5)
 
 
 # Scores -------------------------------------------------------------------------------------------------------------

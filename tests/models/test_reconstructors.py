@@ -64,7 +64,7 @@ def test_shape_and_round_trip(name, channels):
 def test_better_than_the_mean(name):
     """Rebuilding from sites that say much leaves less than nothing observed does."""
     data, sites = parts(), np.array([3, 8, 14, 20])
-    settings = {} if RECONSTRUCTORS[name].closed_form else {"train": {"steps": 300, "batch_size": 32, "ema_decay": 0.9}}
+    settings = {} if RECONSTRUCTORS[name].closed_form else {"train": {"steps": 150, "batch_size": 32, "ema_decay": 0.9}}
     made = RECONSTRUCTORS[name](**settings)
     fitted = made.fit(data.train, sites, validation=data.validation, run=Run())
     left = data.validation.values - fitted.reconstruct(data.validation.readings(sites))
@@ -80,9 +80,24 @@ def test_same_seed_same_weights(name):
         np.testing.assert_array_equal(array, states[1][key])
 
 
+@pytest.mark.parametrize("name", RECONSTRUCTORS)
+def test_a_clone_has_the_same_settings(name):
+    """Before it is fitted, and after it was stored; an unknown setting is refused by name."""
+    given = {} if name == "ridge" else {"max_targets": 7} if RECONSTRUCTORS[name].closed_form else QUICK
+    data, sites = parts(), np.array([3, 8, 14])
+    made = RECONSTRUCTORS.make(name, given)
+    assert made.clone().settings() == made.settings()
+    fitted = made.fit(data.train, sites, validation=data.validation, run=Run())
+    described, arrays = fitted.state()
+    again = type(fitted).restore(json.loads(json.dumps(described)), arrays, data.signals.grid, sites)
+    assert again.clone().settings() == fitted.clone().settings()
+    with pytest.raises(SettingsError, match="has no setting 'depth'"):
+        RECONSTRUCTORS.make(name, {"depth": 3})
+
+
 def test_residual_starts_as_ridge_and_is_never_worse_on_validation():
     """The first row of its history is ridge's own error, and the weights kept are no worse."""
-    data, sites = parts(nonlinear=True, n=300), np.array([3, 8, 14])
+    data, sites = parts(nonlinear=True, n=500), np.array([3, 8, 14])
     fitted = Residual(**QUICK).fit(data.train, sites, validation=data.validation, run=Run())
     cells = data.validation.targets
     ridge = np.square(cells - fitted.linear.reconstruct(data.validation.readings(sites))).mean()
@@ -134,7 +149,7 @@ def test_width_grows_with_the_samples():
 
 
 @pytest.mark.parametrize("mask_channel", [True, False])
-def test_resnet_tells_an_observed_zero_from_nothing_only_with_the_mask(mask_channel):
+def test_resnet_distinguishes_an_observed_zero_only_with_the_mask(mask_channel):
     """Without the mask channel both look the same to the network."""
     made = RECONSTRUCTORS["resnet"](mask_channel=mask_channel)
     made.domain, made.sites, made.channels = parts().samples.sites, np.array([3, 8]), 1
@@ -195,7 +210,7 @@ def test_a_dense_decoder_is_its_network_on_what_is_seen_and_the_mask(batch):
 
 def test_an_ensemble_is_the_mean_of_networks_that_differ():
     """Its first member is what would be fitted alone; each other has its own weights and state."""
-    data, sites = parts(nonlinear=True, n=300), np.array([3, 8, 14])
+    data, sites = parts(nonlinear=True, n=500), np.array([3, 8, 14])
     settings = {"train": data.train, "validation": data.validation}
     together = RECONSTRUCTORS["ensemble"](members=3, **QUICK).fit(sites=sites, run=Run(), **settings)
     alone = Residual(**QUICK).fit(sites=sites, run=Run(), **settings)

@@ -1,4 +1,4 @@
-"""Limits that data can not pass."""
+"""Value bounds that reconstructions do not exceed."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_components_are_those_of_the_covariance():
         np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-6)
 
 
-def test_components_of_the_same_signals_are_made_once(monkeypatch):
+def test_components_of_the_same_samples_are_made_once(monkeypatch):
     """Who asks for fewer has the first of them; who asks for more has them made anew."""
     signals, made = field(n=60), []
     monkeypatch.setattr(components, "eigh", lambda *given, **more: made.append(1) or eigh(*given, **more))

@@ -1,4 +1,4 @@
-"""The concrete autoencoder: its samples, its end, what it finds, and what it says about duplicates."""
+"""The concrete autoencoder: sampling, convergence, the sites it finds, and its duplicates."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_duplicates_are_counted_and_filled_up():
 
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("decoder", ["dense", "dcgan"])
-def test_rebuild_is_the_decoder_on_the_raw_rows(decoder, channels):
+def test_reconstruct_is_the_decoder_on_the_raw_rows(decoder, channels):
     """Duplicates and all, in the rows' order, without dropout."""
     parts = prepared(channels=channels)
     task = learned(parts, decoder=decoder)
@@ -158,7 +158,7 @@ def test_rebuild_is_the_decoder_on_the_raw_rows(decoder, channels):
 
 
 @pytest.mark.parametrize("distinct", [False, True])
-def test_settled_rows_are_trained_on_what_rebuild_gives(distinct):
+def test_converged_rows_are_trained_on_what_reconstruct_gives(distinct):
     """The loss of sure and cold rows is the error of rebuild, and with ``distinct`` what they want twice is added."""
     parts = prepared(channels=2)
     task, whole = learned(parts, distinct=distinct, overlap_weight=3.0), parts.development

@@ -67,7 +67,7 @@ def test_hardening_finds_nearly_the_best_of_all_networks():
 
     best = max(explained(list(picks)) for picks in combinations(range(12), 4))
     assert explained(found.sites.tolist()) > 0.97 * best
-    assert found.notes["left_after"] <= found.notes["left_before"]
+    assert found.notes["unexplained_after"] <= found.notes["unexplained_before"]
     assert len(found.notes["worst"]) == 1
 
 
@@ -83,7 +83,7 @@ def test_hardening_cut_short_is_no_worse_than_its_start(looks):
         for sites in (start, found.sites)
     ]
     assert left[1] <= (1 + 1e-6) * left[0]
-    assert found.notes["left_after"] <= found.notes["left_before"]
+    assert found.notes["unexplained_after"] <= found.notes["unexplained_before"]
 
 
 def test_failures_keep_constraints_and_are_checked():
@@ -122,7 +122,7 @@ def test_the_sites_missed_least():
     sites = plan.indices.tolist()
     best = min(sites, key=lambda site: left([one for one in sites if one != site]))
     assert dropped[0]["index"] == best
-    assert dropped[0]["left"] < dropped[1]["left"]
+    assert dropped[0]["fvu"] < dropped[1]["fvu"]
 
 
 def test_changes_need_data_of_the_same_shape_and_a_number_that_makes_sense():
@@ -221,7 +221,7 @@ def test_plans_with_a_target_are_extended_and_reduced_for_it(kind):
     assert fewer.target == "y"
     assert fewer.predictor.is_class == (kind == "class")
     assert "target_error" in fewer.metrics["test"] or "target_rmse" in fewer.metrics["test"]
-    left = [row["left"] for row in fewer.metadata["notes"]["dropped"]]
+    left = [row["fvu"] for row in fewer.metadata["notes"]["dropped"]]
     assert left == sorted(left)
     assert left[-1] < 0.5
 

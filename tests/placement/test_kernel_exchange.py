@@ -1,4 +1,4 @@
-"""Swaps, and the non-linear judge behind them."""
+"""Kernel exchange, and the non-linear surrogate behind it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def straight(n=300, seed=0):
     return prepare(kh.read(values.astype(np.float32)), None, seed=0)
 
 
-def test_swaps_find_sites_that_linear_methods_pass_over():
+def test_kernel_exchange_finds_sites_that_linear_methods_pass_over():
     """The wave explains most linearly; the causes explain everything, once the estimate may bend."""
     train = crossed().train
     greedy = SELECTORS["greedy"]().select(train, 2, validation=None, run=Run())
@@ -35,7 +35,7 @@ def test_swaps_find_sites_that_linear_methods_pass_over():
     assert found.notes["nonlinearity"] < 0.98
 
 
-def test_auto_keeps_what_swaps_found():
+def test_auto_keeps_what_kernel_exchange_found():
     parts = crossed()
     selector = SELECTORS["auto"](stages=("greedy", "kernel_exchange"))
     found = selector.select(parts.train, 2, validation=parts.validation, run=Run())
@@ -44,7 +44,7 @@ def test_auto_keeps_what_swaps_found():
     assert found.notes["scores"]["kernel_exchange"] < 0.5 * found.notes["scores"]["greedy"]
 
 
-def test_where_signals_are_linear_the_sites_stay():
+def test_where_samples_are_linear_the_sites_stay():
     train = straight().train
     greedy = SELECTORS["greedy"]().select(train, 3, validation=None, run=Run())
     found = SELECTORS["kernel_exchange"]().select(train, 3, validation=None, run=Run())
@@ -60,7 +60,7 @@ def test_no_time_leaves_the_start():
 
 
 @pytest.mark.parametrize("looks", [1, 2, 4])
-def test_swaps_cut_short_leave_no_more_than_greedy(looks):
+def test_kernel_exchange_cut_short_leaves_no_more_than_greedy(looks):
     """By the score that they go by, wherever the time limit cuts in."""
     train, start = crossed(300).train, np.array([2, 4])
     found = KernelExchange().improve(train, [start], stops_after(looks))
@@ -153,7 +153,7 @@ def test_gains_are_largest_where_most_is_unexplained_and_none_for_selected_sites
     np.testing.assert_array_equal(objective.gains_without(1), gains)
 
 
-def test_the_judge_bends_where_that_leaves_clearly_less():
+def test_the_surrogate_is_nonlinear_where_that_leaves_clearly_less():
     """The causes leave next to nothing of the wave, which no linear estimate sees."""
     bent, plain = crossed(), straight()
     sites = np.array([0, 1])

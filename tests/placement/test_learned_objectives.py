@@ -1,4 +1,4 @@
-"""What masks are to be good for: rebuilding, passing for true, telling a target; and the discriminator."""
+"""Objectives of learned masks: reconstruction, adversarial, prediction of a target; and the discriminator."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def seeded(seed=0):
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 3))
-def test_the_discriminator_judges_patches_of_any_grid(height, width, inputs):
+def test_the_discriminator_scores_patches_of_any_grid(height, width, inputs):
     """One logit for each patch, several patches where the grid has room for them."""
     judged = PatchDiscriminator(inputs, (height, width), filters=2)(torch.zeros(2, inputs, height, width))
     assert judged.shape[:2] == (2, 1)
@@ -50,7 +50,7 @@ def test_the_discriminator_judges_patches_of_any_grid(height, width, inputs):
         assert judged.shape[3] > 1
 
 
-def test_the_players_of_a_gan_do_not_help_each_other():
+def test_generator_and_discriminator_have_gradients_of_their_own():
     """The generator's part gives the discriminator no gradient, the critic's gives the generator none."""
     critic = PatchDiscriminator(2, (8, 8))
     reconstructed = torch.randn(3, 1, 8, 8, requires_grad=True)
@@ -123,7 +123,7 @@ def test_the_goal_follows_target_and_objective():
 
 
 @pytest.mark.parametrize("settings", [{"decoder": "resnet", "mask_channel": False}, {"objective": "gan"}, {}])
-def test_what_was_trained_rebuilds_from_the_sites_alone(settings):
+def test_what_was_trained_reconstructs_from_the_sites_alone(settings):
     """Cells that are not chosen may hold anything: the network behind the law does not see them."""
     parts = prepare(signals(), None, seed=0)
     selection = choose_sites(SELECTORS.make("learned", QUICK | settings), parts, 4, Run())
@@ -140,7 +140,7 @@ def test_what_was_trained_rebuilds_from_the_sites_alone(settings):
 
 @pytest.mark.parametrize("budget", ["exact", "dual", "penalty"])
 @pytest.mark.parametrize("distribution", ["vln", "iln", "sct", "hnet"])
-def test_every_law_and_budget_can_tell_a_target(distribution, budget):
+def test_every_mask_distribution_and_budget_can_predict_a_target(distribution, budget):
     """K distinct sites, and the loss is of the target."""
     parts = prepare(signals().with_target(Target.of(np.arange(60) % 3, kind="class")), None, seed=0)
     selection = choose_sites(SELECTORS.make(distribution, QUICK | {"budget": budget}), parts, 4, Run())
@@ -150,7 +150,7 @@ def test_every_law_and_budget_can_tell_a_target(distribution, budget):
 
 @pytest.mark.parametrize("unit", [1.0, 1e-3])
 @pytest.mark.parametrize("kind", ["class", "number"])
-def test_the_sites_that_tell_the_target_are_found(kind, unit):
+def test_the_sites_that_predict_the_target_are_found(kind, unit):
     """Two of twelve columns make the target, in units of their own; they are not the ones that rebuild the others."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(400, 12))
@@ -159,7 +159,7 @@ def test_the_sites_that_tell_the_target_are_found(kind, unit):
     target = Target.of(np.where(cause > 0, "up", "down") if kind == "class" else cause)
     values[:, 8:] *= unit
     parts = prepare(kh.read(values).with_target(target), None, seed=0)
-    settings = {"train": {"steps": 400, "batch_size": 64, "ema_decay": 0.0}}
+    settings = {"train": {"steps": 200, "batch_size": 64, "ema_decay": 0.0}}
     selection = choose_sites(SELECTORS.make("vln", settings), parts, 2, Run())
     assert set(selection.sites.tolist()) == {9, 11}
 

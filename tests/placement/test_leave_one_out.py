@@ -1,4 +1,4 @@
-"""Kernel ridge that judges by samples left out, against really leaving them out."""
+"""The leave-one-out surrogate of kernel ridge, against refits without each sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The race that decides between sets of sites that a closed form cannot tell apart."""
+"""Comparison of sets of sites by short trainings of a network, where closed forms do not separate them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def sets(*given: list[int]) -> list[NDArray[np.int64]]:
     return [np.array(one, np.int64) for one in given]
 
 
-def test_the_sites_that_tell_more_win():
+def test_the_sites_that_predict_more_are_chosen():
     parts = bumpy()
     left = Scorer(parts.train, parts.validation, Run()).by_network(sets([2, 3], [0, 1], [0, 2]), Run())
     assert left[1] < 0.8 * left[2] < left[0]
 
 
-def test_without_time_there_is_no_race():
+def test_without_time_there_is_no_comparison_of_networks():
     parts = bumpy()
     late = Run(deadline=monotonic())
     assert Scorer(parts.train, parts.validation, late).by_network(sets([2, 3], [0, 1]), late) == []
@@ -83,7 +83,7 @@ def judged(self: Any, sites: NDArray[np.int64]) -> float:
     return 1 / float(sites.sum())
 
 
-def test_swaps_tell_which_other_ends_were_nearly_as_good():
+def test_kernel_exchange_reports_which_other_ends_were_nearly_as_good():
     """None of them twice, none worse by much, none better."""
     parts = bumpy()
     found = SELECTORS["kernel_exchange"]().select(parts.train, 2, validation=None, run=Run())

@@ -158,7 +158,7 @@ class GivenErrors:
 
 
 @pytest.mark.parametrize(("distribution", "chosen"), [(0.8, "learned"), (0.995, "qr"), (1.2, "qr")])
-def test_the_law_must_be_clearly_better_than_what_chooses_once_more(monkeypatch, distribution, chosen):
+def test_the_mask_distribution_must_be_clearly_better_than_what_chooses_once_more(monkeypatch, distribution, chosen):
     """A percent on validation may be chance, and the closed forms will have more samples."""
     errors = GivenErrors([1.1, 1.0, distribution])
     monkeypatch.setattr("keyhole.placement.auto.Scorer", lambda *parts, **more: errors)

@@ -361,7 +361,7 @@ def test_a_time_limit_that_is_over_still_gives_k_sites(name):
 
 
 @pytest.mark.parametrize("name", ["lasso", "group_lasso", "linear_autoencoder"])
-def test_progress_is_told_and_never_falls(name):
+def test_progress_is_reported_and_never_falls(name):
     """Each step of the search is an event of its stage."""
     events: list[Event] = []
     choose(SPARSE[name], field(), 6, callback=events.append)

@@ -1,4 +1,4 @@
-"""Files of the command line: readings in, rebuilt signals out."""
+"""Files of the command line: readings in, reconstructions out."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import io
 import json
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,11 @@ from example_data import little_memory, monthly_field, quick, smooth
 from keyhole import Plan
 from keyhole.core.run import Run
 from keyhole.core.storage import MAGIC, VERSION, read_container, write_container
+from keyhole.data.metric import GraphMetric, NoMetric
+from keyhole.data.origin import SourceInfo
 from keyhole.data.preparation import prepare
+from keyhole.data.samples import Samples
+from keyhole.data.sites import Auxiliary, Sites
 from keyhole.errors import DataError, PlanError
 from keyhole.models.reconstructors import RECONSTRUCTORS
 from keyhole.placement import SELECTORS, Selection
@@ -45,7 +50,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 TARGETS = {"class": "linear", "number": "linear", "network": "network"}
 FIELDS = ("field", "dataset", "constrained")
-KINDS = [*SETTINGS, *TARGETS, *FIELDS]
+GEOMETRIES = ("stations", "graph")
+KINDS = [*SETTINGS, *TARGETS, *FIELDS, *GEOMETRIES]
 MOST_ARRAYS = 8
 # Of these plans every part is changed; of the others what is theirs alone, since the rest is stored in the same way.
 WHOLE = ("class", "dataset")
@@ -55,6 +61,7 @@ OWN = {
     "ridge": ("reconstructor", "scaling"),
     "field": ("reconstructor", "scaling"),
     "constrained": ("constraints", "scaling"),
+    **dict.fromkeys(GEOMETRIES, ("grid", "coordinate_types", "coordinate_texts", "coordinates", "graph")),
 }
 
 
@@ -88,9 +95,31 @@ def of_field(kind: str) -> Plan:
     return quick(kh.read(both), k=2)
 
 
+def of_geometry(kind: str) -> Plan:
+    """A small plan of stations with names, areas, latitude, longitude and depth; or of the nodes of a graph."""
+    values = smooth(60, 12)
+    if kind == "graph":
+        samples = kh.read(values)
+        lengths = np.diag(np.arange(1.0, 13.0), 1)
+        metric = GraphMetric(lengths + lengths.T).take(np.arange(1, 13))
+        return quick(replace(samples, sites=replace(samples.sites, metric=metric)), k=2)
+    places = {
+        "lat": np.linspace(-60, 60, 12), "lon": np.arange(12) * 30.0, "depth": np.arange(12.0),
+        "basin": list("aabbccddeeff"),
+    }  # fmt: skip
+    auxiliary = {name: Auxiliary(("station",), np.array(one)) for name, one in places.items()}
+    sites = Sites.build(
+        (12,), ("station",), {"station": np.arange(12)}, auxiliary=auxiliary, names=tuple("ABCDEFGHIJKL"),
+        roles={"latitude": "lat", "longitude": "lon", "vertical": "depth"}, cell_area=np.ones(12), vertical_scale=2.0,
+    )  # fmt: skip
+    return quick(Samples.build(values[:, np.newaxis], sites, origin=SourceInfo("field", name="level")), k=2)
+
+
 def made(kind: str) -> Plan:
     if kind in SETTINGS:
         return of_reconstructor(kind)
+    if kind in GEOMETRIES:
+        return of_geometry(kind)
     return of_target(kind) if kind in TARGETS else of_field(kind)
 
 
@@ -148,6 +177,8 @@ def use(path: Path, *, netcdf: bool = False) -> None:
     Console(file=io.StringIO()).print(plan_table(plan))
     json.dumps(plan_summary(plan), default=str)
     assert len(plan.sites) == plan.k
+    if not isinstance(plan.domain.metric, NoMetric):
+        plan.domain.metric.distances(plan.numbers, plan.numbers)
     readings = np.zeros((2, plan.k, len(plan.scaling.scale)))
     readings += plan.scaling.baseline[0].T[plan.numbers]
     readings[1, 0] = np.nan
@@ -303,7 +334,7 @@ REFUSED: dict[str, tuple[Callable[[dict, dict], None], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_is_told(tmp_path, case):
+def test_what_is_refused_is_reported(tmp_path, case):
     change, message = REFUSED[case]
     path = tmp_path / "plan.keyhole"
     quick(kh.read(monthly_field()).anomalies("month"), k=2).save(path)

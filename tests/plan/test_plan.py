@@ -1,4 +1,4 @@
-"""The plan: sites, what it rebuilds, and the file that holds it."""
+"""The plan: sites, reconstructions, and its file."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_wrong_readings_are_refused(plan):
 # The file -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_loaded_plan_rebuilds_the_very_same(plan, tmp_path):
+def test_a_loaded_plan_reconstructs_the_very_same(plan, tmp_path):
     plan.save(tmp_path / "a.keyhole")
     again = kh.load(tmp_path / "a.keyhole")
     readings = readings_for(plan)
@@ -176,7 +176,7 @@ def test_a_loaded_plan_rebuilds_the_very_same(plan, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::keyhole.errors.ReadingsWarning")
 @given(readings=st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3))
-def test_any_readings_rebuild_bit_identically_after_loading(array_plan, tmp_path_factory, readings):
+def test_any_readings_reconstruct_bit_identically_after_loading(array_plan, tmp_path_factory, readings):
     path = tmp_path_factory.getbasetemp() / "same.keyhole"
     array_plan.save(path)
     assert kh.load(path).reconstruct(readings).tobytes() == array_plan.reconstruct(readings).tobytes()

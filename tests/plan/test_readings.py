@@ -257,7 +257,7 @@ def test_a_new_record_is_no_reason_to_warn(array_plan):
         array_plan.reconstruct(readings)
 
 
-def test_a_site_that_hardly_varied_has_the_room_of_its_channel():
+def test_a_site_that_hardly_varied_has_the_range_of_its_channel():
     """Constant in training: the scale of the channel stands for the width."""
     values = smooth(40, 4)
     values[:, 2] = 5.0

@@ -1,4 +1,4 @@
-"""Plans with a target: what they tell, how they are judged, kept and compared."""
+"""Plans with a target: predictions, scores, files and comparison."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plan_of(kind: str, **options) -> Plan:
     return kh.select(table().drop(columns=other), 6, target=column, **options)
 
 
-def test_a_plan_tells_names_or_numbers():
+def test_a_plan_predicts_names_or_numbers():
     """From labelled readings in any order, or bare ones in rank order."""
     frame = table()
     for kind, column in (("class", "word"), ("number", "level")):
@@ -54,7 +54,7 @@ def test_a_plan_tells_names_or_numbers():
         assert plan.reconstruct(frame[plan.names]).shape == (len(frame), 6)
 
 
-def test_a_plan_on_anomalies_tells_with_time():
+def test_a_plan_on_anomalies_predicts_with_time():
     """Without it the readings mean nothing."""
     months = pd.date_range("2000-01-01", periods=60, freq="MS")
     season = 10 * np.cos(2 * np.pi * np.arange(60) / 12)
@@ -69,7 +69,7 @@ def test_a_plan_on_anomalies_tells_with_time():
         plan.predict(readings.to_numpy())
 
 
-def test_the_scores_of_the_target_stand_beside_those_of_the_signals():
+def test_the_scores_of_the_target_stand_beside_those_of_the_samples():
     """On both parts, and they are those of what the plan tells."""
     plan, frame = plan_of("number"), table()
     assert {"mse", "rmse", "fvu", "target_mse", "target_rmse", "target_fvu"} <= set(plan.metrics["test"])
@@ -96,7 +96,7 @@ def test_gains_are_those_of_the_target():
 
 @pytest.mark.parametrize("kind", ["class", "number"])
 @pytest.mark.parametrize("predictor", PREDICTORS)
-def test_a_loaded_plan_tells_the_very_same(tmp_path, kind, predictor):
+def test_a_loaded_plan_predicts_the_very_same(tmp_path, kind, predictor):
     """And the file is the same when it is saved again."""
     plan = plan_of(kind, predictor=predictor, time_limit=0.3)
     plan.save(tmp_path / "a.keyhole")
@@ -110,7 +110,7 @@ def test_a_loaded_plan_tells_the_very_same(tmp_path, kind, predictor):
     assert (tmp_path / "b.keyhole").read_bytes() == (tmp_path / "a.keyhole").read_bytes()
 
 
-def test_a_plan_without_a_target_is_saved_as_before_and_tells_nothing(array_plan, tmp_path):
+def test_a_plan_without_a_target_is_saved_as_before_and_predicts_nothing(array_plan, tmp_path):
     """Files of older versions have no such part either."""
     array_plan.save(tmp_path / "a.keyhole")
     header, arrays = read_container(tmp_path / "a.keyhole", "plan")
@@ -134,7 +134,7 @@ def test_a_damaged_predictor_is_refused(tmp_path, change):
         kh.load(path)
 
 
-def test_no_time_goes_to_rebuilding_unless_it_is_asked_for(monkeypatch):
+def test_no_time_goes_to_reconstruction_unless_it_is_asked_for(monkeypatch):
     """Ridge by default, without a look at a network; another by name."""
     assert plan_of("class", reconstructor="residual", time_limit=0.3).metadata["reconstructor"] == "residual"
     monkeypatch.setattr("keyhole.workflow.selection.fit_best", None)
@@ -179,7 +179,7 @@ def test_a_target_that_the_training_part_does_not_vary_is_refused():
         kh.select(frame, 2, target="y", method="qr", split=Split.given(range(6), [10, 11], [6, 7, 8, 9]))
 
 
-def test_methods_are_ranked_by_what_they_tell_of_the_target():
+def test_methods_are_ranked_by_their_score_of_the_target():
     """The most variable columns rebuild best here and tell nothing."""
     frame = table()[[*"abcdef", "level"]] * ([1, 9, 9, 1, 9, 1, 1])
     found = compare(frame, 3, ["variance", "random"], target="level", predictor="linear", seed=1)
@@ -196,7 +196,7 @@ def test_methods_are_ranked_by_what_they_tell_of_the_target():
     ("kind", "says"),
     [("class", "The misclassification rate of word on test is "), ("number", "The test RMSE of level is ")],
 )
-def test_the_report_says_how_well_the_target_is_told(kind, says):
+def test_the_report_says_how_well_the_target_is_predicted(kind, says):
     """In the sentence that gives the result."""
     column, other = ("word", "level") if kind == "class" else ("level", "word")
     found = compare(table().drop(columns=other), 3, ["qr"], target=column, predictor="linear")
@@ -206,7 +206,7 @@ def test_the_report_says_how_well_the_target_is_told(kind, says):
 QUICK = {"steps": 20, "batch_size": 16, "ema_decay": 0.0}
 
 
-def xor(n=400, seed=0):
+def xor(n=250, seed=0):
     """Two columns that tell a class together and neither alone, among ten that tell nothing."""
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(n, 12))
@@ -237,7 +237,7 @@ def test_without_a_target_they_say_so(method):
         kh.select(smooth(30, 6), 2, method=method)
 
 
-def told_twice(n=400, seed=0):
+def told_twice(n=250, seed=0):
     """A number that c0 and c1 make; c2 is nearly c0 again, c3 to c5 vary most and tell nothing."""
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(n, 6)) * np.array([1, 1, 1, 3, 3, 3])
@@ -264,9 +264,9 @@ def test_existing_sites_are_kept_beside_a_target(name):
     [(method, None) for method in ("relevance", "forest", "learned", "auto")]
     + [(method, [0, 1, 2, 3, 4, 4]) for method in ("relevance", "forest", "learned")],
 )
-def test_what_existing_sites_tell_of_a_target_is_not_chosen_for_again(method, groups):
+def test_what_existing_sites_predict_of_a_target_is_not_chosen_for_again(method, groups):
     """The best alone is c0, or c2 which is nearly the same; beside c2 it is c1, in groups too."""
-    train = {"train": {"steps": 150, "batch_size": 32, "ema_decay": 0.0}}
+    train = {"train": {"steps": 100, "batch_size": 32, "ema_decay": 0.0}}
     settings = train if method in ("learned", "auto") else {}
     options = {"target": "y", "method": method, "predictor": "linear", "settings": settings}
     free = kh.select(told_twice(), 1, **options)
@@ -276,13 +276,13 @@ def test_what_existing_sites_tell_of_a_target_is_not_chosen_for_again(method, gr
     assert plan.names == ["c2", "c1"]
 
 
-def test_a_forest_sees_what_a_column_tells_beside_an_existing_one():
+def test_a_forest_sees_what_a_column_adds_to_an_existing_one():
     """Neither tells anything alone, so what the first tells linearly must not be all that counts."""
     plan = kh.select(xor(), 1, target="y", method="forest", constraints={"existing": ["c3"]})
     assert plan.names == ["c3", "c8"]
 
 
-def test_methods_that_reconstruct_take_off_what_existing_sites_tell():
+def test_methods_that_reconstruct_take_off_what_existing_sites_explain():
     """Beside a target as without one."""
     frame, asked = told_twice().drop(columns="y"), {"existing": ["c3", "c5"]}
     plain = kh.select(frame, 2, method="greedy", reconstructor="ridge", constraints=asked)

@@ -97,7 +97,7 @@ def test_spread_and_errors_are_in_the_users_units(map_comparison):
     assert findings.spread == pytest.approx(anomalies[:, 0].std(axis=0), rel=1e-4)
 
 
-def test_picks_are_best_median_and_worst(map_comparison):
+def test_samples_shown_are_best_median_and_worst(map_comparison):
     """In order of their error, with their times, as anomalies that differ by the error."""
     findings = ReportData.of(map_comparison)
     errors = [pick.rmse for pick in findings.picks]
@@ -110,7 +110,7 @@ def test_picks_are_best_median_and_worst(map_comparison):
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_few_test_samples_give_few_picks(map_comparison, count):
+def test_few_test_samples_are_all_shown(map_comparison, count):
     """No sample is shown twice."""
     prepared = map_comparison.prepared
     split = replace(prepared.split, test=prepared.split.test[:count])
@@ -120,7 +120,7 @@ def test_few_test_samples_give_few_picks(map_comparison, count):
     assert len([axes for axes in samples_figure(findings).axes if axes.get_xlabel() == "truth"]) == count
 
 
-def test_true_and_rebuilt_share_their_colours(map_comparison, colour_comparison):
+def test_true_and_reconstructed_share_their_colours(map_comparison, colour_comparison):
     """Anomalies and errors share one symmetric scale; raw values have one, and errors a symmetric one."""
     for comparison, shared in ((map_comparison, True), (colour_comparison, False)):
         panels = samples_figure(ReportData.of(comparison)).axes[:9]

@@ -154,7 +154,7 @@ def test_three_axes_have_words_instead_of_maps(cube_comparison, tmp_path):
     assert written(cube_comparison, tmp_path)[0] == text
 
 
-def test_a_plan_with_bands_shows_them(tmp_path):
+def test_a_plan_with_intervals_shows_them(tmp_path):
     """How wide they are, where, and how often the truth lay within."""
     signals = report_examples.field()
     plan = kh.select(signals, 4, method="qr", reconstructor="ridge", constraints={"existing": [0]})

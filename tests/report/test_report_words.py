@@ -1,4 +1,4 @@
-"""Words: numbers, shares and settings as a reader takes them in."""
+"""Formatting of numbers, shares and settings."""
 
 from __future__ import annotations
 

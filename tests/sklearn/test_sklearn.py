@@ -69,7 +69,7 @@ def cancer():
     return load_breast_cancer(return_X_y=True)
 
 
-def test_chosen_features_rebuild_the_others(cancer):
+def test_chosen_features_reconstruct_the_others(cancer):
     """Better than chance, in the units of the table; what is transformed can be turned back."""
     X, _ = cancer
     selector = quick().fit(X)
@@ -112,11 +112,12 @@ def test_a_fitted_selector_goes_through_joblib(cancer):
     np.testing.assert_array_equal(again.reconstruct(cancer[0]), selector.reconstruct(cancer[0]))
 
 
-def test_classes_and_numbers_are_told():
+def test_classes_and_numbers_are_predicted():
     """From a few features nearly as well as from all."""
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     names = np.array(["bad", "good"])[y]
-    learned = {"predictor": "linear", "method": "learned", "time_limit": 10, "random_state": 0}
+    settings = {"train": {"steps": 200, "batch_size": 32, "ema_decay": 0.0}}
+    learned = {"predictor": "linear", "method": "learned", "settings": settings, "random_state": 0}
     told = KeyholeClassifierSelector(4, **learned).fit(X, names)
     assert told.score(X, names) > 0.9
     assert set(told.predict(X)) == {"bad", "good"}
@@ -125,7 +126,7 @@ def test_classes_and_numbers_are_told():
     assert KeyholeRegressorSelector(4, **learned).fit(X, y).score(X, y) > 0.35
 
 
-def test_groups_costs_and_musts(cancer):
+def test_groups_costs_and_required_features(cancer):
     """Features that come together, cost, or are there already."""
     X, _ = cancer
     labels = np.arange(30) // 3
@@ -261,7 +262,7 @@ def test_pictures_by_their_shape():
 
 
 @pytest.mark.parametrize("method", ["auto", "relevance", "greedy"])
-def test_musts_are_kept_where_something_is_predicted(method):
+def test_required_features_are_kept_where_something_is_predicted(method):
     """They count as chosen, come first, and the others are chosen beside them."""
     X, y = load_wine(return_X_y=True, as_frame=True)
     settings = {"train": {"steps": 20, "batch_size": 16, "ema_decay": 0.0}} if method in ("auto", "learned") else None
@@ -274,7 +275,7 @@ def test_musts_are_kept_where_something_is_predicted(method):
     assert told.predict(X).shape == y.shape
 
 
-def test_musts_alone_are_a_choice(cancer):
+def test_required_features_alone_are_a_choice(cancer):
     """As many as are asked for: none is added; fewer than they are is an error."""
     X, _ = cancer
     assert np.flatnonzero(quick(2, must_select=[7, 9]).fit(X).support_).tolist() == [7, 9]
@@ -285,7 +286,7 @@ def test_musts_alone_are_a_choice(cancer):
         quick(2, must_select=[True, False]).fit(X)
 
 
-def test_a_warm_start_keeps_the_musts(cancer):
+def test_a_warm_start_keeps_required_sites(cancer):
     """What the last fit chose is no choice where it lacks one of them."""
     X, _ = cancer
     selector = quick(3, warm_start=True).fit(X)
@@ -293,7 +294,7 @@ def test_a_warm_start_keeps_the_musts(cancer):
     assert selector.set_params(must_select=[missing]).fit(X).support_[missing]
 
 
-def test_how_many_with_musts_and_words():
+def test_how_many_with_required_features():
     """Folds keep names and whole columns; fewer than the musts are not tried."""
     found = KeyholeSelectorCV(must_select=["size", "colour"], reconstructor="ridge", cv=2, **QUICK).fit(mixed())
     assert found.support_[[0, 2]].all()

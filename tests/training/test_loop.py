@@ -289,7 +289,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         trained(Run(folder=tmp_path / "file" / "sub"))
 
 
-def test_signals_are_given_back():
+def test_samples_are_given_back():
     """After training the handlers are those from before."""
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     trained(Run())
@@ -334,6 +334,12 @@ def test_the_rate_rises_and_falls():
     assert one_cycle(0.05, 0.1) == pytest.approx(0.5)
     assert one_cycle(0.1, 0.1) == pytest.approx(1)
     assert one_cycle(1.0, 0.1) == pytest.approx(0)
+
+
+def test_an_unknown_schedule_is_refused():
+    """By a list of those there are."""
+    with pytest.raises(ValueError, match="there are cycle, constant"):
+        TrainSettings(schedule="zigzag")
 
 
 def test_every_sample_comes_once_before_any_comes_again(tmp_path):

@@ -24,9 +24,9 @@ from keyhole.core.run import Run
 from keyhole.placement.learned import Learned
 from keyhole.training.settings import TrainSettings
 
-SETTINGS = ("--method", "vln", "--set", "decoder=dense", "--set", "n_masks=4", "--reconstructor", "ridge")
-TRAIN = {"steps": 12, "batch_size": 16, "ema_decay": 0.0, "validation_steps": 2}
-STEPS = ("--set", f"train={json.dumps(TRAIN)}")
+TRAIN = {"steps": 100, "batch_size": 16, "ema_decay": 0.0, "validation_steps": 2}
+COMMAND = ["select", "data.npy", "-k", "3", "--method", "vln", "--set", "decoder=dense", "--set", "n_masks=4"]
+COMMAND += ["--set", f"train={json.dumps(TRAIN)}", "--reconstructor", "ridge", "--save-every", "0.02", "--resume"]
 
 
 def gradients(several: Processes) -> list[torch.Tensor]:
@@ -50,64 +50,64 @@ def test_averaged_gradients_are_those_of_one_process(count):
         torch.testing.assert_close(torch.stack(several).mean(dim=0), one, rtol=1e-5, atol=1e-6)
 
 
-def together(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command by torchrun in two processes of one thread each, to its end."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the data of all runs."""
+    made = tmp_path_factory.mktemp("work")
+    np.save(made / "data.npy", smooth(60, 4, 5).astype(np.float32))
+    return made
+
+
+@pytest.fixture(scope="module")
+def two(folder: Path) -> kh.Plan:
+    """The plan of two processes that torchrun starts, each with one thread, and that nobody kills."""
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "keyhole"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
-    return subprocess.run([*run, *arguments], capture_output=True, text=True, cwd=folder, env=environment)
-
-
-def test_two_processes_choose_what_one_does(tmp_path):
-    """The law ends where it ends in one process, but for rounding; one file, told once."""
-    np.save(tmp_path / "data.npy", smooth(60, 4, 5).astype(np.float32))
-    done = together(tmp_path, "select", "data.npy", "-k", "3", *SETTINGS, *STEPS, "--out", "two.keyhole")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment |= {"OMP_NUM_THREADS": "1"}
+    command = [*run, *COMMAND, "--out", "two.keyhole"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("plan   two.keyhole") == 1
+    assert sorted(path.name for path in folder.iterdir()) == ["data.npy", "two.keyhole"]
+    return kh.load(folder / "two.keyhole")
+
+
+def test_two_processes_choose_what_one_does(folder, two):
+    """The distribution ends where it ends in one process, but for rounding; one file, reported once."""
     settings = {"decoder": "dense", "n_masks": 4, "train": TRAIN}
-    alone = kh.select(np.load(tmp_path / "data.npy"), 3, method="vln", reconstructor="ridge", settings=settings)
-    two = kh.load(tmp_path / "two.keyhole")
+    alone = kh.select(np.load(folder / "data.npy"), 3, method="vln", reconstructor="ridge", settings=settings)
     assert two.indices.tolist() == alone.indices.tolist()
     figures = [[row["concentration"] for row in plan.history if "concentration" in row] for plan in (two, alone)]
     np.testing.assert_allclose(*figures, rtol=1e-4)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npy", "two.keyhole"]
 
 
-def pair(folder: Path, prints: Path, *arguments: str) -> list[Launched]:
-    """Start a command in two processes, with the variables that torchrun sets."""
+def pair(folder: Path, messages: Path) -> list[Launched]:
+    """Start the command in two processes, with the variables that torchrun sets."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     both = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [
-        launch(folder, prints / f"{rank}", *arguments, **both, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in (0, 1)
-    ]
+    command = [*COMMAND, "--out", "killed.keyhole"]
+    ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in (0, 1)]
+    return [launch(folder, messages / rank["RANK"], *command, **both, **rank) for rank in ranks]
 
 
-def test_either_of_two_is_killed_and_both_go_on(tmp_path):
-    """The other ends with it, and not well; resumed after both kills, they end as two left alone."""
-    folder, prints = tmp_path / "work", tmp_path / "prints"
-    folder.mkdir()
-    prints.mkdir()
-    np.save(folder / "data.npy", smooth(60, 4, 5).astype(np.float32))
-    steps = ("--set", f"train={json.dumps(TRAIN | {'steps': 100})}")
-    command = ("select", "data.npy", "-k", "3", *SETTINGS, *steps, "--save-every", "0.02", "--resume", "--out")
+def test_either_of_two_is_killed_and_both_go_on(folder, two, tmp_path):
+    """The other ends with it, and not well; resumed after both kills, they end as two that nobody killed."""
     for rank in (0, 1):
-        several = pair(folder, prints, *command, "killed.keyhole")
+        several = pair(folder, tmp_path)
         several[0].wait_for(folder, "*.state")
         several[rank].send(signal.SIGKILL)
         assert several[rank].end() == -9, several[rank].errors.read_text()
         assert several[1 - rank].end() != 0
         assert len(list(folder.rglob("*.state"))) == 1
         assert not (folder / "killed.keyhole").exists()
-    for name in ("killed.keyhole", "alone.keyhole"):
-        for one in pair(folder, prints, *command, name):
-            assert one.end() == 0, one.errors.read_text()
-    killed, alone = (kh.load(folder / name) for name in ("killed.keyhole", "alone.keyhole"))
-    assert killed.indices.tolist() == alone.indices.tolist()
-    assert killed.history == alone.history
-    weights = [plan.reconstructor.state()[1] for plan in (killed, alone)]
-    np.testing.assert_equal(*weights)
+    for one in pair(folder, tmp_path):
+        assert one.end() == 0, one.errors.read_text()
+    killed = kh.load(folder / "killed.keyhole")
+    assert killed.indices.tolist() == two.indices.tolist()
+    assert killed.history == two.history
+    np.testing.assert_equal(killed.reconstructor.state()[1], two.reconstructor.state()[1])
 
 
 def test_a_time_limit_is_refused(monkeypatch):

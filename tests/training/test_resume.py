@@ -16,7 +16,7 @@ from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
 from keyhole.data.target import Target
-from keyhole.models.predictors import fit_predictor
+from keyhole.models.predictors import Network, fit_predictor
 from keyhole.placement import SELECTORS
 
 STEPS = 12
@@ -88,8 +88,10 @@ def test_a_predictor_goes_on_bit_for_bit(tmp_path, name, kind, step):
     parts = prepare(kh.read(values).with_target(Target.of(cause > 0 if kind == "class" else cause)), None, 0)
 
     def work(run):
-        given = {"validation": parts.validation, "run": run, "settings": {"train": TRAIN}}
-        fitted = fit_predictor(name, parts.train, SITES, **given)
+        given = {"train": parts.train, "sites": SITES, "validation": parts.validation, "run": run}
+        fitted = (
+            fit_predictor(**given, settings={"train": TRAIN}) if name == "auto" else Network(train=TRAIN).fit(**given)
+        )
         return fitted.learned()[1], fitted.history, fitted.name
 
     expected, found = work(Run(seed=3)), stopped_and_resumed(work, tmp_path, step)

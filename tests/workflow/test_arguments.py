@@ -108,12 +108,12 @@ def test_methods_that_cannot_be_told_apart_are_refused(samples, run):
 
 
 @pytest.mark.parametrize("name", SELECTORS)
-def test_every_selector_is_told_by_name_what_it_does_not_take(name):
+def test_every_selector_is_reported_by_name_what_it_does_not_take(name):
     with pytest.raises(SettingsError, match="no setting 'nonsense'"):
         SELECTORS.make(name, {"nonsense": 1})
 
 
 @pytest.mark.parametrize("name", RECONSTRUCTORS)
-def test_every_reconstructor_is_told_by_name_what_it_does_not_take(name):
+def test_every_reconstructor_is_reported_by_name_what_it_does_not_take(name):
     with pytest.raises(SettingsError, match="no setting 'nonsense'"):
         RECONSTRUCTORS.make(name, {"nonsense": 1})

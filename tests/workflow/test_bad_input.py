@@ -83,21 +83,22 @@ def test_land_and_forbidden_sites_do_not_count_for_k():
     signals = kh.read(monthly_field())
     with pytest.raises(InfeasibleError, match="k=19 is infeasible: between 1 and 18 observable sites"):
         quick(signals, k=19)
-    forbidden = signals.observable.copy()
+    forbidden = np.ones((4, 5), bool)
     forbidden[2] = False
     with pytest.raises(InfeasibleError, match="k=14 is infeasible: between 1 and 13 observable sites"):
         quick(replace(signals, observable=forbidden), k=14)
 
 
-def test_land_cannot_be_observable():
-    signals = kh.read(monthly_field())
-    with pytest.raises(DataError, match=r"observable: 2 sites are not valid \(land\)"):
-        quick(replace(signals, observable=np.ones((4, 5), bool)))
+def test_land_is_not_observable_whatever_a_mask_says():
+    samples = kh.read(monthly_field())
+    assert quick(replace(samples, observable=np.ones((4, 5), bool)), k=18).k == 18
 
 
-@pytest.mark.parametrize("wrong", [np.ones(20, bool), np.ones((4, 5), int)])
-def test_observable_must_be_a_mask_of_the_grid(wrong):
-    with pytest.raises(DataError, match=r"observable: a boolean array of shape \(4, 5\) is needed"):
+@pytest.mark.parametrize(
+    ("wrong", "says"), [(np.ones(19, bool), r"shape \(19,\)"), (np.ones((4, 5), int), "a boolean array is needed")]
+)
+def test_observable_must_be_a_mask_of_the_data(wrong, says):
+    with pytest.raises(KeyholeError, match=f"observable: .*{says}"):
         quick(replace(kh.read(smooth(20, 4, 5)), observable=wrong))
 
 
@@ -108,7 +109,7 @@ class TestWorks:
     def plan(self, method: str, values, k: int):
         plan = kh.select(values, k, method=method, reconstructor="ridge")
         assert plan.k == len(set(plan.indices.tolist())) == k
-        assert plan.grid.inside.ravel()[plan.indices].all()
+        assert (plan.numbers >= 0).all()
         assert np.isfinite(list(plan.metrics["test"].values())).all()
         assert np.isfinite(plan.gain).all()
         return plan
@@ -162,7 +163,7 @@ class TestWorks:
     ("options", "says"),
     [
         ({"method": "magic"}, "method 'magic' is not known; there are auto, "),
-        ({"method": "qr", "settings": {"depth": 3}}, "method 'qr' has no setting 'depth'"),
+        ({"method": "qr", "settings": {"depth": 3}}, "method 'qr'.* no setting 'depth'"),
         ({"method": "qr", "reconstructor": "magic"}, "reconstructor 'magic' is not known; there are auto, ridge"),
         ({"method": "qr", "time_limit": 0}, "time_limit=0: expected a positive number of seconds"),
         ({"method": "qr", "seed": -1}, "seed=-1: a whole number from 0 on is needed"),
@@ -189,8 +190,8 @@ def test_a_split_that_does_not_fit_the_data_is_refused(parts, says):
 def test_every_error_is_a_keyhole_error_and_one_that_python_knows():
     known = {"StorageError": OSError, "TrainingError": RuntimeError}
     for name in ("DataError", "InfeasibleError", "SettingsError", "PlanError", *known):
-        assert issubclass(getattr(kh, name), KeyholeError)
-        assert issubclass(getattr(kh, name), known.get(name, ValueError))
+        assert issubclass(getattr(kh.errors, name), KeyholeError)
+        assert issubclass(getattr(kh.errors, name), known.get(name, ValueError))
 
 
 @pytest.mark.parametrize("limit", ["x", "5", True, -1, float("nan"), 0, [5], np.bool_(True), 1j])

@@ -57,13 +57,13 @@ def test_a_nested_ranking_cut_is_the_choice_for_fewer(name, channels):
     """By contract: exactly K distinct observable sites, and those that it would choose for K itself."""
     signals = kh.read(with_land(channels), channels=1)
     if SELECTORS.make(name, {}).incompatibility(signals):  # it tells a target
-        signals = signals.with_target(Target.of(np.nanmean(signals.values, axis=(1, 2, 3)), kind="number"))
+        signals = signals.with_target(Target.of(np.nanmean(signals.values, axis=(1, 2)), kind="number"))
     parts = prepare(signals, None, seed=0)
     longest = choose_sites(SELECTORS.make(name, {}), parts, 12, Run()).sites
     for k in (1, 3, 8, 12):
         cut = longest[:k]
         assert len(set(cut.tolist())) == k
-        assert parts.samples.observable.ravel()[cut].all()
+        assert parts.samples.observable[cut].all()
         assert cut.tolist() == choose_sites(SELECTORS.make(name, {}), parts, k, Run()).sites.tolist()
 
 
@@ -126,7 +126,7 @@ def test_a_target_is_what_counts_where_there_is_one():
         kh.curve(signals, (2,), ("greedy",), metric="target_rmse")
 
 
-def test_progress_is_told_by_method():
+def test_progress_is_reported_by_method():
     """A bar for each method, from none to all of its K."""
     events: list[Event] = []
     kh.curve(many_modes(), (2, 4), ("greedy", "qr"), callback=events.append)
@@ -164,7 +164,7 @@ def test_one_site_fewer_is_tried_and_not_enough():
     assert before.validation["fvu"] > 0.75
 
 
-def test_the_search_tells_what_a_try_costs(monkeypatch):
+def test_the_search_reports_what_a_trial_costs(monkeypatch):
     """One more choice of sites for a method that is not nested; none for one that is."""
     events: list[Event] = []
     asked = []
@@ -183,7 +183,7 @@ def test_an_error_that_is_never_reached_is_none_and_the_best_is_there():
     assert found.best("variance").k == 5
 
 
-def test_what_was_not_asked_for_is_told():
+def test_what_was_not_asked_for_is_reported():
     """A curve without an error to reach, and a method that it does not hold."""
     found = kh.curve(many_modes(), (2,), ("variance",))
     with pytest.raises(SettingsError, match="target_error"):
@@ -372,7 +372,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("options", "code", "says"), WRONG.values(), ids=WRONG)
-def test_a_wrong_call_is_told_before_the_work(folder, command, monkeypatch, options, code, says):
+def test_a_wrong_call_is_reported_before_the_work(folder, command, monkeypatch, options, code, says):
     """Nothing is chosen, nothing is written."""
     monkeypatch.setattr(curves, "choose_sites", lambda *_: pytest.fail("work was begun"))
     before = sorted(folder.iterdir())
@@ -384,7 +384,7 @@ def test_a_wrong_call_is_told_before_the_work(folder, command, monkeypatch, opti
     assert sorted(folder.iterdir()) == before
 
 
-def test_a_missing_file_is_told(folder, command):
+def test_a_missing_file_is_reported(folder, command):
     """As by every command."""
     done = command("curve", "none.npy", "-k", "2")
     assert done.code == 1
@@ -426,15 +426,15 @@ def test_the_help_is_there(command):
 def test_sites_that_are_there_and_groups_are_cut_as_they_count(method):
     """A nested ranking, cut, has what a new choice would have: all that is there, whole groups."""
     field = kh.datasets.sst()
-    there = field.with_constraints({"existing": field.grid.cells[[5, 500]].tolist()})
+    there = field.with_constraints({"existing": field.sites.index[[5, 500]].tolist()})
     assert [len(row.sites) for row in kh.curve(there, ks=(3, 5), methods=(method,)).rows] == [5, 7]
     for row in kh.curve(field.with_constraints({"groups": "lat"}), ks=(2, 3), methods=(method,)).rows:
         lines = np.unique(row.sites % 72)
         assert len(lines) == row.k
-        assert len(row.sites) == field.grid.inside[:, lines].sum()
+        assert len(row.sites) == np.isin(field.sites.places[1], lines).sum()
 
 
-def test_a_curve_works_around_gaps():
+def test_a_curve_works_around_missing_values():
     """Readings that are missing are filled, as a plan fills them."""
     values = smooth(80, 4, 5)
     values[np.random.default_rng(0).uniform(size=values.shape) < 0.1] = np.nan

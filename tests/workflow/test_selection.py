@@ -1,4 +1,4 @@
-"""From signals to a plan: what is checked at the door, what is kept, what is called what."""
+"""`kh.select`: validation of arguments, the pipeline, checkpoints and metadata."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_what_cannot_end_well_is_refused_before_the_work(nothing_is_chosen, opti
         compare(smooth(30, 6), 2, ["qr", method], **more)
 
 
-def test_a_method_that_tells_no_target_is_refused_before_the_work(nothing_is_chosen):
+def test_a_method_that_predicts_no_target_is_refused_before_the_work(nothing_is_chosen):
     """The law behind a discriminator rebuilds."""
     signals = kh.read(smooth(30, 4, 4)).with_target(Target.of(np.arange(30) % 2 == 0))
     with pytest.raises(SettingsError, match=r"method 'cgan': .*no target"):
@@ -100,7 +100,7 @@ def test_every_reconstructor_is_refused_at_the_door_or_can_be_fitted(name):
     prepared = pipeline.prepare(kh.read(smooth(30, 6)), None, 0)
     run = Run(deadline=0.0)
     try:
-        pipeline.check_reconstructor(RECONSTRUCTORS.make(name, {}), prepared.signals.grid)
+        pipeline.check_reconstructor(RECONSTRUCTORS.make(name, {}), prepared.samples.sites)
     except SettingsError:
         assert name in ("resnet", "dcgan", "dense_conv")
     else:
@@ -195,7 +195,7 @@ def test_settings_that_no_run_can_have(options, says):
         kh.select(smooth(30, 6), 2, **({"method": "learned"} | options))
 
 
-def test_laws_go_by_their_own_names():
+def test_mask_distributions_go_by_their_own_names():
     """In a comparison and in the plan; a name given twice counts once."""
     found = compare(smooth(40, 5), 2, ["qr", "iln", "qr"], time_limit=0.01)
     assert sorted(entry.method for entry in found.entries) == ["iln", "qr"]
@@ -245,7 +245,7 @@ def two_variables(units=("degC", "Pa")):
     return xr.Dataset({"t": first.assign_attrs(units=units[0]), "p": second.assign_attrs(units=units[1])})
 
 
-def test_errors_of_different_units_are_told_by_channel_and_pooled_in_standard_deviations(tmp_path):
+def test_errors_of_different_units_are_reported_by_channel_and_pooled_in_standard_deviations(tmp_path):
     """In memory and stored, on the screen, for machines and on the page; the plan's file keeps it."""
     import io
 
@@ -297,7 +297,7 @@ def test_anomalies_are_an_option_of_all_that_choose_sites():
     assert plan.metrics == by_month.metrics
     assert quick(kh.read(field).anomalies("month"), anomalies="none").metrics == quick(field).metrics
     compared = compare(field, 3, ["qr"], anomalies="month")
-    assert compared.prepared.signals.cycle == "month"
+    assert compared.prepared.samples.cycle == "month"
     curve = kh.curve(field, [3], ["qr"], anomalies="month")
     assert curve.rows[0].test["rmse"] == pytest.approx(compared.entries[0].plan.metrics["test"]["rmse"])
     assert field.keyhole.select(3, method="qr", reconstructor="ridge", anomalies="month").metrics == plan.metrics

@@ -1,7 +1,8 @@
-"""Sweeps: several workers on one study, killed ones, and what nothing beats."""
+"""Sweeps: several workers on one study, killed ones, and Pareto fronts."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import sqlite3
@@ -28,7 +29,7 @@ from keyhole.cli import app
 from keyhole.core.errors import InfeasibleError, SettingsError, StorageError
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.workflow.sweeps import StudyFile, Trial, finished, fronts, read_study, work
-from keyhole.workflow.sweeps.retries import Patience, signs_of_life
+from keyhole.workflow.sweeps.database import Retrying, heartbeats
 
 STUDY = """
 source = "sst"
@@ -216,8 +217,8 @@ def test_signs_of_life_go_on_when_one_is_not_taken():
             raise OperationalError("INSERT", {}, Exception("database is locked"))
         taken.set()
 
-    patient = Patience("sqlite://")
-    with signs_of_life(lambda: patient.once(sign), 0.001):
+    patient = Retrying("sqlite://")
+    with heartbeats(lambda: patient.once(sign), 0.001):
         assert taken.wait(60)
     assert patient.failures == 1
 
@@ -263,8 +264,18 @@ def test_a_study_begun_with_other_choices_is_refused_by_name(tmp_path):
         work(asked.model_copy(update={"k": [2, 4]}), url, prepared, lambda _: None, wait=no_wait)
 
 
+def test_a_database_whose_creation_was_killed_holds_one_study(tmp_path):
+    """Tables come before their indices: without that of names, the same study could be created twice."""
+    asked, url, prepared = small(tmp_path)
+    work(asked.model_copy(update={"trials": 1}), url, prepared, lambda _: None, wait=no_wait)
+    with contextlib.closing(sqlite3.connect(tmp_path / "study.db")) as database:
+        database.execute("DROP INDEX ix_studies_study_name")
+    work(asked, url, prepared, lambda _: None, wait=no_wait)
+    assert len(finished(asked, url)) == 4
+
+
 def test_a_password_is_not_shown():
-    assert "secret" not in Patience("postgresql://user:secret@host/studies").url
+    assert "secret" not in Retrying("postgresql://user:secret@host/studies").url
 
 
 def test_a_killed_workers_trial_is_tried_again(tmp_path):

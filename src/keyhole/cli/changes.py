@@ -101,7 +101,7 @@ def drop(
         made = run_drop(before, samples, k, reconstructor=reconstructor, **run.arguments())
     of = "" if made.target is None else f" of {made.target}"
     for row in made.metadata["notes"]["dropped"]:
-        say(f"dropped {row['site']}: unexplained variance{of} is then {row['left']:.1%}")
+        say(f"dropped {row['site']}: unexplained variance{of} is then {row['fvu']:.1%}")
     _deliver(made, out, as_json)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from keyhole.core.errors import SettingsError
 
-__all__ = ["Settings", "parse"]
+__all__ = ["Configurable", "Settings", "parse"]
 
 
 class Settings(BaseModel):
@@ -55,3 +55,49 @@ def parse(kind: type[Kind], given: Mapping[str, Any], of: str = "") -> Kind:
     except ValidationError as error:
         details = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise SettingsError(f"{of or kind.__name__}: {details}") from error
+
+
+class Configurable:
+    """Base class of selectors, reconstructors and predictors: they are made from settings by name.
+
+    Parameters
+    ----------
+    settings
+        Fields of ``settings_class``, by name; an unknown or invalid one is refused.
+
+    Attributes
+    ----------
+    kind
+        What the class is, for messages: ``"method"``.
+    name
+        The name in the registry.
+    settings_class
+        Names, types and defaults of the settings. The defaults must suffice: an object can be made without arguments.
+    options
+        The settings as an instance of ``settings_class``.
+
+    Examples
+    --------
+    >>> class Width(Settings):
+    ...     width: int = 8
+    >>> class Network(Configurable):
+    ...     kind, name, settings_class = "reconstructor", "network", Width
+    >>> Network(width=16).clone().settings()
+    {'width': 16}
+    """
+
+    kind: ClassVar[str]
+    name: ClassVar[str]
+    settings_class: ClassVar[type[Settings]] = Settings
+    options: Settings = Settings()
+
+    def __init__(self, **settings: Any) -> None:
+        self.options = parse(self.settings_class, settings, f"{self.kind} {self.name!r}")
+
+    def settings(self) -> dict[str, Any]:
+        """Return all settings, from which the same object can be made."""
+        return self.options.model_dump()
+
+    def clone(self) -> Self:
+        """Return an unfitted object with the same settings."""
+        return type(self)(**self.settings())

@@ -33,17 +33,43 @@ _ROUNDINGS = 4  # units of the last digit that two notations of one coordinate m
 _SHOWN = 3
 
 Labels = NDArray[Any]
+Positions = NDArray[np.int64]
 
 
 def is_a(given: Any, module: str, *names: str) -> bool:
-    """Whether ``given`` is of a class whose module need not be loaded to know: an instance exists only if it is."""
+    """Return whether an object is an instance of a class, without importing the class's module.
+
+    Parameters
+    ----------
+    given : object
+        Any object.
+    module : str
+        Name of the module; if it was not imported, there are no instances.
+    *names : str
+        Names of classes in the module.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_a(np.zeros(3), "numpy", "ndarray"), is_a("text", "pandas", "Series")
+    (True, False)
+    """
     found = sys.modules.get(module)
     kinds = tuple(kind for kind in (getattr(found, name, None) for name in names) if kind is not None)
     return bool(kinds) and isinstance(given, kinds)
 
 
 def is_labelled(given: Any) -> bool:
-    """Whether values carry labels: objects of xarray, Series and frames of pandas, mappings."""
+    """Return whether values carry labels: xarray objects, Series, DataFrames and mappings.
+
+    Examples
+    --------
+    >>> is_labelled({"a": 1.0}), is_labelled([1.0])
+    (True, False)
+    """
     return (
         isinstance(given, Mapping)
         or is_a(given, "xarray", "DataArray", "Variable", "Dataset")
@@ -130,7 +156,9 @@ def _of_table(given: Any, sites: Sites, what: str) -> NDArray[Any]:
 def _of_field(given: Any, sites: Sites, what: str) -> NDArray[Any]:
     """Align a DataArray, by the coordinates of its dimensions or, where it lies along one, of its positions."""
     dims, coordinates = [str(dim) for dim in given.dims], getattr(given, "coords", {})
-    columns = {str(name): one for name, one in coordinates.items() if sites.find_coordinate(str(name)) in sites.location}
+    columns = {
+        str(name): one for name, one in coordinates.items() if sites.find_coordinate(str(name)) in sites.location
+    }
     if len(columns) == len(sites.location) > 1 and any(one.ndim != 1 or len(dims) == 1 for one in columns.values()):
         template = given if given.ndim else given.expand_dims("site")
         spread = {name: one.broadcast_like(template).transpose(*template.dims) for name, one in columns.items()}
@@ -295,7 +323,9 @@ def _along_dims(
 ) -> NDArray[Any]:
     """Align values whose dimensions are coordinates of the sites."""
     has = f"the sites have {', '.join(dict.fromkeys([*sites.location, *sites.dims]))}"
-    names = [sites.dims[0] if sites.names is not None and len(dims) == 1 else sites.find_coordinate(dim) for dim in dims]
+    names = [
+        sites.dims[0] if sites.names is not None and len(dims) == 1 else sites.find_coordinate(dim) for dim in dims
+    ]
     for dim, name, length in zip(dims, names, values.shape, strict=True):
         if name is None and length != 1:
             raise SettingsError(
@@ -353,7 +383,18 @@ def _turn(sites: Sites, name: str) -> bool:
 
 
 def times_of(given: Any) -> NDArray[np.datetime64] | None:
-    """Times that label values: a DatetimeIndex, or the only coordinate of dates of a DataArray; None without."""
+    """Return the times that label values.
+
+    Parameters
+    ----------
+    given : object
+        Any values.
+
+    Returns
+    -------
+    ndarray of datetime64[ns] or None
+        A DatetimeIndex, or dates along the first dimension of a DataArray; None without.
+    """
     if is_a(given, "pandas", "Series", "DataFrame") and is_a(given.index, "pandas", "DatetimeIndex"):
         return np.asarray(given.index.to_numpy("datetime64[ns]"))
     if not is_a(given, "xarray", "DataArray") or not given.dims or given.dims[0] not in given.coords:
@@ -362,13 +403,31 @@ def times_of(given: Any) -> NDArray[np.datetime64] | None:
     return labels.astype("datetime64[ns]") if labels.dtype.kind == "M" else None
 
 
-def match_times(
-    held: NDArray[np.datetime64], wanted: NDArray[np.datetime64] | None, what: str
-) -> NDArray[np.int64]:  # fmt: skip
-    """Positions in ``held`` of the samples' times; all of them in their order where the samples have no times."""
-    if wanted is None or np.array_equal(held, wanted):
-        return np.arange(len(held), dtype=np.int64)
-    places, counts = match(wanted, held)
+def match_times(available: NDArray[np.datetime64], wanted: NDArray[np.datetime64] | None, what: str) -> Positions:
+    """Find the times of the samples among the times that label values.
+
+    Parameters
+    ----------
+    available : ndarray of datetime64
+        Times of the values.
+    wanted : ndarray of datetime64, optional
+        Times of the samples; None: values are taken in order.
+    what : str
+        Name of the argument in error messages.
+
+    Returns
+    -------
+    ndarray of int
+        Position in ``available`` of each sample.
+
+    Raises
+    ------
+    DataError
+        If a sample has no value, or more than one.
+    """
+    if wanted is None or np.array_equal(available, wanted):
+        return np.arange(len(available), dtype=np.int64)
+    positions, counts = match(wanted, available)
     missing, twice = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
     if len(missing):
         raise DataError(
@@ -377,75 +436,93 @@ def match_times(
         )
     if len(twice):
         raise DataError(f"{what}: more than one value at time {wanted[twice[0]]}")
-    return places
+    return positions
 
 
 def align_in_time(given: Any, time: NDArray[np.datetime64] | None, what: str) -> Any:
-    """Bring values that are labelled with times, along their first axis, into the order of the samples."""
-    held = times_of(given)
-    return given if held is None else np.asarray(given)[match_times(held, time, what)]
+    """Bring values that are labelled with times, along their first axis, into the order of the samples.
+
+    Parameters
+    ----------
+    given : object
+        Any values; returned unchanged without times.
+    time : ndarray of datetime64, optional
+        Times of the samples.
+    what : str
+        Name of the argument in error messages.
+
+    Returns
+    -------
+    array-like
+
+    Raises
+    ------
+    DataError
+        If a sample has no value, or more than one.
+    """
+    available = times_of(given)
+    return given if available is None else np.asarray(given)[match_times(available, time, what)]
 
 
 def match(
-    wanted: Labels, held: Labels, *, turn: float | None = None, steps: Labels | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    wanted: Labels, available: Labels, *, turn: float | None = None, steps: Labels | None = None
+) -> tuple[Positions, Positions]:
     """Find labels among others.
 
     Parameters
     ----------
-    wanted, held
-        Numbers, which match within rounding; dates and texts, which match exactly.
-    turn
-        What numbers may differ by and be the same, 360 for longitudes.
-    steps
-        Numbers whose smallest step says what rounding is, by default those wanted.
+    wanted, available : ndarray of shape (n,) and (m,)
+        Numbers match within rounding; dates and text match exactly.
+    turn : float, optional
+        Period of numbers, 360 for longitudes.
+    steps : ndarray, optional
+        Numbers whose smallest step defines the tolerance; None: those of ``wanted``.
 
     Returns
     -------
-    positions, counts
-        Position in ``held`` of each label wanted, and how many of ``held`` it matches.
+    positions, counts : ndarray of int, shape (n,)
+        Position in ``available`` of each wanted label, and how many of ``available`` it matches.
 
     Examples
     --------
     >>> match(np.array([190.0, 0.0]), np.array([-170.0, 0.0, 20.0]), turn=360.0)
     (array([0, 1]), array([1, 1]))
     """
-    if wanted.dtype.kind in "biuf" and held.dtype.kind in "biuf":
-        return _match_numbers(wanted, held, turn, _tolerance(wanted, held, wanted if steps is None else steps))
-    if "M" in (wanted.dtype.kind, held.dtype.kind) and "U" not in (wanted.dtype.kind, held.dtype.kind):
-        if wanted.dtype.kind != held.dtype.kind:
-            return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
-        return _match_sorted(wanted.astype("datetime64[ns]"), held.astype("datetime64[ns]"))
-    return _match_sorted(*(np.array([str(label) for label in part.tolist()], dtype=str) for part in (wanted, held)))
+    kinds = {wanted.dtype.kind, available.dtype.kind}
+    if kinds <= set("biuf"):
+        within = _tolerance(wanted, available, wanted if steps is None else steps)
+        finite = np.where(np.isfinite(wanted), wanted, np.nan).astype(np.float64)
+        shifts = (0.0,) if turn is None else (0.0, turn, -turn)  # as they are written, if possible
+        return _match_between(available, [(finite + (shift - within), finite + (shift + within)) for shift in shifts])
+    if kinds == {"M"}:
+        wanted, available = wanted.astype("datetime64[ns]"), available.astype("datetime64[ns]")
+    elif "M" in kinds and "U" not in kinds:
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
+    else:
+        wanted, available = (
+            np.array([str(label) for label in part.tolist()], dtype=str) for part in (wanted, available)
+        )
+    return _match_between(available, [(wanted, wanted)])
 
 
-def _match_sorted(wanted: Labels, held: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    order = np.argsort(held, kind="stable")
-    line = held[order]
-    left, right = (np.searchsorted(line, wanted, side=side) for side in ("left", "right"))
-    places = order[np.minimum(left, len(order) - 1)] if len(order) else np.zeros(len(wanted), np.int64)
-    return places.astype(np.int64), (right - left).astype(np.int64)
+def _match_between(available: Labels, bounds: Sequence[tuple[Labels, Labels]]) -> tuple[Positions, Positions]:
+    """First label between two bounds, and how many there are; later bounds apply where earlier ones find nothing."""
+    order = np.argsort(available, kind="stable")
+    line, n = available[order], len(bounds[0][0])
+    positions, counts = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    for low, high in bounds:
+        left, right = np.searchsorted(line, low, side="left"), np.searchsorted(line, high, side="right")
+        found = (counts == 0) & (right > left) & (low == low)  # NaN is no label
+        positions[found], counts[found] = order[left[found]], (right - left)[found]
+    return positions, counts
 
 
-def _match_numbers(
-    wanted: Labels, held: Labels, turn: float | None, within: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    order = np.argsort(held, kind="stable")
-    line, sought = held[order].astype(np.float64), wanted.astype(np.float64)
-    places, counts = np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
-    for shift in (0.0,) if turn is None else (0.0, turn, -turn):  # as they are written, where that will do
-        rest = counts == 0
-        left = np.searchsorted(line, sought + (shift - within), side="left")
-        right = np.searchsorted(line, sought + (shift + within), side="right")
-        found = rest & (right > left) & np.isfinite(sought)
-        places[found], counts[found] = order[left[found]], (right - left)[found]
-    return places, counts
-
-
-def _tolerance(wanted: Labels, held: Labels, steps: Labels) -> float:
-    """How far two numbers may be apart that are one label: less than half the smallest step."""
-    largest = max(float(np.abs(part[np.isfinite(part)]).max(initial=0)) for part in (wanted, held))
-    digits = max((float(np.finfo(part.dtype).eps) for part in (wanted, held) if part.dtype.kind == "f"), default=0.0)
+def _tolerance(wanted: Labels, available: Labels, steps: Labels) -> float:
+    """Largest difference between two numbers that are one label: less than half the smallest step."""
+    largest = max(float(np.abs(part[np.isfinite(part)]).max(initial=0)) for part in (wanted, available))
+    digits = max(
+        (float(np.finfo(part.dtype).eps) for part in (wanted, available) if part.dtype.kind == "f"), default=0.0
+    )
     rounding = _ROUNDINGS * digits * largest
     gaps = np.diff(np.unique(steps[np.isfinite(steps)].astype(np.float64)))
     if not len(gaps):

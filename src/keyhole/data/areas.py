@@ -98,4 +98,4 @@ def area_of_polygons(latitude: NDArray[np.float64], longitude: NDArray[np.float6
     first, second, third = corners[..., :1, :], corners[..., 1:-1, :], corners[..., 2:, :]
     volume = (first * np.cross(second, third)).sum(axis=-1)
     cosines = 1 + (first * second).sum(axis=-1) + (second * third).sum(axis=-1) + (first * third).sum(axis=-1)
-    return np.abs((2 * np.arctan2(volume, cosines)).sum(axis=-1))
+    return np.asarray(np.abs((2 * np.arctan2(volume, cosines)).sum(axis=-1)))

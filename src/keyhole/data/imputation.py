@@ -60,14 +60,14 @@ class GaussianImputer:
     noise: NDArray[np.float64]
 
     @classmethod
-    def fit(cls, rows: NDArray[Any], gaps: Bools) -> Self:
+    def fit(cls, rows: NDArray[Any], missing: Bools) -> Self:
         """Fit the model to incomplete rows.
 
         Parameters
         ----------
         rows : ndarray of shape (n, p)
             Samples with mean zero; values at missing positions are ignored.
-        gaps : ndarray of bool, shape (n, p)
+        missing : ndarray of bool, shape (n, p)
             Which values are missing.
 
         Returns
@@ -75,12 +75,12 @@ class GaussianImputer:
         GaussianImputer
             With at most 40 components, one for each five samples.
         """
-        filled = np.where(gaps, 0, rows).astype(np.float32)
+        filled = np.where(missing, 0, rows).astype(np.float32)
         n_components = int(max(1, min(_MOST_COMPONENTS, len(rows) // _SAMPLES_PER_COMPONENT, rows.shape[1] // 2)))
-        imputer = cls._fit_imputed(filled, gaps, n_components)
+        imputer = cls._fit_imputed(filled, missing, n_components)
         for _ in range(_ITERATIONS):
-            filled = imputer.fill(filled, gaps)
-            imputer = cls._fit_imputed(filled, gaps, n_components)
+            filled = imputer.fill(filled, missing)
+            imputer = cls._fit_imputed(filled, missing, n_components)
         return imputer
 
     @classmethod
@@ -96,14 +96,14 @@ class GaussianImputer:
         variances = np.square(singular_values).astype(np.float64) / len(filled)
         return cls(np.asarray(right.T, np.float32), variances, noise)
 
-    def fill(self, rows: NDArray[Any], gaps: Bools) -> NDArray[np.float32]:
+    def fill(self, rows: NDArray[Any], missing: Bools) -> NDArray[np.float32]:
         """Impute missing values by their conditional mean given the known values of the same row.
 
         Parameters
         ----------
         rows : ndarray of shape (n, p)
             Samples with mean zero.
-        gaps : ndarray of bool, shape (n, p)
+        missing : ndarray of bool, shape (n, p)
             Which values are missing. A row without known values is filled with zeros, the mean.
 
         Returns
@@ -111,19 +111,29 @@ class GaussianImputer:
         ndarray of shape (n, p)
             float32; known values are unchanged.
         """
-        filled = np.where(gaps, 0, rows).astype(np.float32)
+        filled = np.where(missing, 0, rows).astype(np.float32)
         scaled = self.basis / self.noise[:, np.newaxis]
         precision = (scaled.T @ self.basis).astype(np.float64)
         prior = np.diag(1 / np.maximum(self.variances, np.finfo(float).tiny))
-        for row in np.flatnonzero(gaps.any(axis=1)):
-            absent = gaps[row]
+        for row in np.flatnonzero(missing.any(axis=1)):
+            absent = missing[row]
             known_precision = precision - scaled[absent].T @ self.basis[absent]
             scores = np.linalg.solve(prior + known_precision, scaled.T @ filled[row].astype(np.float64))
             filled[row, absent] = self.basis[absent] @ scores
         return filled
 
     def covariance(self, columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the model's covariance of some variables, ``(len(columns), len(columns))``, noise included."""
+        """Return the model's covariance of some variables, noise included.
+
+        Parameters
+        ----------
+        columns : ndarray of int, shape (c,)
+            The variables.
+
+        Returns
+        -------
+        ndarray of shape (c, c)
+        """
         rows = self.basis[columns].astype(np.float64)
         return np.asarray((rows * self.variances) @ rows.T + np.diag(self.noise[columns]))
 

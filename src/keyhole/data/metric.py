@@ -136,7 +136,9 @@ class Euclidean(Metric):
 
     def __init__(self, points: NDArray[np.float64], unit: str = "", extent: float | None = None) -> None:
         self.points, self.unit = np.asarray(points, np.float64), unit
-        self.extent = extent or (float(np.ptp(self.points, axis=0).max(initial=0.0)) if len(self.points) else 0.0) or 1.0
+        self.extent = (
+            extent or (float(np.ptp(self.points, axis=0).max(initial=0.0)) if len(self.points) else 0.0) or 1.0
+        )
 
     def __len__(self) -> int:
         return len(self.points)
@@ -337,8 +339,12 @@ class GraphMetric(Metric):
         from scipy.sparse.csgraph import dijkstra
 
         limit = radius * (1 - _ROUNDING)
-        found = np.asarray(dijkstra(self.lengths, directed=False, indices=self._nodes(sites), limit=limit, min_only=True))
-        near = np.flatnonzero(found <= limit) if self._selected is None else np.flatnonzero(found[self._selected] <= limit)
+        found = np.asarray(
+            dijkstra(self.lengths, directed=False, indices=self._nodes(sites), limit=limit, min_only=True)
+        )
+        near = (
+            np.flatnonzero(found <= limit) if self._selected is None else np.flatnonzero(found[self._selected] <= limit)
+        )
         return np.union1d(near, np.atleast_1d(sites)).astype(np.int64)
 
     def taper(self, first: ArrayLike, second: ArrayLike, length: float) -> NDArray[np.float32]:
@@ -381,7 +387,7 @@ class GraphMetric(Metric):
         from scipy.sparse import csr_array
 
         nodes = len(array_of(arrays, "lengths.indptr", (None,), "iu")) - 1
-        matrices = []
+        matrices = {}
         for name in ("lengths", "weights"):
             data = array_of(arrays, f"{name}.data", (None,))
             indices = array_of(arrays, f"{name}.indices", (len(data),), "iu").astype(np.int64)
@@ -390,8 +396,8 @@ class GraphMetric(Metric):
                 raise PlanError(f"the array '{name}.data' and its indices are no graph")
             if len(indptr) and (indptr[0] != 0 or indptr[-1] != len(data)):
                 raise PlanError(f"the array '{name}.indptr' does not end where the data do")
-            matrices.append(csr_array((data, indices, indptr), shape=(nodes, nodes)))
-        found = cls(*matrices, unit)
+            matrices[name] = csr_array((data, indices, indptr), shape=(nodes, nodes))
+        found = cls(matrices["lengths"], matrices["weights"], unit)
         if "selected" in arrays:
             selected = array_of(arrays, "selected", (None,), "iu").astype(np.int64)
             if ((selected < 0) | (selected >= nodes)).any():

@@ -74,7 +74,24 @@ def screen(samples: Samples, name: Callable[[int], str] | None = None) -> list[F
 
 
 def exclude(samples: Samples, findings: Sequence[Finding]) -> Samples:
-    """Exclude the columns of the findings from the candidates; row numbers become invalid sites."""
+    """Exclude the columns of the findings from the candidates; row numbers become invalid sites.
+
+    Parameters
+    ----------
+    samples : Samples
+        A table.
+    findings : sequence of Finding
+        Result of `screen`.
+
+    Returns
+    -------
+    Samples
+
+    Raises
+    ------
+    DataError
+        If no column is left.
+    """
     out = [site for one in findings if not one.candidate for site in one.sites]
     if not out:
         return samples

@@ -235,7 +235,7 @@ class Sites:
         if name in self.dims or name in self.auxiliary:
             return name
         lower = name.lower()
-        role = "latitude" if is_latitude(lower) else "longitude" if is_longitude(lower) else None
+        role: Role | None = "latitude" if is_latitude(lower) else "longitude" if is_longitude(lower) else None
         return None if role is None else self.roles.get(role)
 
     @cached_property
@@ -314,7 +314,10 @@ class Sites:
         """
         names = list(position)
         if self.is_geographic and {self.roles["latitude"], self.roles["longitude"]} == set(names):
-            ends = [np.append(self.coordinate(self.roles[one]), position[self.roles[one]]) for one in ("latitude", "longitude")]
+            ends = [
+                np.append(self.coordinate(self.roles[one]), position[self.roles[one]])
+                for one in ("latitude", "longitude")
+            ]
             metric: Metric = GreatCircle(*ends)
         else:
             metric = Euclidean(np.stack([np.append(self.coordinate(name), position[name]) for name in names], axis=1))
@@ -393,7 +396,9 @@ def _metric_of(sites: Sites, vertical_scale: float | None) -> Metric:
     """The great circle with latitude and longitude, else straight distances; none for the columns of a table."""
     if sites.names is not None and not sites.auxiliary:
         return NoMetric(len(sites))
-    others = [name for name in sites.location if name not in (sites.roles.get("latitude"), sites.roles.get("longitude"))]
+    others = [
+        name for name in sites.location if name not in (sites.roles.get("latitude"), sites.roles.get("longitude"))
+    ]
     latitude, longitude = sites.role("latitude"), sites.role("longitude")
     if latitude is None or longitude is None:
         return _straight(sites, sites.location, vertical_scale)

@@ -197,7 +197,13 @@ class Split:
         return replace(self, train=train, validation=validation, calibration=calibration)
 
     def sizes(self) -> dict[str, int | str]:
-        """Return the size of each part, the kind of split and its reason, as stored in a plan's record."""
+        """Return the size of each part, the kind of split and its reason, as stored in a plan's record.
+
+        Returns
+        -------
+        dict
+            The calibration part and the reason only if there are any.
+        """
         parts = {"train": self.train, "validation": self.validation, "test": self.test}
         parts |= {"calibration": self.calibration} if len(self.calibration) else {}
         sizes: dict[str, int | str] = {name: len(part) for name, part in parts.items()}
@@ -207,12 +213,12 @@ class Split:
 SplitLike = Split | Literal["blocks", "random"] | Mapping[str, Any] | Sequence[Any] | None
 
 
-def as_split(asked: SplitLike, n: int, *, time: NDArray[Any] | None = None, seed: int = 0) -> Split | None:
+def as_split(split: SplitLike, n: int, *, time: NDArray[Any] | None = None, seed: int = 0) -> Split | None:
     """Convert any accepted form of the ``split`` argument to a `Split`.
 
     Parameters
     ----------
-    asked : Split, str, mapping, tuple or None
+    split : Split, str, mapping, tuple or None
         A `Split`; ``"blocks"`` or ``"random"``; ``{"train": ..., "validation": ..., "test": ...}``,
         ``(train, validation, test)`` or ``(train, test)``, with sample numbers or boolean arrays of length ``n``.
     n : int
@@ -225,32 +231,44 @@ def as_split(asked: SplitLike, n: int, *, time: NDArray[Any] | None = None, seed
     Returns
     -------
     Split or None
-        None where ``asked`` is None.
+        None where ``split`` is None.
 
     Raises
     ------
     SettingsError
-        If ``asked`` has none of these forms.
+        If ``split`` has none of these forms.
 
     Examples
     --------
     >>> as_split((range(6), range(6, 8)), 8).sizes()
     {'train': 4, 'validation': 2, 'test': 2, 'kind': 'given'}
     """
-    if asked is None:
+    if split is None:
         return None
-    if isinstance(asked, Split):
+    if isinstance(split, Split):
         names = ("train", "validation", "test", "calibration")
-        checked: dict[str, Any] = {name: _indices(name, getattr(asked, name)) for name in names}
-        return replace(asked, **checked)
-    if isinstance(asked, str) and asked in ("blocks", "random"):
-        return Split.blocks(n, time=time) if asked == "blocks" else Split.random(n, seed=seed)
-    parts = {name: _indices(name, part, n) for name, part in _named_parts(asked).items()}
+        checked: dict[str, Any] = {name: _indices(name, getattr(split, name)) for name in names}
+        return replace(split, **checked)
+    if isinstance(split, str) and split in ("blocks", "random"):
+        return Split.blocks(n, time=time) if split == "blocks" else Split.random(n, seed=seed)
+    parts = {name: _indices(name, part, n) for name, part in _named_parts(split).items()}
     return Split.given(parts["train"], parts["test"], parts.get("validation"))
 
 
 def check(split: Split, n: int) -> None:
-    """Raise a DataError unless the parts are disjoint, not empty and within ``n`` samples."""
+    """Raise a DataError unless a split fits the samples.
+
+    Parameters
+    ----------
+    split : Split
+        Parts must be disjoint, and none but the calibration part may be empty.
+    n : int
+        Number of samples.
+
+    Raises
+    ------
+    DataError
+    """
     parts = {"train": split.train, "validation": split.validation, "test": split.test}
     for name, part in (parts | {"calibration": split.calibration}).items():
         if len(part) == 0 and name in parts:
@@ -276,14 +294,14 @@ def _cuts_between_times(times: NDArray[Any], first: int, last: int) -> list[int]
     return [int(early[np.abs(early - first).argmin()]), second]
 
 
-def _named_parts(asked: Any) -> dict[str, Any]:
+def _named_parts(split: Any) -> dict[str, Any]:
     """Parts by name, from a mapping or a tuple."""
-    if isinstance(asked, Mapping) and {"train", "test"} <= set(asked) <= {"train", "validation", "test"}:
-        return dict(asked)
-    if isinstance(asked, tuple | list) and len(asked) in (2, 3):
-        names = ("train", "test") if len(asked) == 2 else ("train", "validation", "test")
-        return dict(zip(names, asked, strict=True))
-    shown = f"a mapping of {', '.join(map(repr, asked)) or 'nothing'}" if isinstance(asked, Mapping) else repr(asked)
+    if isinstance(split, Mapping) and {"train", "test"} <= set(split) <= {"train", "validation", "test"}:
+        return dict(split)
+    if isinstance(split, tuple | list) and len(split) in (2, 3):
+        names = ("train", "test") if len(split) == 2 else ("train", "validation", "test")
+        return dict(zip(names, split, strict=True))
+    shown = f"a mapping of {', '.join(map(repr, split)) or 'nothing'}" if isinstance(split, Mapping) else repr(split)
     raise SettingsError(
         f"split: {shown[:80]} is not a split; give 'blocks', 'random', a keyhole.Split, (train, test), "
         "(train, validation, test), or a mapping of these names to sample numbers"

@@ -132,7 +132,23 @@ def _check_known(column: pd.Series[Any], name: str) -> None:
 
 
 def looks_like_classes(column: pd.Series[Any]) -> bool:
-    """Whether a column without missing values holds classes, by the rule of `Target.of`."""
+    """Return whether a column without missing values holds classes, by the rule of `Target.of`.
+
+    Parameters
+    ----------
+    column : Series
+        Without missing values.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> looks_like_classes(pd.Series([0, 1] * 20)), looks_like_classes(pd.Series([0.5, 1.5] * 20))
+    (True, False)
+    """
     import pandas as pd
 
     if not pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):

@@ -95,7 +95,20 @@ def check_values(values: NDArray[Any], valid: NDArray[np.bool_]) -> None:
 
 
 def check_time(time: NDArray[Any], n: int) -> None:
-    """Raise a DataError unless each sample has a time: a date, a duration or a number."""
+    """Raise a DataError unless each sample has a time.
+
+    Parameters
+    ----------
+    time : ndarray
+        Dates, durations or numbers.
+    n : int
+        Number of samples.
+
+    Raises
+    ------
+    DataError
+        If the length differs, or times are missing or of another type.
+    """
     if len(time) != n:
         raise DataError(f"time has {len(time)} entries for {n} samples")
     if time.dtype.kind not in "mMiuf":
@@ -107,7 +120,19 @@ def check_time(time: NDArray[Any], n: int) -> None:
 
 
 def check_dates(time: NDArray[Any] | None, needs: str) -> None:
-    """Raise a DataError unless each sample has a date; ``needs`` names what requires it."""
+    """Raise a DataError unless each sample has a date.
+
+    Parameters
+    ----------
+    time : ndarray, optional
+        Times of the samples.
+    needs : str
+        What requires dates, for the message.
+
+    Raises
+    ------
+    DataError
+    """
     if time is None:
         raise DataError(f"{needs} a time for each sample, and the data have none")
     if time.dtype.kind != "M":

@@ -84,9 +84,7 @@ def sqrt_of_weights(weights: NDArray[np.float64] | None) -> NDArray[np.float32] 
     return np.sqrt(np.where(relative > 0, relative, _SMALLEST_WEIGHT)).astype(np.float32)
 
 
-def resolve_noise(
-    given: Any, channels: int, sites: Sites, variables: Sequence[str] = ()
-) -> NDArray[np.float64] | None:
+def resolve_noise(given: Any, channels: int, sites: Sites, variables: Sequence[str] = ()) -> NDArray[np.float64] | None:
     """Convert any accepted form of the ``noise`` argument to standard deviations for each channel and site.
 
     Parameters

@@ -117,7 +117,7 @@ def frequency(distribution: MaskDistribution, k: int, *, draws: int, generator: 
 
 def best_of(
     distribution: MaskDistribution, k: int, *, candidates: int, score: Callable[[Sites], float], generator:
-    torch.Generator, legal: Callable[[Sites], Sites] | None = None,
+    torch.Generator, make_feasible: Callable[[Sites], Sites] | None = None,
 ) -> Sites:  # fmt: skip
     """Select the best of several joint samples by a score, such as a validation error.
 
@@ -138,7 +138,7 @@ def best_of(
         scored once, ties go to the earliest, and a set with a NaN score is never selected.
     generator
         Source of the draws.
-    legal
+    make_feasible
         Function that takes k feasible sites from a ranking of all observable sites; by default the first k.
 
     Returns
@@ -161,7 +161,7 @@ def best_of(
     [0, 1]
     """
     distribution.check_k(k)
-    ranked, choose = _sites(distribution, _by_marginals(distribution)), legal or (lambda order: order[:k])
+    ranked, choose = _sites(distribution, _by_marginals(distribution)), make_feasible or (lambda order: order[:k])
     best, lowest, seen = choose(ranked), math.inf, set[bytes]()
     for order in _candidates(distribution, ranked, candidates, generator):
         sites = ranked[np.isin(ranked, choose(order))]

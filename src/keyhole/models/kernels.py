@@ -105,6 +105,12 @@ def kernel(first: NDArray[Any], second: NDArray[Any], parameters: Hyperparameter
     -------
     ndarray
         Kernel matrix, ``(n, m)``.
+
+    Examples
+    --------
+    >>> inputs = np.array([[0.0], [1.0], [2.0]])
+    >>> kernel(inputs, inputs[:1], Hyperparameters(3.0, 1.0, 0.1)).round(3).ravel()
+    array([1.   , 0.736, 0.406])
     """
     return PairwiseKernel(first, second, parameters).matrix()
 
@@ -125,6 +131,11 @@ def candidates(inputs: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.float64
         The inputs, standardised where the hyperparameters say so.
     parameters : list of Hyperparameters
         Of one width, with different regularisation: one kernel matrix serves them all.
+
+    Examples
+    --------
+    >>> sum(len(parameters) for _, parameters in candidates(np.eye(4)))
+    48
     """
     from scipy.spatial.distance import pdist
 
@@ -151,6 +162,11 @@ def scale_of(inputs: NDArray[Any], standardised: bool) -> NDArray[np.float64]:
     -------
     ndarray
         Standard deviations, ``(d,)``; one for columns that vary by no more than the rounding of single precision.
+
+    Examples
+    --------
+    >>> scale_of(np.array([[0.0, 5.0], [4.0, 5.0]]), standardised=True)
+    array([2., 1.])
     """
     if not standardised:
         return np.ones(inputs.shape[1])
@@ -172,6 +188,12 @@ def inverse(gram: NDArray[Any], regularisation: float) -> NDArray[Any]:
     ------
     scipy.linalg.LinAlgError
         If the matrix is numerically singular.
+
+    Examples
+    --------
+    >>> inverse(np.eye(2), regularisation=1.0)
+    array([[0.5, 0. ],
+           [0. , 0.5]])
     """
     factorise, invert = get_lapack_funcs(("potrf", "potri"), (gram,))
     regularised = gram + gram.dtype.type(regularisation) * np.eye(len(gram), dtype=gram.dtype)
@@ -200,5 +222,10 @@ def leave_one_out(inverse_gram: NDArray[Any], targets: NDArray[Any]) -> NDArray[
     References
     ----------
     Rasmussen & Williams (2006), *Gaussian Processes for Machine Learning*, section 5.4.2.
+
+    Examples
+    --------
+    >>> leave_one_out(inverse(np.eye(2), 1.0), np.array([[3.0], [1.0]])).ravel()  # of unrelated samples: all of them
+    array([3., 1.])
     """
     return np.asarray(inverse_gram @ targets / np.diagonal(inverse_gram)[:, np.newaxis])

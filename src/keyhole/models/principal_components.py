@@ -36,7 +36,9 @@ _MAX_CACHED = 2000  # samples up to which the Gram matrix is cached
 # Gram matrices, for the lifetime of the samples: several selectors and ridge need the same one.
 _GRAMS: WeakKeyDictionary[ScaledSamples, NDArray[np.float64]] = WeakKeyDictionary()
 # Leading components of samples that outnumber the sites, likewise, with the number that was requested.
-_COMPONENTS: WeakKeyDictionary[ScaledSamples, tuple[int, NDArray[np.float64], NDArray[np.float64]]] = WeakKeyDictionary()
+_COMPONENTS: WeakKeyDictionary[ScaledSamples, tuple[int, NDArray[np.float64], NDArray[np.float64]]] = (
+    WeakKeyDictionary()
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,12 +122,11 @@ def _from_covariance(
     samples: ScaledSamples, packed: Floats, mean: NDArray[np.float64], most: int
 ) -> tuple[NDArray[np.float64], Floats]:
     """Variances and basis ``(sites, r)`` from the covariance of the sites; cached for smaller requests."""
-    requested, variances, basis = _COMPONENTS.get(samples, (0, np.empty(0), np.empty((0, 0))))
-    if most > requested:
+    if samples not in _COMPONENTS or _COMPONENTS[samples][0] < most:
         centred = np.subtract(packed, mean, dtype=np.float64)
-        variances, basis = _leading_eigenpairs(centred.T @ centred / len(packed), most)
-        _COMPONENTS[samples] = (most, variances, basis)
-    return variances[:most], basis if basis.shape[1] <= most else np.ascontiguousarray(basis[:, :most])
+        _COMPONENTS[samples] = (most, *_leading_eigenpairs(centred.T @ centred / len(packed), most))
+    _, variances, basis = _COMPONENTS[samples]
+    return variances[:most], np.ascontiguousarray(basis[:, :most])
 
 
 def _gram(samples: ScaledSamples, packed: Floats, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
@@ -178,8 +179,8 @@ def unresolved_variance(samples: ScaledSamples, rows: Floats, variances: NDArray
         ``(channels, sites)``; zero where it is no more than rounding.
     """
     whole = _variance(samples)[:, samples.observable]
-    eigenvectors = whole - np.einsum("csr,csr,r->cs", rows, rows, variances)
-    return np.where(eigenvectors > rounding(rows) * whole, eigenvectors, 0.0)
+    unresolved = whole - np.einsum("csr,csr,r->cs", rows, rows, variances)
+    return np.where(unresolved > rounding(rows) * whole, unresolved, 0.0)
 
 
 def _variance(samples: ScaledSamples) -> NDArray[np.float64]:

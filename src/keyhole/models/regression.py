@@ -77,13 +77,9 @@ class RidgeRegression:
     """
 
     def __init__(
-        self,
-        inputs: NDArray[Any],
-        targets: Callable[[], Iterable[NDArray[Any]]],
-        *,
-        products: NDArray[np.float64] | None = None,
-        precision: type[np.floating[Any]] = np.float32,
-    ) -> None:
+        self, inputs: NDArray[Any], targets: Callable[[], Iterable[NDArray[Any]]],
+        *, products: NDArray[np.float64] | None = None, precision: type[np.floating[Any]] = np.float32,
+    ) -> None:  # fmt: skip
         self.precision = precision
         self.centre = inputs.mean(axis=0, dtype=np.float64)
         self.target_mean = column_sums(targets()) / len(inputs)

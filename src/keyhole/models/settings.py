@@ -11,17 +11,19 @@ from keyhole.core.settings import Settings
 from keyhole.training.settings import TrainSettings
 
 __all__ = [
-    "DCGANSettings",
-    "DenseConvSettings",
-    "DenseSettings",
-    "EnsembleSettings",
-    "ModelSelectionSettings",
-    "NetworkSettings",
-    "OptimalInterpolationSettings",
-    "ResNetSettings",
-    "ResidualSettings",
+    "DCGANSettings", "DenseConvSettings", "DenseSettings", "EnsembleSettings", "KernelSettings",
+    "ModelSelectionSettings", "NetworkSettings", "OptimalInterpolationSettings", "ResNetSettings", "ResidualSettings",
     "width_for",
-]
+]  # fmt: skip
+
+
+class KernelSettings(Settings):
+    """Kernel ridge regression."""
+
+    max_samples: int = Field(4000, ge=2)  # time grows with their third power, a plan's file with their number
+    # Subset on which the hyperparameters are selected: there are 48 candidates.
+    max_selection_samples: int = Field(1000, ge=2)
+    max_targets: int = Field(512, ge=1)
 
 
 class OptimalInterpolationSettings(Settings):

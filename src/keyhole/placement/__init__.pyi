@@ -1,3 +1,9 @@
+from .auto import Auto as Auto
 from .base import Selection as Selection
 from .base import Selector as Selector
+from .classical import QR as QR
+from .classical import Greedy as Greedy
+from .exchange import Exchange as Exchange
+from .kernel_exchange import KernelExchange as KernelExchange
+from .learned import Learned as Learned
 from .registry import SELECTORS as SELECTORS

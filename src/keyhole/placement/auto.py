@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.core.trials import Trial, Trials
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.placement.base import Selection, Selector
 from keyhole.placement.baselines.supervised import Forest, Relevance
 from keyhole.placement.classical import QR, Greedy
@@ -89,7 +89,7 @@ class Auto(Selector):
         """Always true: stages are compared on validation samples."""
         return True
 
-    def incompatibility(self, samples: ScaledSamples) -> str | None:
+    def incompatibility(self, samples: Samples | ScaledSamples) -> str | None:
         """Return what prevents the learned stage from using the samples, if it is run."""
         return self._selector("learned").incompatibility(samples) if "learned" in self.options.stages else None
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.run import Run
-from keyhole.core.settings import Settings, parse
+from keyhole.core.settings import Configurable
 from keyhole.data.constraints import FeasibleSet, largest_feasible, packing
-from keyhole.data.samples import ScaledSamples
-from keyhole.masks import MaskDistribution
+from keyhole.data.samples import Samples, ScaledSamples
+
+if TYPE_CHECKING:
+    from keyhole.masks import MaskDistribution
 
 __all__ = ["Selection", "Selector", "complete", "subsample", "with_fixed"]
 
@@ -41,6 +43,11 @@ class Selection:
         The mask distribution that was collapsed to the sites, if there was one.
     others
         Other sets of sites with nearly the same score, for comparison by a slower and more accurate scorer.
+
+    Examples
+    --------
+    >>> Selection(np.array([4, 2]), notes={"restarts": 3}).sites.tolist()
+    [4, 2]
     """
 
     sites: NDArray[np.int64]
@@ -51,7 +58,7 @@ class Selection:
     others: Sequence[NDArray[np.int64]] = ()
 
 
-class Selector(ABC):
+class Selector(Configurable, ABC):
     """Base class of the selectors: from scaled samples and K to exactly K ranked sites.
 
     The sites are distinct, observable and feasible under the samples' constraints (`complete` ensures it). A subclass
@@ -67,25 +74,18 @@ class Selector(ABC):
         Whether the selector uses the target where there is one. Such a selector conditions on the existing sites
         (`ScaledSamples.existing`) itself; all others get samples from which the linear prediction of the existing sites has
         been subtracted (`SelectionView`).
-    settings_class
-        The settings that the constructor takes as keyword arguments; they are kept in ``options``.
     """
 
-    name: ClassVar[str]
+    kind: ClassVar[str] = "method"
     nested: ClassVar[bool] = False
     supervised: ClassVar[bool] = False
-    settings_class: ClassVar[type[Settings]] = Settings
-    options: Settings
-
-    def __init__(self, **settings: Any) -> None:
-        self.options = parse(self.settings_class, settings)
 
     @property
     def requires_validation(self) -> bool:
         """Whether validation samples are needed; if not, the selector is given them as training samples."""
         return False
 
-    def incompatibility(self, samples: ScaledSamples) -> str | None:
+    def incompatibility(self, samples: Samples | ScaledSamples) -> str | None:
         """Explain why the selector cannot be used with these samples.
 
         Parameters
@@ -142,10 +142,6 @@ class Selector(ABC):
         """
         return found
 
-    def settings(self) -> dict[str, Any]:
-        """Return the settings that define the selector, for the record of the plan."""
-        return self.options.model_dump()
-
 
 def with_fixed(kind: type[Kind], name: str, **fixed: Any) -> Callable[..., Kind]:
     """Return a constructor of a selector with some settings fixed by its registry name.
@@ -163,6 +159,12 @@ def with_fixed(kind: type[Kind], name: str, **fixed: Any) -> Callable[..., Kind]
     -------
     callable
         Takes the other settings as keyword arguments.
+
+    Examples
+    --------
+    >>> from keyhole.placement import Greedy
+    >>> with_fixed(Greedy, "greedy_small", n_components=10)().settings()
+    {'n_components': 10}
     """
 
     def make(**settings: Any) -> Kind:
@@ -199,6 +201,13 @@ def complete(sites: NDArray[np.int64], k: int, train: ScaledSamples) -> NDArray[
     ------
     InfeasibleError
         If fewer than ``k`` sites are feasible.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(20, 6))).with_constraints({"min_distance": 2})
+    >>> complete(np.array([3, 2, 0]), 2, samples)
+    array([3, 0])
     """
     feasible = train.feasible_set()
     limit = np.inf if feasible.rules.costs is not None else k
@@ -249,6 +258,12 @@ def subsample(samples: ScaledSamples, limit: int, run: Run, purpose: str) -> Sca
     -------
     ScaledSamples
         The subset.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> len(subsample(kh.read(np.eye(9)), 5, Run(), "samples to plot"))
+    5
     """
     if len(samples) <= limit:
         return samples

@@ -171,6 +171,13 @@ def rank_sites(train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> NDAr
     -------
     ndarray
         The same sites, each the one that adds most to those before it.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> rank_sites(samples, np.array([0, 2, 3]), Run()).tolist()
+    [3, 2, 0]
     """
     among = np.zeros(len(train.sites), bool)
     among[sites] = True

@@ -17,7 +17,7 @@ from keyhole.models.reconstructors import Ridge
 
 __all__ = ["SelectionView"]
 
-_MOST_GROWTH = 4  # largest growth of the data when groups become sites
+_MAX_GROWTH = 4  # largest growth of the data when groups become sites
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +36,14 @@ class SelectionView:
         Scaled samples; development is training and validation together.
     grouping
         Groups of sites, if any.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.eye(4)[[0, 1, 2, 3, 0, 1]]).with_constraints({"groups": [0, 0, 1, 1]})
+    >>> view = SelectionView.of(samples, samples, samples)
+    >>> view.train.values.shape, view.sites(np.array([1])).tolist()
+    ((6, 2, 2), [2, 3])
     """
 
     train: ScaledSamples
@@ -61,19 +69,19 @@ class SelectionView:
         SelectionView
             The samples to select on.
         """
-        constraints = train.constraints
+        constraints, existing, parts = train.constraints, train.existing, [train, validation, development]
         if constraints is None:
             return cls(train, validation, development)
-        existing = train.existing
         if len(existing) and not (supervised and train.target is not None):
-            predictor = Ridge().fit(train, existing, validation=validation, run=Run())
-            train, validation = _residual(predictor, existing, train), _residual(predictor, existing, validation)
-            predictor = Ridge().fit(development, existing, validation=validation, run=Run())
-            development = _residual(predictor, existing, development)
-        if constraints.grouping is None:
-            return cls(train, validation, development)
-        project = _GroupProjection.of(constraints.grouping, train)
-        return cls(project(train), project(validation), project(development), constraints.grouping)
+            on_train, on_all = (
+                Ridge().fit(part, existing, validation=validation, run=Run()) for part in (train, development)
+            )
+            predictors = (on_train, on_train, on_all)
+            parts = [_residual(ridge, existing, part) for ridge, part in zip(predictors, parts, strict=True)]
+        if constraints.grouping is not None:
+            project = _GroupProjection.of(constraints, constraints.grouping, parts[0])
+            parts = [project(part) for part in parts]
+        return cls(parts[0], parts[1], parts[2], constraints.grouping)
 
     def sites(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers of the selected sites, or of all members of the selected groups."""
@@ -98,12 +106,12 @@ class _GroupProjection:
     resolved: ResolvedConstraints
 
     @classmethod
-    def of(cls, grouping: Grouping, train: ScaledSamples) -> _GroupProjection:
+    def of(cls, constraints: ResolvedConstraints, grouping: Grouping, train: ScaledSamples) -> _GroupProjection:
         sizes = np.bincount(grouping.units) * train.channels
-        channels = int(min(sizes.max(), max(_MOST_GROWTH * sizes.sum() // len(sizes), train.channels)))
+        channels = int(min(sizes.max(), max(_MAX_GROWTH * sizes.sum() // len(sizes), train.channels)))
         packed = train.targets
         axes = {int(unit): _axes(packed[:, :, grouping.units == unit], channels) for unit in np.flatnonzero(sizes > 1)}
-        return cls(grouping, channels, axes, _resolved(train, grouping))
+        return cls(grouping, channels, axes, _resolved(constraints, grouping, train.sites))
 
     def __call__(self, part: ScaledSamples) -> ScaledSamples:
         """Project samples and their measurement noise."""
@@ -136,16 +144,14 @@ def _axes(members: NDArray[Any], most: int) -> NDArray[np.float32]:
     return np.asarray(np.linalg.eigh(flat.T @ flat)[1][:, ::-1][:, :most], np.float32)
 
 
-def _resolved(train: ScaledSamples, grouping: Grouping) -> ResolvedConstraints:
+def _resolved(constraints: ResolvedConstraints, grouping: Grouping, domain: Sites) -> ResolvedConstraints:
     """Constraints on sites as constraints on groups, which lie at the mean position of their sites."""
-    if train.constraints is None:
-        raise ValueError("samples with groups must have constraints")
     count = len(grouping.observable)
-    rules, observable = train.constraints.units()
+    rules, observable = constraints.units()
     sites = replace(Sites.plain((count,)), metric=NoMetric(count))
-    if isinstance(train.sites.metric, Euclidean):
-        points = train.sites.metric.points
+    if isinstance(domain.metric, Euclidean):
+        points = domain.metric.points
         centres = np.stack([np.bincount(grouping.units, column, count) for column in points.T], axis=1)
         centres /= np.bincount(grouping.units)[:, np.newaxis]
-        sites = replace(sites, metric=Euclidean(centres, extent=train.sites.metric.extent))
+        sites = replace(sites, metric=Euclidean(centres, extent=domain.metric.extent))
     return ResolvedConstraints(sites, observable, observable, rules)

@@ -120,7 +120,9 @@ def _state(covariance: Covariance, train: ScaledSamples, k: int, sites: NDArray[
     return SearchState(PosteriorCovariance(covariance), candidates, selected)
 
 
-def _better_of(selected: list[int], start: NDArray[np.int64], covariance: Covariance, samples: ScaledSamples) -> list[int]:
+def _better_of(
+    selected: list[int], start: NDArray[np.int64], covariance: Covariance, samples: ScaledSamples
+) -> list[int]:
     """Return the better of the search's outcome and its initial sites, by the error over all valid sites.
 
     A search that was interrupted may not have caught up with the initial sites, and one that had little time used a

@@ -27,7 +27,7 @@ _N_CANDIDATES = 12  # candidates evaluated for each exchange
 
 
 class Network:
-    """A set of selected sites of a Gaussian field, and the increase of the error when some of them fail.
+    """Selected sites of a Gaussian field, and the increase of the error when some of them fail.
 
     With `C_SS + a I = B^-1` the covariance of the readings, `G = C_tS B` and `Q = G'G`, the sites `S` reduce the
     expected squared error by `tr(C_tS B C_St)`, and the loss of the sites `F` increases it by `tr(B_FF^-1 Q_FF)`.
@@ -43,6 +43,14 @@ class Network:
     ----------
     explained
         Reduction of the expected squared error by all sites together.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> network = Network(Covariance.of(samples, np.inf, 1e-3, np.random.default_rng(0)), [1, 3])
+    >>> network.losses(np.array([[0], [1]])).argmax()
+    np.int64(0)
     """
 
     def __init__(self, covariance: Covariance, selected: Sequence[int]) -> None:
@@ -140,8 +148,17 @@ def harden_against_failures(found: Selection, train: ScaledSamples, failures: in
     Returns
     -------
     Selection
-        Ranked sites. The notes hold the unexplained variance before and after (``left_before``, ``left_after``), the
-        set whose failure costs most (``worst``) and the unexplained variance without it (``left_without_worst``).
+        Ranked sites. The notes hold the unexplained variance before and after (``unexplained_before``,
+        ``unexplained_after``), the set whose failure costs most (``worst``) and the unexplained variance without it
+        (``unexplained_without_worst``).
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 2)) @ [[1, 1, 1, 0], [0, 1, 0, 1]])
+    >>> hardened = harden_against_failures(Selection(np.array([0, 3])), samples, 1, Run())
+    >>> hardened.notes["unexplained_after"] <= hardened.notes["unexplained_before"]
+    True
     """
     subset = subsample(train, _MAX_SAMPLES, run, "samples to harden by")
     covariance, _ = fit_localised_covariance(subset, found.sites, run, "harden")
@@ -157,10 +174,10 @@ def harden_against_failures(found: Selection, train: ScaledSamples, failures: in
     worst = sets[int(losses.argmax())]
     notes = {
         "failures": failures,
-        "left_before": _mean_error(before, sets) / prior_variance,
-        "left_after": _mean_error(network, sets) / prior_variance,
+        "unexplained_before": _mean_error(before, sets) / prior_variance,
+        "unexplained_after": _mean_error(network, sets) / prior_variance,
         "worst": train.sites.index[covariance.candidates[np.array(selected)[worst]]].tolist(),
-        "left_without_worst": (prior_variance - network.explained + float(losses.max())) / prior_variance,
+        "unexplained_without_worst": (prior_variance - network.explained + float(losses.max())) / prior_variance,
     }
     sites = rank_sites(train, covariance.candidates[selected], run)
     return Selection(sites, found.history, {**found.notes, **notes}, None, found.distribution)
@@ -182,6 +199,11 @@ def failure_sets(count: int, failures: int, run: Run) -> NDArray[np.int64]:
     -------
     ndarray
         ``(n, failures)``, positions among the selected sites.
+
+    Examples
+    --------
+    >>> failure_sets(3, 2, Run()).tolist()
+    [[0, 1], [0, 2], [1, 2]]
     """
     if comb(count, failures) <= _MAX_SETS:
         return np.array(list(combinations(range(count), failures)), np.int64)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.masks import MASK_DISTRIBUTIONS, MaskDistribution, MaskSample, collapse, concentration_of
 from keyhole.masks.budgets import Budget, CountBudget, DualAscent, ExactK, L0Penalty
 from keyhole.placement.base import Selection, Selector, complete, with_fixed
@@ -137,7 +137,7 @@ class JointTask(Task):
 
 
 class Learned(Selector):
-    """Learned masks (Dona & Gallinari): mask distribution and reconstructor trained jointly, then collapsed.
+    """Learned masks: a mask distribution and a reconstructor or predictor, trained jointly, then collapsed to K sites.
 
     Samples are observed through random masks, and the mask distribution is trained by the gradient of the
     reconstruction loss (or the prediction loss of a target) under a budget on the number of open sites. The trained
@@ -150,6 +150,20 @@ class Learned(Selector):
     ----------
     settings
         Fields of `LearnedSettings`, by name.
+
+    References
+    ----------
+    Dona & Gallinari (2021). Differentiable feature selection, a reparameterization approach. ECML PKDD.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> values = np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3]
+    >>> samples = kh.read(values.astype(np.float32))
+    >>> quick = {"steps": 20, "batch_size": 16, "ema_decay": 0.0}
+    >>> learned = Learned(distribution="iln", train=quick)
+    >>> sorted(learned.select(samples, 2, validation=None, run=Run()).sites.tolist())
+    [1, 3]
     """
 
     name: ClassVar[str] = "learned"
@@ -162,18 +176,16 @@ class Learned(Selector):
         """Whether the best of several draws is chosen on validation samples (``collapse="best"``)."""
         return self.options.collapse == "best"
 
-    def incompatibility(self, samples: ScaledSamples) -> str | None:
+    def incompatibility(self, samples: Samples | ScaledSamples) -> str | None:
         """Convolutions need two dimensions and predict no target; the discriminator needs complete samples."""
         if self.options.objective == "gan" and samples.missing is not None:
             return "its discriminator needs complete samples, and some values are missing"
         shape, convolves = samples.choices, self.options.objective == "gan" or self.options.decoder == "resnet"
         if convolves and len(shape) != 2:
             return f"convolutions need a grid of two axes, not of shape {shape}"
-        return (
-            "convolutions reconstruct the field, they predict no target"
-            if convolves and samples.target is not None
-            else None
-        )
+        if convolves and samples.target is not None:
+            return "convolutions reconstruct the field, they predict no target"
+        return None
 
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Train the mask distribution and collapse it to ``k`` sites."""
@@ -251,7 +263,7 @@ class Learned(Selector):
         scorer = Scorer(train, train if validation is None else validation, run)
         n_candidates = self.options.n_candidates
         return collapse.best_of(
-            distribution, k, candidates=n_candidates, score=scorer, generator=generator, legal=make_feasible
+            distribution, k, candidates=n_candidates, score=scorer, generator=generator, make_feasible=make_feasible
         )
 
 

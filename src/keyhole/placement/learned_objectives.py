@@ -32,7 +32,10 @@ _CHUNK = 1024
 class MaskObjective(nn.Module, ABC):
     """A network behind the masks, and its loss.
 
-    ``unit`` is the loss of predicting the mean, the unit of the budget's price.
+    Attributes
+    ----------
+    unit
+        Loss of predicting the mean, the unit of the budget's price.
     """
 
     unit: float
@@ -62,7 +65,20 @@ class MaskObjective(nn.Module, ABC):
         """Reconstruct all sites through one mask ``(1, sites)``; None where there is no reconstruction."""
 
     def reconstruct(self, samples: ScaledSamples, sites: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Reconstruct scaled samples from the readings of the sites, ``(N, channels, sites)``."""
+        """Reconstruct scaled samples from the readings of the sites.
+
+        Parameters
+        ----------
+        samples
+            Scaled samples.
+        sites
+            Numbers of the sites.
+
+        Returns
+        -------
+        ndarray
+            ``(N, channels, m)``.
+        """
         mask, generator = _mask_of(sites, samples), torch.Generator().manual_seed(0)
         parts = []
         with torch.inference_mode():
@@ -73,7 +89,15 @@ class MaskObjective(nn.Module, ABC):
 
 
 class ReconstructionObjective(MaskObjective):
-    """Squared error of the reconstructed field."""
+    """Squared error of the reconstructed field.
+
+    Parameters
+    ----------
+    decoder
+        Reconstructs the valid sites through any mask.
+    samples
+        Scaled training samples.
+    """
 
     def __init__(self, decoder: ConditionalReconstructor, samples: ScaledSamples) -> None:
         super().__init__()
@@ -91,7 +115,21 @@ class ReconstructionObjective(MaskObjective):
 
 
 class AdversarialObjective(MaskObjective):
-    """Adversarial and L1 loss of pix2pix: a ResNet with a noise channel, against a patch discriminator."""
+    """Adversarial and L1 loss of pix2pix: a ResNet with a noise channel, against a patch discriminator.
+
+    Parameters
+    ----------
+    samples
+        Scaled training samples, complete, on a grid of two dimensions.
+    l1_weight
+        Weight of the L1 loss beside the adversarial one.
+    mask_channel
+        Whether the generator also sees the mask.
+
+    References
+    ----------
+    Isola, Zhu, Zhou & Efros (2017). Image-to-image translation with conditional adversarial networks. CVPR.
+    """
 
     def __init__(self, samples: ScaledSamples, *, l1_weight: float, mask_channel: bool) -> None:
         super().__init__()
@@ -119,7 +157,15 @@ class AdversarialObjective(MaskObjective):
 
 
 class PredictionObjective(MaskObjective):
-    """Cross-entropy of a class or squared error of a number: the paper's `y != x`."""
+    """Cross-entropy of a class or squared error of a number, predicted through masks.
+
+    Parameters
+    ----------
+    samples
+        Scaled training samples; the existing sites are always observed.
+    target
+        Their target.
+    """
 
     def __init__(self, samples: ScaledSamples, target: Target) -> None:
         super().__init__()
@@ -165,6 +211,13 @@ def make_objective(samples: ScaledSamples, k: int, settings: LearnedSettings) ->
     ------
     SettingsError
         If decoder and objective do not go together.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32))
+    >>> type(make_objective(samples, 2, LearnedSettings())).__name__
+    'ReconstructionObjective'
     """
     if samples.target is not None:
         if settings.decoder not in ("auto", "dense") or settings.objective != "squared":

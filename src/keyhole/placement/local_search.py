@@ -189,6 +189,8 @@ class SearchState:
         the fewest conflicts are added until there are K.
         """
         for _ in range(n_sites):
+            if not self.selected:
+                return
             position = int(rng.integers(len(self.selected)))
             best = _largest(self.objective.gains_without(position), n_best)
             allowed = [candidate for candidate in best if candidate not in self.selected]
@@ -214,7 +216,8 @@ class SearchState:
             self.drop(self.selected.index(other))
         while self.selected and not self.candidates.is_feasible(candidate):
             self.drop(0)
-        self.add(candidate)
+        if self.candidates.is_feasible(candidate):  # its own cost may exceed the limit
+            self.add(candidate)
         self.add_greedily()
 
 
@@ -300,7 +303,7 @@ class LocalSearch:
         if not self.history or (error < self.error and state.candidates.full):
             self.best, self.error = state, error
         self.optima[frozenset(state.selected)] = error
-        self.history.append({"step": float(len(self.history) + 1), "left": error, "best": self.error})
+        self.history.append({"step": float(len(self.history) + 1), "error": error, "best": self.error})
 
 
 def _largest(gains: NDArray[np.float64], count: int) -> list[int]:

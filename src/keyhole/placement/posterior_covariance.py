@@ -51,6 +51,19 @@ class Covariance:
         ``(m, channels)``, noise variance of each reading.
     limits
         Limits of memory and time.
+
+    References
+    ----------
+    Houtekamer & Mitchell (2001). A sequential ensemble Kalman filter for atmospheric data assimilation. Monthly Weather
+    Review 129.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)))
+    >>> covariance = Covariance.of(samples, np.inf, 1e-3, np.random.default_rng(0))
+    >>> covariance.cross.shape
+    (4, 4, 1)
     """
 
     candidates: NDArray[np.int64]
@@ -219,6 +232,14 @@ def fit_localised_covariance(
         The estimate.
     parameters : dict
         ``length`` and ``noise``.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)))
+    >>> covariance, parameters = fit_localised_covariance(samples, np.array([0, 2]), Run(), "show")
+    >>> covariance.candidates, sorted(parameters)
+    (array([0, 1, 2, 3]), ['length', 'noise'])
     """
     fitted = OptimalInterpolation().fit(samples, sites, validation=samples, run=run).chosen
     noise = _MIN_NOISE if samples.noise is not None else max(fitted["strength"], _MIN_NOISE)
@@ -251,6 +272,20 @@ class PosteriorCovariance(Objective):
     ----------
     selected
         Indices of the observed candidates, in the order of observation.
+
+    References
+    ----------
+    Rasmussen & Williams (2006), *Gaussian Processes for Machine Learning*, section 2.2.
+    Chaloner & Verdinelli (1995). Bayesian experimental design: a review. Statistical Science 10.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> posterior = PosteriorCovariance(Covariance.of(samples, np.inf, 1e-3, np.random.default_rng(0)))
+    >>> posterior.add(int(posterior.gains().argmax()))
+    >>> posterior.selected, int(posterior.gains().argmax())
+    ([1], 3)
     """
 
     def __init__(self, covariance: Covariance) -> None:
@@ -258,21 +293,20 @@ class PosteriorCovariance(Objective):
         self.selected: list[int] = []
         self._cross, self._own = covariance.cross.copy(), covariance.own_covariance()
         self._products = _column_products(self._cross)
-        self._target_columns: list[NDArray[np.float32]] = []
-        self._candidate_columns: list[NDArray[np.float32]] = []
+        self._columns: list[NDArray[np.float32]] = []  # prior covariance of all candidates with each selected one
 
     def copy(self) -> Self:
         """Return an independent copy; the prior covariance is shared."""
         other = super().copy()
         other._cross, other._own, other._products = self._cross.copy(), self._own.copy(), self._products.copy()
-        other._target_columns, other._candidate_columns = list(self._target_columns), list(self._candidate_columns)
+        other._columns = list(self._columns)
         return other
 
     def explained(self) -> float:
         """Return the reduction of the expected squared error by the observed sites, `tr(C_tS (C_SS + a I)^-1 C_St)`."""
         if not self.selected:
             return 0.0
-        targets = np.stack(self._target_columns).astype(np.float64)
+        targets = self._targets().astype(np.float64)
         return float(np.einsum("stc,scue,ute->", targets, self._inverse(), targets, optimize=True))
 
     def error(self) -> float:
@@ -293,7 +327,8 @@ class PosteriorCovariance(Objective):
         column = self.covariance.with_candidates(candidate)
         factor = np.linalg.inv(self._own[candidate] + self._noise[candidate])
         self._rank_update(self._cross[:, candidate].copy(), -factor, self._posterior_column(column))
-        self._append(candidate, self.covariance.cross[:, candidate], column)
+        self.selected.append(candidate)
+        self._columns.append(column)
         self._recompute_if_drifted()
 
     def gains_without(self, position: int) -> NDArray[np.float64]:
@@ -303,8 +338,8 @@ class PosteriorCovariance(Objective):
         """
         targets, factor, candidates = self._removal_terms(position)
         single = targets.astype(np.float32)  # otherwise the whole cross-covariance would be copied to float64
-        with_left = (single.T @ self._cross.reshape(len(targets), -1)).T.reshape(*candidates.shape[:2], -1)
-        half = np.einsum("mce,ef,mdf->mcd", with_left, factor, candidates, optimize=True)
+        from_left = (single.T @ self._cross.reshape(len(targets), -1)).T.reshape(*candidates.shape[:2], -1)
+        half = np.einsum("mce,ef,mdf->mcd", from_left, factor, candidates, optimize=True)
         inner = factor @ (targets.T @ targets) @ factor.T
         square = self._products + half + half.transpose(0, 2, 1)
         square += np.einsum("mce,ef,mdf->mcd", candidates, inner, candidates, optimize=True)
@@ -314,24 +349,22 @@ class PosteriorCovariance(Objective):
     def drop(self, position: int) -> None:
         """Remove the site at ``position`` in ``selected`` (rank-one downdate)."""
         self._rank_update(*self._removal_terms(position))
-        self._pop(position)
+        self.selected.pop(position)
+        self._columns.pop(position)
         self._recompute_if_drifted()
 
     def replace(self, position: int, candidate: int) -> None:
         """Exchange the site at ``position`` in ``selected`` for a candidate, or for itself; it becomes the last."""
         if self.selected[position] == candidate:
-            self._append(*self._pop(position))
+            self.selected.append(self.selected.pop(position))
+            self._columns.append(self._columns.pop(position))
             return
         self.drop(position)
         self.add(candidate)
 
-    def _pop(self, position: int) -> tuple[int, NDArray[np.float32], NDArray[np.float32]]:
-        return self.selected.pop(position), self._target_columns.pop(position), self._candidate_columns.pop(position)
-
-    def _append(self, candidate: int, targets: NDArray[np.float32], candidates: NDArray[np.float32]) -> None:
-        self.selected.append(candidate)
-        self._target_columns.append(targets)
-        self._candidate_columns.append(candidates)
+    def _targets(self) -> NDArray[np.float32]:
+        """Prior covariance of the targets with each selected site, ``(sites, t, channels)``."""
+        return np.ascontiguousarray(np.moveaxis(self.covariance.cross[:, self.selected], 1, 0))
 
     @cached_property
     def _noise(self) -> NDArray[np.float64]:
@@ -358,12 +391,12 @@ class PosteriorCovariance(Objective):
         """Recompute the posterior covariance where rounding errors have accumulated."""
         if not self.selected:
             return
-        noise, inverse, places = self._noise[self.selected], self._inverse(), np.arange(len(self.selected))
-        exact = noise - noise @ inverse[places, :, places] @ noise
+        noise, inverse, positions = self._noise[self.selected], self._inverse(), np.arange(len(self.selected))
+        exact = noise - noise @ inverse[positions, :, positions] @ noise
         if bool((np.abs(self._own[self.selected] - exact) <= _DRIFT * noise.max(axis=(1, 2), keepdims=True)).all()):
             return
-        targets, candidates = np.stack(self._target_columns), np.stack(self._candidate_columns)
-        weights = np.einsum("stc,scue->tue", targets, inverse, optimize=True)
+        weights = np.einsum("stc,scue->tue", self._targets(), inverse, optimize=True)
+        candidates = np.stack(self._columns)
         cross = self.covariance.cross - np.einsum("tue,umde->tmd", weights, candidates, optimize=True)
         own = np.einsum("smdc,scue,umfe->mdf", candidates, inverse, candidates, optimize=True)
         self._cross, self._own = cross.astype(np.float32), (self.covariance.own_covariance() - own).astype(np.float32)
@@ -372,7 +405,7 @@ class PosteriorCovariance(Objective):
     def _inverse(self) -> NDArray[np.float64]:
         """`(C_SS + a I)^-1`, ``(sites, channels, sites, channels)``."""
         count, channels = len(self.selected), self._own.shape[1]
-        between = np.stack([column[self.selected] for column in self._candidate_columns], axis=2)
+        between = np.stack([column[self.selected] for column in self._columns], axis=2)
         size = count * channels
         matrix = between.astype(np.float64).reshape(size, size) + np.diag(self.covariance.noise[self.selected].ravel())
         return np.asarray(np.linalg.inv(matrix).reshape(count, channels, count, channels), np.float64)
@@ -380,8 +413,8 @@ class PosteriorCovariance(Objective):
     def _removal_terms(self, position: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """`G` over the targets, `b^-1`, and `G` over the candidates."""
         inverse = self._inverse()[:, :, position]
-        targets = np.einsum("stc,sce->te", np.stack(self._target_columns), inverse, optimize=True)
-        candidates = np.einsum("smdc,sce->mde", np.stack(self._candidate_columns), inverse, optimize=True)
+        targets = np.einsum("stc,sce->te", self._targets(), inverse, optimize=True)
+        candidates = np.einsum("smdc,sce->mde", np.stack(self._columns), inverse, optimize=True)
         return targets, np.linalg.inv(inverse[position]), candidates
 
     def _posterior_column(self, column: NDArray[np.float32]) -> NDArray[Any]:
@@ -389,9 +422,7 @@ class PosteriorCovariance(Objective):
         if not self.selected:
             return column
         weights = np.einsum("scte,ted->scd", self._inverse(), column[self.selected], optimize=True)
-        return np.asarray(
-            column - np.einsum("smdc,sce->mde", np.stack(self._candidate_columns), weights, optimize=True)
-        )
+        return np.asarray(column - np.einsum("smdc,sce->mde", np.stack(self._columns), weights, optimize=True))
 
 
 def _column_products(cross: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Plans of format 1: their header and arrays by today's names, so that files of 2026 load for ever."""
+"""Conversion of plan files of format 1: their header and arrays by the names of format 2."""
 
 from __future__ import annotations
 
@@ -25,7 +25,17 @@ _ARRAYS = {"bands.": "intervals.", ".waves.": ".embedding.", ".limits.": ".bound
 def upgrade(
     header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Give the header and the arrays of a file of format 1 as format 2 has them; what is not known stays as it is.
+    """Rename the entries of a file of format 1 to those of format 2; unknown ones stay as they are.
+
+    Parameters
+    ----------
+    header, arrays
+        Contents of the file.
+
+    Returns
+    -------
+    header, arrays
+        The same by the names of format 2.
 
     Examples
     --------
@@ -47,7 +57,7 @@ def upgrade(
 
 
 def _settings(value: Any) -> Any:
-    """Rename settings, and the parts that they name, at any depth."""
+    """Rename settings, and reconstructors named in them, at any depth."""
     if isinstance(value, dict):
         return {_SETTINGS.get(name, name): _settings(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -56,6 +66,7 @@ def _settings(value: Any) -> Any:
 
 
 def _array(name: str) -> str:
+    """Rename an array."""
     for old, new in _ARRAYS.items():
         name = name.replace(old, new)
     return name

@@ -24,7 +24,9 @@ def upgrade(
     array([1.])
     """
     found, valid = dict(arrays), arrays.get("grid.inside")
-    for name in _OF_THE_DATA if valid is not None and valid.dtype == bool else ():
+    if valid is None or valid.dtype != bool:
+        return dict(header), found
+    for name in _OF_THE_DATA:
         if name in arrays and arrays[name].shape[arrays[name].ndim - valid.ndim :] == valid.shape:
             found[name] = arrays[name][..., valid]
     return dict(header), found

@@ -122,7 +122,9 @@ def _auxiliary(header: Header, arrays: Arrays, name: str, axes: dict[str, NDArra
     """Return an auxiliary coordinate, which varies along axes of the data."""
     dims = tuple(header.grid.auxiliary[name])
     if name in axes or not dims or len(set(dims)) < len(dims) or not set(dims) <= set(axes):
-        raise PlanError(f"header: grid.auxiliary.{name}: it needs a name of its own, and axes of the data, not {list(dims)}")
+        raise PlanError(
+            f"header: grid.auxiliary.{name}: it needs a name of its own, and axes of the data, not {list(dims)}"
+        )
     return Auxiliary(dims, _coordinate(header, arrays, name, tuple(len(axes[dim]) for dim in dims)))
 
 

@@ -22,7 +22,7 @@ from keyhole.models.reconstructors import Reconstructor
 from keyhole.models.reconstructors.base import flat
 from keyhole.models.reconstructors.linear import LinearReconstructor
 
-__all__ = ["FittedModels"]
+__all__ = ["FittedModels", "check_finite", "range_of"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -152,3 +152,8 @@ def check_finite(values: NDArray[Any], what: str) -> None:
             f"the {what} is not finite: a reading is too large for this plan, or the plan's own numbers are; "
             "put NaN for a reading that is wrong"
         )
+
+
+def range_of(readings: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the smallest and largest reading of each site, ``(2, K, channels)``, ignoring missing ones."""
+    return np.stack([np.nanmin(readings, axis=0), np.nanmax(readings, axis=0)]).astype(np.float64)

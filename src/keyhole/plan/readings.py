@@ -17,7 +17,7 @@ from keyhole.data.readers.calendars import from_calendar
 from keyhole.data.readers.tables import TIME, parse_dates
 from keyhole.data.sites import Sites
 
-__all__ = ["check_units", "order_readings", "range_of", "same_units", "warn_beyond"]
+__all__ = ["check_units", "order_readings", "same_units", "warn_beyond"]
 
 _MOST_SHOWN = 3  # sites or labels that a message names
 # Spellings of CF, UDUNITS and everyday files for the same unit.
@@ -328,11 +328,6 @@ def _factors(unit: str) -> dict[str, int] | str:
 
 
 # Ranges ---------------------------------------------------------------------------------------------------------------
-
-
-def range_of(readings: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the smallest and largest reading of each site, ``(2, K, channels)``, ignoring missing ones."""
-    return np.stack([np.nanmin(readings, axis=0), np.nanmax(readings, axis=0)]).astype(np.float64)
 
 
 def warn_beyond(

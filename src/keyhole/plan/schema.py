@@ -155,5 +155,3 @@ def _check_metrics(header: Header) -> None:
         missing = {"rmse", "fvu"} - set(scores)
         if missing:
             raise PlanError(f"header: metrics.{part}: {sorted(missing)[0]} is missing")
-
-

@@ -124,7 +124,7 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self, "support_")
-        return self.support_
+        return np.asarray(self.support_, bool)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,7 +8,7 @@ import time as clock
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +46,6 @@ _CONVOLUTIONAL = ("resnet", "dcgan", "dense_conv")
 _DEVICES = ("auto", "cpu", "cuda", "gpu", "mps")
 _PRECISIONS = ("auto", "32-true", "bf16-mixed")
 
-Part = TypeVar("Part")
 Methods = Sequence[str | Selector] | Mapping[str, str | Selector]
 
 
@@ -175,7 +174,7 @@ def _label(method: str | Selector) -> str:
     return method if isinstance(method, str) else str(getattr(method, "name", method))
 
 
-def make_part(registry: Registry[Any], kind: type[Part], given: Any, settings: Mapping[str, Any]) -> Part:
+def make_part(registry: Registry[Any], kind: type, given: Any, settings: Mapping[str, Any]) -> Any:
     """Make a part from its registry name and settings; an object is returned as it is.
 
     Raises
@@ -184,8 +183,7 @@ def make_part(registry: Registry[Any], kind: type[Part], given: Any, settings: M
         If it is neither a registered name nor of the right kind, or if settings are given besides an object.
     """
     if isinstance(given, str):
-        made: Part = registry.make(given, settings)
-        return made
+        return registry.make(given, settings)
     if not isinstance(given, kind):
         raise SettingsError(
             f"{registry.kind}={given!r}: expected a name ({', '.join(registry)}) or a {kind.__name__} object"
@@ -197,7 +195,7 @@ def make_part(registry: Registry[Any], kind: type[Part], given: Any, settings: M
     return given
 
 
-def make_model(registry: Registry[Any], kind: type[Part], given: Any, settings: Mapping[str, Any]) -> Part | None:
+def make_model(registry: Registry[Any], kind: type, given: Any, settings: Mapping[str, Any]) -> Any:
     """Make a model from its name or object, as `make_part`; None for ``"auto"``, which takes no settings."""
     if given is None or given == AUTO:
         if settings:

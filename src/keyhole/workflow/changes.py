@@ -83,7 +83,7 @@ def drop(
 
     Each step drops the site whose loss increases the unexplained variance least: of the target if the plan has one
     (linear prediction), else of the field (optimal interpolation). ``metadata["notes"]["dropped"]`` of the new plan
-    lists them in this order with the unexplained variance after each step (``left``).
+    lists them in this order with the unexplained variance after each step (``fvu``).
 
     Parameters
     ----------
@@ -181,13 +181,12 @@ def _eliminate(
 ) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
     """Drop sites one by one, the least important first; the others keep their order."""
     eliminate_by = _eliminate_for_target if development.target is not None else _eliminate_for_field
-    gone = eliminate_by(development, sites, k)
+    steps = eliminate_by(development, sites, k)
     domain = development.sites
     dropped = [
-        {"site": domain.name(site), "index": int(domain.index[site]), "left": unexplained}
-        for site, unexplained in gone
+        {"site": domain.name(site), "index": int(domain.index[site]), "fvu": unexplained} for site, unexplained in steps
     ]
-    return np.array([site for site in sites if site not in [one for one, _ in gone]], np.int64), dropped
+    return np.array([site for site in sites if site not in [one for one, _ in steps]], np.int64), dropped
 
 
 def _eliminate_for_target(development: ScaledSamples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
@@ -200,11 +199,11 @@ def _eliminate_for_field(development: ScaledSamples, sites: NDArray[np.int64], k
     only = replace(development, observable=np.isin(np.arange(len(development.sites)), sites))
     covariance, _ = fit_localised_covariance(only, sites, Run(), "drop")
     total = float(np.square(covariance.targets, dtype=np.float64).sum())
-    kept_positions, gone = list(range(len(covariance.candidates))), []
+    kept_positions, steps = list(range(len(covariance.candidates))), []
     for _ in range(k):
         network = Network(covariance, kept_positions)
         losses = network.losses(np.arange(len(kept_positions))[:, np.newaxis])
         least = int(losses.argmin())
         site = int(covariance.candidates[kept_positions.pop(least)])
-        gone.append((site, (total - network.explained + float(losses[least])) / total))
-    return gone
+        steps.append((site, (total - network.explained + float(losses[least])) / total))
+    return steps

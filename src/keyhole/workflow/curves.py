@@ -367,7 +367,9 @@ class _MethodRows:
         """Whether all K of a ranking can share one decomposition; imputation of missing values depends on the sites."""
         samples, ridge = self.prepared.samples, self.parts.reconstructor
         plain = samples.target is None and samples.missing is None
-        return plain and self.ranking is not None and isinstance(ridge, Ridge) and ridge.settings == Ridge().settings
+        return (
+            plain and self.ranking is not None and isinstance(ridge, Ridge) and ridge.settings() == Ridge().settings()
+        )
 
     def _scores_by_ridge(self, sites: NDArray[np.int64]) -> tuple[dict[str, float], dict[str, float]]:
         """Return validation and test errors of the first sites of the ranking, which share one decomposition."""

@@ -33,9 +33,8 @@ from keyhole.placement import Selection, Selector
 from keyhole.placement.classical import Greedy
 from keyhole.placement.conditioning import SelectionView
 from keyhole.placement.failures import harden_against_failures
-from keyhole.plan.fitted import FittedModels
+from keyhole.plan.fitted import FittedModels, range_of
 from keyhole.plan.plan import Plan
-from keyhole.plan.readings import range_of
 from keyhole.workflow.arguments import (
     Parts,
     check_budget,
@@ -306,7 +305,7 @@ def fit_reconstructor(
     prepared, sites, run
         The split and scaled samples, numbers of the sites by rank, and the run.
     """
-    reconstructor = make_model(RECONSTRUCTORS, Reconstructor, given, {})
+    reconstructor: Reconstructor | None = make_model(RECONSTRUCTORS, Reconstructor, given, {})
     check_reconstructor(reconstructor, prepared.samples.sites)
     train, validation = prepared.train, prepared.validation
     if reconstructor is None and prepared.samples.target is None:
@@ -323,7 +322,7 @@ def fit_target(
         return None
     train, validation = prepared.train, prepared.validation
     if predictor is None:
-        return fit_predictor("auto", train, sites, validation=validation, run=run)
+        return fit_predictor(train, sites, validation=validation, run=run)
     return predictor.clone().fit(train, sites, validation=validation, run=run)
 
 

@@ -54,7 +54,23 @@ class PlacementRules:
         return self.min_distance > 0 or self.costs is not None
 
     def neighbours(self, site: int) -> NDArray[np.int64]:
-        """Return the candidates closer than the minimum distance to one, itself included."""
+        """Return the candidates closer than the minimum distance to one of them.
+
+        Parameters
+        ----------
+        site : int
+            A candidate.
+
+        Returns
+        -------
+        ndarray of int
+            Sorted; the candidate itself included.
+
+        Examples
+        --------
+        >>> PlacementRules(5, min_distance=2.0, points=np.arange(5.0)[:, np.newaxis]).neighbours(1)
+        array([0, 1, 2])
+        """
         known = self._cached_neighbours
         if site not in known:
             known[site] = self._neighbours(site)
@@ -68,7 +84,18 @@ class PlacementRules:
         return feasible
 
     def violation(self, sites: Iterable[int]) -> str | None:
-        """Return a message about the first site that violates a rule given those before it, or None."""
+        """Return the first violation of a rule.
+
+        Parameters
+        ----------
+        sites : iterable of int
+            Candidates in the order of their selection.
+
+        Returns
+        -------
+        str or None
+            A message about the first one that violates a rule given those before it.
+        """
         feasible = self.feasible_set(np.ones(self.size, bool))
         for site in sites:
             if not feasible.is_feasible(int(site)):
@@ -90,7 +117,9 @@ class PlacementRules:
         """Candidates of which a site is closer than the minimum distance to one of this candidate's."""
         if self.min_distance <= 0 or self.metric is None:
             return np.array([site], np.int64)
-        members = [site] if self.owners is None else self._order[slice(*np.searchsorted(self._sorted, [site, site + 1]))]
+        members = (
+            [site] if self.owners is None else self._order[slice(*np.searchsorted(self._sorted, [site, site + 1]))]
+        )
         near = self.metric.within(members, self.min_distance)
         return near if self.owners is None else np.unique(self.owners[near])
 

@@ -91,7 +91,9 @@ def _find_row(row: Mapping[str, Any], sites: Sites, what: str) -> int:
 
 def _has_positions(sites: Sites) -> bool:
     """Whether coordinates are numbers with a meaning beyond the order of columns."""
-    return bool(sites.auxiliary) or (sites.names is None and all(one.dtype.kind in "biuf" for one in sites.axes.values()))
+    return bool(sites.auxiliary) or (
+        sites.names is None and all(one.dtype.kind in "biuf" for one in sites.axes.values())
+    )
 
 
 def _locates(coordinates: Mapping[str, Any], sites: Sites) -> bool:

@@ -43,6 +43,7 @@ __all__ = [
 NETCDF = (".nc", ".nc4")
 ZARR = (".zarr", ".zarr.zip")
 GRIB = (".grib", ".grib2", ".grb", ".grb2")
+_ENDINGS = (*NETCDF, *ZARR, *GRIB)
 
 Paths = str | Path | Sequence[str | Path]
 Admit = Callable[[Path, Sequence[str], int], None]
@@ -142,7 +143,7 @@ def load_field(path: Path) -> xr.DataArray:
     check_regular(path)
     if not path.is_file():
         raise StorageError(f"{path}: no such file")
-    with decoding(path, "cannot be read as NetCDF"), _dataset(path, None) as dataset:
+    with decoding(path, "cannot be read as NetCDF"), _dataset(path, None, None) as dataset:
         names = [str(name) for name in dataset.data_vars]
         if len(names) != 1:
             raise DataError(f"{path}: holds {', '.join(names) or 'no variable'}; one variable is needed")
@@ -173,11 +174,12 @@ def open_fields(
         paths = netcdf_files(paths[0])
     _check_paths(paths, source)
     several = len(paths) > 1
+    loaded = () if admit is None or at else variable
     with ExitStack() as stack:
         parts = []
         for path in paths:
             with decoding(path, f"cannot be read as {_format(path)}"):
-                dataset = stack.enter_context(_dataset(path, group))
+                dataset = stack.enter_context(_dataset(path, group, loaded))
                 names = variable_names(dataset, variable)
                 if admit is not None:
                     admit(path, names, _declared_bytes(dataset, names, at))
@@ -193,8 +195,11 @@ def _format(path: Path) -> str:
 
 
 @contextmanager
-def _dataset(path: Path, group: str | None) -> Iterator[xr.Dataset]:
-    """Open a file lazily, after checks of what xarray would do at once: load the axes, and trust their lengths."""
+def _dataset(path: Path, group: str | None, loaded: Variable) -> Iterator[xr.Dataset]:
+    """Open a file lazily, after checks of what xarray would do at once: load the axes, and trust their lengths.
+
+    ``loaded`` are the variables that are going to be read whole: None for all with at least two dimensions.
+    """
     import xarray as xr
 
     kind = _format(path)
@@ -210,7 +215,7 @@ def _dataset(path: Path, group: str | None) -> Iterator[xr.Dataset]:
             options |= {"engine": "cfgrib"}
         else:
             _check_whole(path)
-            _check_netcdf_axes(path, group)
+            _check_netcdf_sizes(path, group, loaded)
         yield stack.enter_context(xr.open_dataset(store, **options))
 
 
@@ -241,15 +246,17 @@ def _check_zarr_axes(path: Path, store: Any, group: str | None) -> None:
             check_fits(int(array.nbytes), f"{path}: {name}")
 
 
-def _check_netcdf_axes(path: Path, group: str | None) -> None:
-    """Raise a DataError if an axis of a NetCDF file declares more than the free memory."""
+def _check_netcdf_sizes(path: Path, group: str | None, loaded: Variable) -> None:
+    """Raise a DataError if an axis of a NetCDF file, or a variable to be loaded, declares more than the free memory."""
     import netCDF4
 
+    names = [loaded] if isinstance(loaded, str) else loaded
     with netCDF4.Dataset(path) as file:
         part = file if group is None else file[group]
-        for name, axis in part.variables.items():
-            if name in part.dimensions:
-                check_fits(math.prod(axis.shape) * np.dtype(axis.dtype).itemsize, f"{path}: {name}")
+        for name, found in part.variables.items():
+            is_loaded = found.ndim > 1 if names is None else name in names
+            if name in part.dimensions or is_loaded:
+                check_fits(math.prod(found.shape) * np.dtype(found.dtype).itemsize, f"{path}: {name}")
 
 
 def _check_whole(path: Path) -> None:
@@ -324,9 +331,9 @@ def _check_paths(paths: Sequence[Path], source: Paths) -> None:
     counts = Counter(paths)
     for path in paths:
         check_regular(path)
-        if not path.name.lower().endswith((*NETCDF, *ZARR, *GRIB)):
+        if not path.name.lower().endswith(_ENDINGS):
             raise DataError(
-                f"{path}: {', '.join((*NETCDF, *ZARR))} are read together or some samples at a time, no other types"
+                f"{path}: {', '.join(_ENDINGS)} are read together or some samples at a time, no other types"
             )
         if counts[path] > 1:
             raise DataError(f"{path}: named twice; its samples would count double")

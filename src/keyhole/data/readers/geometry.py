@@ -242,7 +242,13 @@ def _node_coordinates(mesh: xr.DataArray, dataset: xr.Dataset) -> dict[str, tupl
             continue
         one = dataset[name]
         said = f"{one.attrs.get('standard_name', '')} {one.attrs.get('units', '')}".lower()
-        role = "latitude" if "latitude" in said or "north" in said else "longitude" if "longi" in said or "east" in said else name
+        role = (
+            "latitude"
+            if "latitude" in said or "north" in said
+            else "longitude"
+            if "longi" in said or "east" in said
+            else name
+        )
         values = np.asarray(one.values, np.float64)
         found[role] = (name, np.rad2deg(values) if _is_radian(one) else values)
     return found
@@ -302,4 +308,4 @@ def _of_mesh(array: xr.DataArray, dataset: xr.Dataset) -> xr.DataArray | None:
 def _area_in_plane(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Areas of polygons by the shoelace formula; missing corners are put onto the first."""
     x, y = (np.where(np.isnan(one), one[:, :1], one) for one in (x, y))
-    return np.abs((x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)) / 2
+    return np.asarray(np.abs((x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)) / 2)

@@ -57,13 +57,15 @@ def read_mat(path: Path, *, variable: str | None = None, channels: int | None = 
             listed = whosmat(str(path))
         except NotImplementedError as error:
             raise DataError(f"{path}: a MATLAB 7.3 file; save it with -v7, or as NetCDF") from error
-        held = {name: (shape, kind) for name, shape, kind in listed}
-        arrays = [name for name, (shape, kind) in held.items() if kind in _BYTES and sum(n > 1 for n in shape) >= 2]
-        name = one_of(arrays, variable, list(held), "array")
-        shape, kind = held[name]
+        available = {name: (shape, kind) for name, shape, kind in listed}
+        arrays = [
+            name for name, (shape, kind) in available.items() if kind in _BYTES and sum(n > 1 for n in shape) >= 2
+        ]
+        name = one_of(arrays, variable, list(available), "array")
+        shape, kind = available[name]
         if kind not in _BYTES:
             raise DataError(f"{path}: {name}: of type {kind}; real numbers are needed")
-        if len(held) < len(listed):
+        if len(available) < len(listed):
             raise DataError(f"{path}: two arrays have the same name")
         count = int(np.prod(shape, dtype=object))
         check_fits(count * _BYTES[kind], f"{path}: {name}")

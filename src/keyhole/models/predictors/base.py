@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +103,8 @@ class Predictor(Model):
 
     Readings are standardised column by column with mean and standard deviation of the training samples, and so is a
     number to be predicted. A subclass maps between the two: it implements ``learn``, ``outputs``, ``learned`` and
-    ``restore_learned``, and declares its settings, if any, as ``settings_class`` (see `keyhole.models.base.Model`).
+    ``restore_learned``, and declares its settings, if any, as ``settings_class`` (see
+    `keyhole.core.settings.Configurable`).
     ``state`` and ``restore`` serialise a fitted predictor as JSON-compatible settings and a dictionary of arrays.
 
     Attributes
@@ -115,6 +116,8 @@ class Predictor(Model):
     readings, numbers
         Standardisers of the readings and of the target.
     """
+
+    kind: ClassVar[str] = "predictor"
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

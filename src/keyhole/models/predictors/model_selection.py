@@ -1,4 +1,4 @@
-"""Fit a predictor: the one given, or the one with the smaller validation error."""
+"""Model selection: the predictor with the smaller validation error, where none was named."""
 
 from __future__ import annotations
 
@@ -14,45 +14,29 @@ from keyhole.metrics import target_scores
 from keyhole.models.predictors.base import Predictor, target_of
 from keyhole.models.predictors.linear import Linear
 from keyhole.models.predictors.network import Network
-from keyhole.models.predictors.registry import PREDICTORS
 
 __all__ = ["fit_predictor"]
 
 
 def fit_predictor(
-    predictor: str | Predictor,
-    train: ScaledSamples,
-    sites: NDArray[np.int64],
-    *,
-    validation: ScaledSamples,
-    run: Run,
-    settings: Mapping[str, Any] | None = None,
-) -> Predictor:
-    """Fit the given predictor, or with ``"auto"`` the network unless the linear one is better on validation.
+    train: ScaledSamples, sites: NDArray[np.int64],
+    *, validation: ScaledSamples, run: Run, settings: Mapping[str, Any] | None = None,
+) -> Predictor:  # fmt: skip
+    """Fit the network and the linear predictor; return the one with the smaller validation error.
 
     Parameters
     ----------
-    predictor
-        A name in the registry, ``"auto"``, or an object, which is cloned with its settings.
     train, sites, validation, run
         As `Predictor.fit` takes them.
     settings
-        Settings of a named predictor; for ``"auto"``, of the network.
+        Settings of the network, by name.
 
     Returns
     -------
     Predictor
-        The one with the smaller error (for classes the misclassification rate, then the log loss) on validation.
+        For classes by the misclassification rate, then the log loss; the network if both are equal.
     """
-    if isinstance(predictor, Predictor):
-        candidates = [predictor.clone()]
-    elif predictor == "auto":
-        candidates = [Network(**(settings or {})), Linear()]
-    else:
-        PREDICTORS.check(predictor, "auto")
-        candidates = [PREDICTORS.make(predictor, settings or {})]
-    fitted = [candidate.fit(train, sites, validation=validation, run=run) for candidate in candidates]
-    if len(fitted) == 1:
-        return fitted[0]
     readings, target = validation.readings(sites), target_of(validation)
+    candidates: list[Predictor] = [Network(**(settings or {})), Linear()]
+    fitted = [candidate.fit(train, sites, validation=validation, run=run) for candidate in candidates]
     return min(fitted, key=lambda one: tuple(target_scores(target, one.predict(readings)).values()))

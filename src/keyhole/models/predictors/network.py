@@ -49,7 +49,7 @@ class Network(Predictor):
 
     name: ClassVar[str] = "network"
     settings_class = DenseSettings
-    settings: DenseSettings
+    options: DenseSettings
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -58,15 +58,15 @@ class Network(Predictor):
     def learn(self, train: Examples, validation: Examples, run: Run) -> None:
         """Train on ``train``, keep the weights that are best on ``validation``; see `Predictor.learn`."""
         samples, inputs = train.inputs.shape
-        self.settings = self.settings.for_samples(samples)
+        self.options = self.options.for_samples(samples)
         with seeded(run.seed_of("predictor weights")):
-            self.network = DenseNet.of(inputs, self.n_outputs, self.settings)
+            self.network = DenseNet.of(inputs, self.n_outputs, self.options)
         batches, scored = (
             FixedBatches(torch.from_numpy(part.inputs), torch.from_numpy(part.targets)) for part in (train, validation)
         )
         task = SupervisedTask(self.network, batches, scored, partial(prediction, is_class=self.is_class))
-        train_settings = self.settings.train or train_settings_for(samples)
-        self.history = train_supervised(task, self.settings, train_settings, stage="refit predictor", run=run)
+        train_settings = self.options.train or train_settings_for(samples)
+        self.history = train_supervised(task, self.options, train_settings, stage="refit predictor", run=run)
 
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         """Evaluate the network in chunks, on the CPU; see `Predictor.outputs`."""
@@ -76,10 +76,10 @@ class Network(Predictor):
     def learned(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return settings and weights."""
         arrays = {f"{_WEIGHTS}{name}": tensor.cpu().numpy() for name, tensor in self.network.state_dict().items()}
-        return self.settings.model_dump(), arrays
+        return self.settings(), arrays
 
     def restore_learned(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Rebuild the network and load its weights."""
         weights = {name.removeprefix(_WEIGHTS): a for name, a in arrays.items() if name.startswith(_WEIGHTS)}
-        settings = self.settings.for_samples(1)
+        settings = self.options.for_samples(1)
         self.network = load_network(lambda: DenseNet.of(self.n_inputs, self.n_outputs, settings), weights)

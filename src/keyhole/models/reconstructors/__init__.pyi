@@ -1,6 +1,14 @@
 from .base import Reconstructor as Reconstructor
 from .bounds import ValueBounds as ValueBounds
+from .dcgan import DCGAN as DCGAN
+from .dense_conv import DenseConv as DenseConv
+from .ensemble import Ensemble as Ensemble
+from .kernel_ridge import Kernel as Kernel
+from .linear import LinearReconstructor as LinearReconstructor
 from .model_selection import fit_best as fit_best
+from .neural import Dense as Dense
+from .neural import NetworkReconstructor as NetworkReconstructor
+from .neural import ResNetReconstructor as ResNetReconstructor
 from .optimal_interpolation import OptimalInterpolation as OptimalInterpolation
 from .registry import RECONSTRUCTORS as RECONSTRUCTORS
 from .residual import Residual as Residual

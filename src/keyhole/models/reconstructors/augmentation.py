@@ -35,8 +35,7 @@ class Augmentation:
     """Random transformations under which images stay plausible: small affine ones, and reflections.
 
     Images are transformed before the mean is subtracted, with border values replicated beyond the edges. A network
-    trained
-    on them sees more variation than there are samples.
+    trained on them sees more variation than there are samples.
 
     Parameters
     ----------
@@ -59,8 +58,7 @@ class Augmentation:
         """Select the transformations that keep images plausible, as measured by the linear reconstruction.
 
         A transformation is accepted if validation images are reconstructed about as well after it as before. Samples
-        with
-        times, covariates, missing values or sites that are not valid are not treated as images.
+        with times, covariates, missing values or sites that are not valid are not treated as images.
 
         Parameters
         ----------
@@ -83,16 +81,14 @@ class Augmentation:
         error, explained = _linear_error(linear, scored, sites)
         if explained < _MIN_EXPLAINED:
             return None
-        kinds = {"nudge": replace(identity, nudged=True)}
-        kinds |= {f"mirror {axis}": replace(identity, mirrored=(axis == 0, axis == 1)) for axis in (0, 1)}
-        found = {name: _linear_error(linear, kind.always(scored), sites) for name, kind in kinds.items()}
-        plausible = {
-            name: its_error <= _MAX_ERROR_RATIO * error and its_explained >= _MIN_EXPLAINED_RATIO * explained
-            for name, (its_error, its_explained) in found.items()
-        }
-        if not any(plausible.values()):
-            return None
-        return replace(identity, nudged=plausible["nudge"], mirrored=(plausible["mirror 0"], plausible["mirror 1"]))
+
+        def is_plausible(kind: Augmentation) -> bool:
+            its_error, its_explained = _linear_error(linear, kind.always(scored), sites)
+            return its_error <= _MAX_ERROR_RATIO * error and its_explained >= _MIN_EXPLAINED_RATIO * explained
+
+        nudged = is_plausible(replace(identity, nudged=True))
+        down, across = (is_plausible(replace(identity, mirrored=(axis == 0, axis == 1))) for axis in (0, 1))
+        return replace(identity, nudged=nudged, mirrored=(down, across)) if nudged or down or across else None
 
     def always(self, images: Tensor) -> Tensor:
         """Transform all of ``(N, channels, rows, columns)``, each with its own random parameters and a fixed seed."""
@@ -102,12 +98,11 @@ class Augmentation:
         """Transform a random share of ``(N, channels, rows, columns)``, each with its own random parameters.
 
         Interpolation is bicubic, which keeps edges sharp, and clipped to the range of the image: a network trained on
-        blurred
-        images would learn that images are smooth.
+        blurred images would learn that images are smooth.
         """
         maps, zero = (part.to(images.device) for part in (self._maps(len(images), generator, share), self.zero))
-        uncentred, places = images + zero, affine_grid(maps, images.shape[2], images.shape[3])
-        moved = functional.grid_sample(uncentred, places, mode="bicubic", padding_mode="border", align_corners=False)
+        uncentred, positions = images + zero, affine_grid(maps, images.shape[2], images.shape[3])
+        moved = functional.grid_sample(uncentred, positions, mode="bicubic", padding_mode="border", align_corners=False)
         return moved.clamp(uncentred.amin((2, 3), keepdim=True), uncentred.amax((2, 3), keepdim=True)) - zero
 
     def _maps(self, n: int, generator: torch.Generator, share: float) -> Tensor:
@@ -125,9 +120,16 @@ class Augmentation:
 
 
 def affine_grid(maps: Tensor, rows: int, columns: int) -> Tensor:
-    """Sampling positions ``(n, rows, columns, 2)``: `functional.affine_grid` as one matrix product.
+    """Return sampling positions ``(n, rows, columns, 2)``: `functional.affine_grid` as one matrix product.
 
     The original multiplies image by image, and its thread synchronisation took half of a dense network's step.
+
+    Parameters
+    ----------
+    maps
+        Affine matrices ``(n, 2, 3)`` from output to input coordinates, x before y.
+    rows, columns
+        Shape of the images.
     """
     down, across = ((2 * torch.arange(count, device=maps.device) + 1) / count - 1 for count in (rows, columns))
     y, x = torch.cartesian_prod(down, across).T
@@ -172,16 +174,17 @@ class AugmentedBatches(nn.Module):
     """
 
     def __init__(
-        self,
-        augmentation: Augmentation,
-        linear: LinearReconstructor,
-        train: ScaledSamples,
-        sites: NDArray[np.int64],
+        self, augmentation: Augmentation, linear: LinearReconstructor, train: ScaledSamples, sites: NDArray[np.int64],
         inputs: Inputs,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.samples, self.augmentation, self.inputs = len(train), augmentation, inputs
-        parts = {"images": train.sites.to_grid(train.targets), "sites": sites, "offset": linear.offset, "weights": linear.weights}
+        parts = {
+            "images": train.sites.to_grid(train.targets),
+            "sites": sites,
+            "offset": linear.offset,
+            "weights": linear.weights,
+        }
         for name, array in parts.items():
             self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)), persistent=False)
 

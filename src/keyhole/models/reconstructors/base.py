@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.sites import Sites
 from keyhole.data.samples import ScaledSamples
+from keyhole.data.sites import Sites
 from keyhole.models.base import Model
 
 __all__ = ["Reconstructor", "flat", "known"]
@@ -21,8 +21,8 @@ class Reconstructor(Model):
     """Base class of reconstructors: estimate scaled fields from scaled readings at K fixed sites.
 
     A subclass implements ``fit``, ``reconstruct``, ``state``, ``restore`` and ``takes``, and declares its settings, if
-    any, as ``settings_class`` (see `keyhole.models.base.Model`). Constructors only store their arguments; everything
-    learned from data is learned in ``fit``. ``state`` and ``restore`` serialise a fitted reconstructor as
+    any, as ``settings_class`` (see `keyhole.core.settings.Configurable`). Constructors only store their arguments;
+    everything learned from data is learned in ``fit``. ``state`` and ``restore`` serialise a fitted reconstructor as
     JSON-compatible settings and a dictionary of arrays, so that a saved plan holds no code.
 
     Attributes
@@ -31,6 +31,7 @@ class Reconstructor(Model):
         One record per candidate that model selection compared before it chose this one; empty otherwise.
     """
 
+    kind: ClassVar[str] = "reconstructor"
     tried: Sequence[dict[str, Any]] = ()
 
     @abstractmethod
@@ -82,6 +83,11 @@ class Reconstructor(Model):
         arrays : dict
             Learned arrays by name.
         """
+
+    def given_settings(self) -> dict[str, Any]:
+        """Return the settings that differ from the defaults under the key ``given``, as closed forms store them."""
+        given = self.options.model_dump(exclude_defaults=True)
+        return {"given": given} if given else {}
 
     @classmethod
     @abstractmethod

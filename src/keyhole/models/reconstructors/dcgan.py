@@ -125,9 +125,9 @@ class DCGAN(NetworkReconstructor):
 
     name: ClassVar[str] = "dcgan"
     settings_class = DCGANSettings
-    settings: DCGANSettings
+    options: DCGANSettings
 
     def build(self, samples: int) -> nn.Module:
         """Construct a `DCGANDecoder` for the grid."""
         shape = check_two_dimensional(self.domain.shape, self.name)
-        return DCGANDecoder(self.n_inputs, self.channels, shape, filters=self.settings.filters)
+        return DCGANDecoder(self.n_inputs, self.channels, shape, filters=self.options.filters)

@@ -56,17 +56,9 @@ class DenseConvNet(nn.Module):
     """
 
     def __init__(
-        self,
-        dense: DenseNet,
-        inputs: int,
-        channels: int,
-        domain: Sites,
-        sites: NDArray[np.int64],
-        *,
-        filters: int | None,
-        layers: int,
-        bounds: ValueBounds | None = None,
-    ) -> None:
+        self, dense: DenseNet, inputs: int, channels: int, domain: Sites, sites: NDArray[np.int64],
+        *, filters: int | None, layers: int, bounds: ValueBounds | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.dense, self.inputs, self.channels, self.sites, self.bounds = dense, inputs, channels, len(sites), bounds
         self.shape = check_two_dimensional(domain.shape, "dense_conv")
@@ -118,7 +110,7 @@ class DenseConv(Dense):
     name: ClassVar[str] = "dense_conv"
     largest_batch: ClassVar[int] = 64  # a sample costs so much that more steps are worth more than smoother ones
     settings_class = DenseConvSettings
-    settings: DenseConvSettings
+    options: DenseConvSettings
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -135,8 +127,8 @@ class DenseConv(Dense):
         dense
             The fitted network.
         """
-        shape = {name: getattr(dense.settings, name) for name in ("width", "blocks", "n_frequencies")}
-        self.settings, self.start = self.settings.model_copy(update=shape), dense.network.state_dict()
+        shape = {name: getattr(dense.options, name) for name in ("width", "blocks", "n_frequencies")}
+        self.options, self.start = self.options.model_copy(update=shape), dense.network.state_dict()
         return self
 
     def pace(self, samples: int, *, limited: bool) -> TrainSettings:
@@ -154,11 +146,11 @@ class DenseConv(Dense):
 
     def build(self, samples: int) -> nn.Module:
         """Construct a `DenseConvNet` for the grid, its dense part as wide as the number of samples allows."""
-        self.settings = self.settings.for_samples(samples)
-        dense = DenseNet.of(self.n_inputs, self.n_outputs, self.settings)
+        self.options = self.options.for_samples(samples)
+        dense = DenseNet.of(self.n_inputs, self.n_outputs, self.options)
         if self.start:
             dense.load_state_dict(self.start)
         return DenseConvNet(
             dense, self.n_inputs, self.channels, self.domain, self.sites,
-            filters=self.settings.filters, layers=self.settings.layers, bounds=self.bounds,
+            filters=self.options.filters, layers=self.options.layers, bounds=self.bounds,
         )  # fmt: skip

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.sites import Sites
 from keyhole.data.samples import ScaledSamples
+from keyhole.data.sites import Sites
 from keyhole.models.reconstructors.base import Reconstructor
 from keyhole.models.reconstructors.residual import Residual, arrays_under
 from keyhole.models.settings import EnsembleSettings
@@ -37,46 +37,53 @@ class Ensemble(Reconstructor):
 
     Examples
     --------
-    >>> Ensemble(members=5, inner="dense", width=64).settings.members
+    >>> Ensemble(members=5, inner="dense", width=64).options.members
     5
     """
 
     name: ClassVar[str] = "ensemble"
     settings_class = EnsembleSettings
-    settings: EnsembleSettings
+    options: EnsembleSettings
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.members: list[Residual] = []
+        self.first = Residual(**self.options.model_dump(exclude={"members", "label"}))
+
+    def settings(self) -> dict[str, Any]:
+        """Return the number of members, and the settings of the first one, as its training resolved them."""
+        return {"members": len(self.members) or self.options.members, **(self.members or [self.first])[0].settings()}
 
     @classmethod
     def of(cls, members: Sequence[Residual]) -> Self:
         """Return the ensemble of networks that are already fitted."""
-        first = members[0]
-        parts = {"inner": first.network.name, "linear": first.linear.name}
-        made = cls(members=len(members), **parts, **first.network.settings.model_dump())
+        made = cls(members=len(members), **members[0].settings())
         made.members = list(members)
         made.history = [row for member in members for row in member.history]
         return made
 
-    def with_another(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Ensemble:
+    def with_another(
+        self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run
+    ) -> Ensemble:
         """Return an ensemble with one more network of the first one's kind; parameters as in `fit`."""
         return Ensemble.of([*self.members, self._fit_next(train, sites, validation=validation, run=run)])
 
     def fit(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
         """Fit the members one after the other; see `Reconstructor.fit`."""
         self.members = []
-        for count in range(self.settings.members, 0, -1):
+        for count in range(self.options.members, 0, -1):
             self.members.append(self._fit_next(train, sites, validation=validation, run=run.share(1 / count)))
         self.history = [row for member in self.members for row in member.history]
         return self
 
-    def _fit_next(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Residual:
+    def _fit_next(
+        self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run
+    ) -> Residual:
         """Fit one more member: the first as it would be alone, each other with a seed and checkpoint of its own."""
-        position, settings = len(self.members), self.settings.model_dump(exclude={"members", "label"})
+        position = len(self.members)
         if position == 0:
-            return Residual(**settings).fit(train, sites, validation=validation, run=run)
-        member = Residual(**settings, label=str(position)).upon(self.members[0].linear)
+            return self.first.fit(train, sites, validation=validation, run=run)
+        member = Residual(label=str(position), **self.members[0].settings()).upon(self.members[0].linear)
         seeded = replace(run, seed=run.seed_of(f"member {position}"))
         return member.fit(train, sites, validation=validation, run=seeded)
 

@@ -13,16 +13,15 @@ from scipy.linalg import LinAlgError
 from keyhole.core.errors import PlanError
 from keyhole.core.run import Run
 from keyhole.core.storage import array_of, count_of, number_of
-from keyhole.data.sites import Sites
 from keyhole.data.samples import ScaledSamples
+from keyhole.data.sites import Sites
 from keyhole.models.kernels import Hyperparameters, candidates, inverse, kernel, leave_one_out, scale_of
 from keyhole.models.localisation import some
 from keyhole.models.reconstructors.base import Reconstructor, flat, known
+from keyhole.models.settings import KernelSettings
 
 __all__ = ["Kernel"]
 
-_MAX_SAMPLES = 4000  # training samples used: time grows with their third power, a plan's file with their number
-_MAX_SELECTION_SAMPLES, _MAX_TARGETS = 1000, 512  # subset on which the hyperparameters are selected
 _CHUNK = 2048
 _STORED_NAMES = ("width", "level", "strength", "even")  # of the hyperparameters, in saved plans
 
@@ -58,6 +57,8 @@ class Kernel(Reconstructor):
 
     name: ClassVar[str] = "kernel"
     closed_form: ClassVar[bool] = True
+    settings_class = KernelSettings
+    options: KernelSettings
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -70,10 +71,10 @@ class Kernel(Reconstructor):
         """Fit on ``train``, or a random subset of it; leave-one-out errors select the hyperparameters."""
         self.channels, self.domain = train.channels, train.sites
         rng = run.generator("kernel")
-        rows = some(len(train), _MAX_SAMPLES, rng)
+        rows = some(len(train), self.options.max_samples, rng)
         inputs, targets = _inputs(train.readings(sites), train.covariates)[rows], flat(train.targets)[rows]
         self.mean = targets.mean(axis=0)
-        self.parameters = _choose_hyperparameters(inputs, targets - self.mean, rng)
+        self.parameters = self._choose_hyperparameters(inputs, targets - self.mean, rng)
         self.scale = scale_of(inputs, self.parameters.standardised)
         inputs = inputs / self.scale
         gram = kernel(inputs, inputs, self.parameters)
@@ -95,14 +96,14 @@ class Kernel(Reconstructor):
         arrays: dict[str, NDArray[Any]] = {"inputs": self.inputs, "spread": self.scale, "mean": self.mean}
         arrays["votes"] = self.dual_coefficients
         settings = dict(zip(_STORED_NAMES, self.parameters, strict=True))
-        return {**settings, "channels": self.channels}, arrays
+        return {**settings, "channels": self.channels, **self.given_settings()}, arrays
 
     @classmethod
     def restore(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], domain: Sites, sites: NDArray[np.int64]
     ) -> Self:
         """Recover a fitted kernel reconstructor; see `Reconstructor.restore`."""
-        restored = cls()
+        restored = cls(**settings.get("given", {}))
         width, level, regularisation = (number_of(settings, name) for name in _STORED_NAMES[:3])
         restored.parameters = Hyperparameters(width, level, regularisation, settings[_STORED_NAMES[3]] is True)
         restored.channels, restored.domain = count_of(settings, "channels"), domain
@@ -119,23 +120,23 @@ class Kernel(Reconstructor):
         """Return whether the inputs are so many readings and covariates."""
         return channels == self.channels and self.inputs.shape[1] == sites * channels + covariates
 
+    def _choose_hyperparameters(
+        self, inputs: NDArray[np.float64], targets: NDArray[Any], rng: np.random.Generator
+    ) -> Hyperparameters:
+        """Select the hyperparameters with the smallest leave-one-out error."""
+        rows = some(len(inputs), self.options.max_selection_samples, rng)
+        columns = some(targets.shape[1], self.options.max_targets, rng)
+        inputs, targets = inputs[rows], targets[np.ix_(rows, columns)].astype(np.float64)
+        errors: dict[Hyperparameters, float] = {}
+        for scaled, of_one_width in candidates(inputs):
+            gram = kernel(scaled, scaled, of_one_width[0])
+            errors |= {parameters: _error(gram, targets, parameters.regularisation) for parameters in of_one_width}
+        return min(errors, key=errors.__getitem__)
+
 
 def _inputs(readings: NDArray[Any], covariates: NDArray[Any] | None) -> NDArray[np.float64]:
     """Readings and covariates as one vector per sample."""
     return np.concatenate([flat(readings), known(covariates, len(readings))], axis=1).astype(np.float64)
-
-
-def _choose_hyperparameters(
-    inputs: NDArray[np.float64], targets: NDArray[Any], rng: np.random.Generator
-) -> Hyperparameters:
-    """Select the hyperparameters with the smallest leave-one-out error."""
-    rows, columns = some(len(inputs), _MAX_SELECTION_SAMPLES, rng), some(targets.shape[1], _MAX_TARGETS, rng)
-    inputs, targets = inputs[rows], targets[np.ix_(rows, columns)].astype(np.float64)
-    errors: dict[Hyperparameters, float] = {}
-    for scaled, of_one_width in candidates(inputs):
-        gram = kernel(scaled, scaled, of_one_width[0])
-        errors |= {parameters: _error(gram, targets, parameters.regularisation) for parameters in of_one_width}
-    return min(errors, key=errors.__getitem__)
 
 
 def _error(gram: NDArray[np.float64], targets: NDArray[np.float64], regularisation: float) -> float:

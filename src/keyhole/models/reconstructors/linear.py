@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.core.storage import array_of, count_of, number_of
-from keyhole.data.sites import Sites
 from keyhole.data.samples import ScaledSamples
 from keyhole.data.scaler import Scaler
+from keyhole.data.sites import Sites
 from keyhole.models.reconstructors.base import Reconstructor, flat, known
 
 __all__ = ["LinearReconstructor"]
@@ -131,15 +131,16 @@ class LinearReconstructor(Reconstructor):
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the selected hyperparameters, the offset and the weights."""
-        return {**self.chosen, "channels": self.channels}, {"offset": self.offset, "weights": self.weights}
+        settings = {**self.chosen, "channels": self.channels, **self.given_settings()}
+        return settings, {"offset": self.offset, "weights": self.weights}
 
     @classmethod
     def restore(
         cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], domain: Sites, sites: NDArray[np.int64]
     ) -> Self:
         """Recover a fitted linear reconstructor; see `Reconstructor.restore`."""
-        restored = cls()
-        restored.chosen = {name: number_of(settings, name) for name in settings if name != "channels"}
+        restored = cls(**settings.get("given", {}))
+        restored.chosen = {name: number_of(settings, name) for name in settings if name not in ("channels", "given")}
         restored.channels, restored.domain = count_of(settings, "channels"), domain
         outputs = restored.channels * len(domain)
         restored.offset = array_of(arrays, "offset", (outputs,)).astype(np.float32, copy=False)

@@ -33,13 +33,9 @@ __all__ = ["ModelSelection", "convolutional_after", "fit_best", "fit_linear", "s
 
 
 def fit_best(
-    train: ScaledSamples,
-    sites: NDArray[np.int64],
-    *,
-    validation: ScaledSamples,
-    run: Run,
-    settings: Mapping[str, Any] | None = None,
-) -> Reconstructor:
+    train: ScaledSamples, sites: NDArray[np.int64],
+    *, validation: ScaledSamples, run: Run, settings: Mapping[str, Any] | None = None,
+) -> Reconstructor:  # fmt: skip
     """Fit closed forms, then networks while time remains; return the reconstructor with the smallest validation error.
 
     Ridge, optimal interpolation and kernel ridge are fitted first; networks are then trained on the residuals of the
@@ -204,7 +200,9 @@ def convolutional_after(dense: Residual, train: TrainSettings | None) -> Residua
     return residual
 
 
-def fit_linear(train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> LinearReconstructor:
+def fit_linear(
+    train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run
+) -> LinearReconstructor:
     """Fit ridge and optimal interpolation; return the one with the smaller validation error.
 
     Parameters

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from keyhole.core.run import Run
 from keyhole.core.storage import count_of
-from keyhole.data.sites import Sites
 from keyhole.data.samples import ScaledSamples
+from keyhole.data.sites import Sites
 from keyhole.models.objectives import reconstruction
 from keyhole.models.reconstructors.augmentation import Augmentation, AugmentedBatches
 from keyhole.models.reconstructors.base import Reconstructor, flat, known
@@ -63,7 +63,7 @@ class NetworkReconstructor(Reconstructor):
         Default of the largest batch size.
     """
 
-    settings: NetworkSettings
+    options: NetworkSettings
     largest_batch: ClassVar[int] = 256
 
     def __init__(self, **settings: Any) -> None:
@@ -118,7 +118,9 @@ class NetworkReconstructor(Reconstructor):
         """Return the default training settings for so many samples; ``limited`` if there is a deadline."""
         return train_settings_for(samples, self.largest_batch, limited=limited)
 
-    def fit(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples | None, run: Run) -> Self:
+    def fit(
+        self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples | None, run: Run
+    ) -> Self:
         """Train on ``train``; keep the best weights on ``validation``, or the last if that is None."""
         return self.fit_residual(None, train, sites, validation=validation, run=run, stage=f"refit {self.name}")
 
@@ -147,10 +149,10 @@ class NetworkReconstructor(Reconstructor):
         else:
             batches = AugmentedBatches(augmentation, linear, train, sites, self.inputs)
         scored = None if validation is None else self.fixed_batches(_thinned(validation), linear)
-        self.train_settings = self.settings.train or self.pace(len(train), limited=run.deadline is not None)
+        self.train_settings = self.options.train or self.pace(len(train), limited=run.deadline is not None)
         has_missing = train.missing is not None or (validation is not None and validation.missing is not None)
         task = self._task(batches, scored, has_missing)
-        self.history = train_supervised(task, self.settings, self.train_settings, stage=stage, run=run)
+        self.history = train_supervised(task, self.options, self.train_settings, stage=stage, run=run)
         return self
 
     def seconds_per_epoch(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> float:
@@ -166,7 +168,9 @@ class NetworkReconstructor(Reconstructor):
         batch = unfitted.pace(len(train), limited=True).batch_size
         with seeded(0):
             unfitted.network = unfitted.build(len(train))
-        task = unfitted._task(unfitted.fixed_batches(train.take(np.arange(batch)), None), None, train.missing is not None)
+        task = unfitted._task(
+            unfitted.fixed_batches(train.take(np.arange(batch)), None), None, train.missing is not None
+        )
         return seconds_per_step(task, batch, run) * len(train) / batch
 
     def _set_sizes(self, train: ScaledSamples, sites: NDArray[np.int64]) -> None:
@@ -217,7 +221,7 @@ class NetworkReconstructor(Reconstructor):
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in self.network.state_dict().items()}
         if self.bounds is not None:
             arrays |= {f"{_BOUNDS}{name}": array for name, array in self.bounds.arrays().items()}
-        return {name: getattr(self, name) for name in _SIZES} | self.settings.model_dump(), arrays
+        return {name: getattr(self, name) for name in _SIZES} | self.settings(), arrays
 
     @classmethod
     def restore(
@@ -277,12 +281,12 @@ class Dense(NetworkReconstructor):
 
     name: ClassVar[str] = "dense"
     settings_class = DenseSettings
-    settings: DenseSettings
+    options: DenseSettings
 
     def build(self, samples: int) -> nn.Module:
         """Construct a `DenseNet`, by default of a width that suits the number of samples."""
-        self.settings = self.settings.for_samples(samples)
-        return DenseNet.of(self.n_inputs, self.n_outputs, self.settings)
+        self.options = self.options.for_samples(samples)
+        return DenseNet.of(self.n_inputs, self.n_outputs, self.options)
 
 
 class ResNetReconstructor(NetworkReconstructor):
@@ -298,18 +302,18 @@ class ResNetReconstructor(NetworkReconstructor):
 
     name: ClassVar[str] = "resnet"
     settings_class = ResNetSettings
-    settings: ResNetSettings
+    options: ResNetSettings
 
     def build(self, samples: int) -> nn.Module:
         """Construct a `ResNet` for the grid."""
         check_two_dimensional(self.domain.shape)
-        inputs = self.channels + int(self.settings.mask_channel) + self.covariates
-        return ResNet(inputs, self.channels, filters=self.settings.filters, blocks=self.settings.blocks)
+        inputs = self.channels + int(self.options.mask_channel) + self.covariates
+        return ResNet(inputs, self.channels, filters=self.options.filters, blocks=self.options.blocks)
 
     def inputs(self, readings: Tensor, covariates: Tensor, estimate: Tensor) -> Tensor:
         """Place readings on a grid of zeros, followed by the mask and the covariates as constant channels."""
         parts = [readings.transpose(1, 2)]
-        if self.settings.mask_channel:
+        if self.options.mask_channel:
             parts.append(readings.new_ones(len(readings), 1, len(self.sites)))
         at_sites = torch.cat(parts, dim=1)
         grid = readings.new_zeros(*at_sites.shape[:2], self.domain.size)

@@ -68,7 +68,7 @@ class OptimalInterpolation(LinearReconstructor):
 
     name: ClassVar[str] = "optimal_interpolation"
     settings_class = OptimalInterpolationSettings
-    settings: OptimalInterpolationSettings
+    options: OptimalInterpolationSettings
 
     def solve(self, train: ScaledSamples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
         """Select hyperparameters by cross-validation on the first call, then solve; see `LinearReconstructor.solve`."""
@@ -77,7 +77,7 @@ class OptimalInterpolation(LinearReconstructor):
             np.repeat(sites, train.channels), np.tile(np.arange(len(train.sites)), train.channels), train.sites.metric,
         )  # fmt: skip
         if not self.chosen:
-            self.chosen = _choose_hyperparameters(data.subsample(self.settings, run), self.settings)
+            self.chosen = _choose_hyperparameters(data.subsample(self.options, run), self.options)
         length, strength, share, means = (self.chosen[name] for name in ("length", "strength", "share", "means"))
         data = data.with_covariates(share, means)
         moments = data.moments(slice(None))

@@ -1,4 +1,4 @@
-"""The discriminator of pix2pix: it judges patches of a signal beside what was observed of it."""
+"""The discriminator of pix2pix: it classifies patches of a sample, given the observations of the sample."""
 
 from __future__ import annotations
 
@@ -9,15 +9,28 @@ from torch.nn import functional
 
 __all__ = ["PatchDiscriminator"]
 
-_LEAST = 4  # cells a side: the first layer's kernel
+_MIN_SIDE = 4  # sites: the first layer's kernel
 
 
 class PatchDiscriminator(nn.Module):
-    """Strided 4 x 4 convolutions to a map of logits, one for each patch: is this patch of a true signal?
+    """Strided 4 x 4 convolutions to a map of logits, one for each patch: whether it belongs to a true sample.
 
-    As many strides as leave a map of about 7 x 7, at most three, so that small grids are judged in patches too. Layers
-    are normalised over channels and cells together (one group), which needs no statistics of a batch: a batch of true
-    signals and one of rebuilt ones are then judged alike.
+    As many strides as leave a map of about 7 x 7, at most three, so that small grids are discriminated in patches too.
+    Layers are normalised over channels and sites together (one group), which needs no statistics of a batch: batches of
+    true and of reconstructed samples are then treated alike.
+
+    Parameters
+    ----------
+    inputs
+        Number of input channels: of the sample and of its observations.
+    shape
+        Shape of the grid.
+    filters
+        Channels of the first convolution; each following one has twice as many.
+
+    References
+    ----------
+    Isola, Zhu, Zhou & Efros (2017), *Image-to-Image Translation with Conditional Adversarial Networks*, CVPR.
 
     Examples
     --------
@@ -39,7 +52,7 @@ class PatchDiscriminator(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, inputs, height, width)`` to logits ``(N, 1, patches, patches)``."""
         height, width = x.shape[-2:]
-        padded = functional.pad(x, (0, max(0, _LEAST - width), 0, max(0, _LEAST - height)))
+        padded = functional.pad(x, (0, max(0, _MIN_SIDE - width), 0, max(0, _MIN_SIDE - height)))
         return self.layers(padded)  # type: ignore[no-any-return]
 
 

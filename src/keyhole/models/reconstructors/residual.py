@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.sites import Sites
 from keyhole.data.samples import ScaledSamples
+from keyhole.data.sites import Sites
 from keyhole.models.reconstructors.augmentation import Augmentation
 from keyhole.models.reconstructors.base import Reconstructor, flat
 from keyhole.models.reconstructors.bounds import ValueBounds
@@ -49,17 +49,17 @@ class Residual(Reconstructor):
 
     name: ClassVar[str] = "residual"
     settings_class = ResidualSettings
-    settings: ResidualSettings
+    options: ResidualSettings
 
     def __init__(self, inner: str = "dense", **settings: Any) -> None:
         super().__init__(inner=inner, **settings)
-        self.linear: LinearReconstructor = RECONSTRUCTORS.make(self.settings.linear, {})
+        self.linear: LinearReconstructor = RECONSTRUCTORS.make(self.options.linear, {})
         self.linear_is_fitted = False
-        self.network: NetworkReconstructor = RECONSTRUCTORS.make(inner, self.settings.model_extra or {})
+        self.network: NetworkReconstructor = RECONSTRUCTORS.make(inner, self.options.model_extra or {})
 
-    def clone(self) -> Self:
-        """Return an unfitted copy with the same parts and the settings of the network, as they were resolved."""
-        return type(self)(self.network.name, linear=self.linear.name, **self.network.settings.model_dump())
+    def settings(self) -> dict[str, Any]:
+        """Return the names of both parts, and the settings of the network with the width that was chosen."""
+        return {"inner": self.network.name, "linear": self.linear.name, **self.network.settings()}
 
     def upon(self, linear: LinearReconstructor) -> Self:
         """Use a linear reconstructor that is already fitted, to the samples and sites that ``fit`` will be given."""
@@ -69,7 +69,7 @@ class Residual(Reconstructor):
     @property
     def n_frequencies(self) -> int:
         """Frequencies of the network's periodic embedding; 0 for none."""
-        return getattr(self.network.settings, "n_frequencies", 0)
+        return getattr(self.network.options, "n_frequencies", 0)
 
     @property
     def improvement(self) -> float:
@@ -84,7 +84,7 @@ class Residual(Reconstructor):
         self.network.bounds = ValueBounds.found(train)
         self.network.fit_residual(
             self.linear, train, sites, validation=validation, run=run,
-            stage=f"refit {self.name} {self.network.name} {self.settings.label}".rstrip(),
+            stage=f"refit {self.name} {self.network.name} {self.options.label}".rstrip(),
             augmentation=Augmentation.found(self.linear, train, validation, sites),
         )  # fmt: skip
         self.history = self.network.history

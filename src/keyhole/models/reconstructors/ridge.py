@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.sites import Sites
 from keyhole.data.samples import ScaledSamples
+from keyhole.data.sites import Sites
 from keyhole.models.principal_components import cached_gram
 from keyhole.models.reconstructors.base import flat
 from keyhole.models.reconstructors.linear import LinearReconstructor
@@ -107,7 +107,11 @@ class NestedRidge:
 
 
 def nested_errors(
-    train: ScaledSamples, scorer: ScaledSamples, sites: NDArray[np.int64], strength: float, scale: NDArray[np.float64] | None = None
+    train: ScaledSamples,
+    scorer: ScaledSamples,
+    sites: NDArray[np.int64],
+    strength: float,
+    scale: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Sum of squared errors on ``scorer`` of ridge fitted on ``train`` to the first 0, 1, ... K sites.
 

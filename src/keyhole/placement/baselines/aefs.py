@@ -29,16 +29,24 @@ _CONSTANT = 1e-10
 
 
 class SparseRows(Task):
-    r"""One hidden layer from the sites to all cells, with a penalty on the rows of the first layer.
+    r"""Auto-encoder with one hidden layer from the observable to all valid sites, and a penalty on its rows.
 
     .. math:: \min \|X - (b_2 + \tanh(b_1 + X_o W_1) W_2)\|_F^2 + \alpha \sum_s \|W_{1,s}\|_F
 
-    After each step of the optimiser the norm of every row loses :math:`\alpha / g_s`, the proximal step of the penalty;
-    :math:`g_s` is the root mean square of the row's gradients, by which the optimiser divides its own steps. Without it
-    sites of small and of large gradients would hold out alike. A row that reaches zero stays there, and so do those of
-    sites that are constant. The number of rows allowed falls geometrically from all to K: while there are more,
-    :math:`\alpha` rises; else it falls and nothing is lost. A step never takes more rows than are too many. Weight
-    decay is the optimiser's.
+    After each step of the optimiser the norm of every row is reduced by :math:`\alpha / g_s`, the proximal step of the
+    penalty; :math:`g_s` is the root mean square of the row's gradients, by which the optimiser divides its own steps. A
+    row that reaches zero stays there, as do those of constant sites. The number of rows allowed falls geometrically
+    from all to K: while there are more, :math:`\alpha` rises; otherwise it falls and rows are not shrunk. A step never
+    removes more rows than are too many. Weight decay is the optimiser's.
+
+    Parameters
+    ----------
+    samples
+        Scaled training samples.
+    k
+        Number of rows that remain.
+    hidden
+        Units of the hidden layer.
     """
 
     alive: Tensor
@@ -54,7 +62,7 @@ class SparseRows(Task):
         self.encode = nn.Linear(self.channels * self.sites, hidden)
         self.decode = nn.Linear(hidden, cells[0].numel())
         self.register_buffer("readings", readings.flatten(1), persistent=False)
-        self.register_buffer("cells", cells.flatten(1), persistent=False)
+        self.register_buffer("values", cells.flatten(1), persistent=False)
         spread = readings.double().var(dim=0).sum(dim=0)
         self.register_buffer("alive", spread > _CONSTANT * spread.max())
         self.register_buffer("weight", _FIRST_WEIGHT * self.norms().mean())
@@ -62,7 +70,7 @@ class SparseRows(Task):
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
         """Reconstruct a batch through the hidden layer."""
-        readings, cells = self.get_buffer("readings")[batch], self.get_buffer("cells")[batch]
+        readings, cells = self.get_buffer("readings")[batch], self.get_buffer("values")[batch]
         reconstructed = self.decode(torch.tanh(self.encode(readings)))
         return {"reconstruction": reconstruction(reconstructed, cells)}, self.after
 
@@ -125,6 +133,15 @@ class AEFS(Selector):
     References
     ----------
     Han, Wang, Zhang, Li & Xu (2018). Autoencoder inspired unsupervised feature selection. ICASSP.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> values = np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3]
+    >>> samples = kh.read(values.astype(np.float32))
+    >>> quick = {"steps": 60, "batch_size": 16, "ema_decay": 0.0}
+    >>> len(AEFS(n_hidden=8, train=quick).select(samples, 2, validation=None, run=Run()).sites)
+    2
     """
 
     name: ClassVar[str] = "aefs"

@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.models.objectives import reconstruction
 from keyhole.models.reconstructors.dcgan import DCGANDecoder
 from keyhole.models.reconstructors.networks import check_two_dimensional
@@ -23,9 +23,9 @@ from keyhole.training import loop as training
 from keyhole.training.loop import Task, seeded
 from keyhole.training.settings import TrainSettings
 
-__all__ = ["Autoencoder", "ConcreteAutoencoder", "ConcreteRows", "collapsed", "decoder_of"]
+__all__ = ["Autoencoder", "ConcreteAutoencoder", "ConcreteRows", "collapsed", "make_decoder"]
 
-_SETTLED = 0.998
+_CONVERGED = 0.998
 _CHUNK = 4096
 
 
@@ -36,8 +36,19 @@ class ConcreteRows(nn.Module):
 
     .. math:: M_k = \mathrm{softmax}\!\left(\frac{\log a_k + G_k}{T}\right)
 
-    As `T` falls it tends to one-hot, and which entry is hot follows `p_k = softmax(log a_k)`. Nothing keeps two rows
-    from the same site; ``overlap`` measures it.
+    As `T` falls it tends to one-hot, with probabilities `p_k = softmax(log a_k)`. Several rows may select the same
+    site; ``overlap`` measures it.
+
+    Parameters
+    ----------
+    rows, sites
+        Numbers of rows and of observable sites.
+    temperature
+        `T`.
+
+    References
+    ----------
+    Maddison, Mnih & Teh (2017). The concrete distribution. ICLR.
 
     Examples
     --------
@@ -66,18 +77,17 @@ class ConcreteRows(nn.Module):
         return float(self.probabilities().detach().amax(dim=1).mean())
 
     def log_probability_of(self, sites: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Log probability of one site in each row, to double precision: settled rows differ in the last digits."""
+        """Log probability of one site in each row, in double precision: converged rows differ in the last digits."""
         return np.asarray(self._log_probabilities()[np.arange(len(sites)), sites])
 
     def overlap(self) -> Tensor:
-        r"""What the rows want twice, as a share of them: `sum_j max(0, sum_k p_kj - 1) / K`.
+        """Share of the rows that select sites already selected: `sum_j max(0, sum_k p_kj - 1) / K`.
 
-        A site's total probability above one is more than one row can have of it. Zero when all rows are settled on
-        distinct sites, `(K - 1) / K` when all are on the same one.
+        Zero when all rows have converged to distinct sites, `(K - 1) / K` when all are on the same one.
         """
         return torch.relu(self.probabilities().sum(dim=0) - 1).sum() / len(self.logits)
 
-    def favourites(self) -> NDArray[np.int64]:
+    def most_probable(self) -> NDArray[np.int64]:
         """Most probable site of each row; several rows may have the same."""
         return self.logits.detach().argmax(dim=1).cpu().numpy()
 
@@ -109,8 +119,18 @@ class ConvolutionalDecoder(DCGANDecoder):
         return super().forward(x).flatten(2)[:, :, self.get_buffer("index")].flatten(1)
 
 
-def decoder_of(k: int, samples: ScaledSamples, settings: CAESettings) -> nn.Module:
-    """Create the decoder that the settings name, from ``k`` readings to the valid sites."""
+def make_decoder(k: int, samples: ScaledSamples, settings: CAESettings) -> nn.Module:
+    """Create the decoder from ``k`` readings to the valid sites.
+
+    Parameters
+    ----------
+    k
+        Number of rows.
+    samples
+        Scaled training samples.
+    settings
+        Name the decoder and its size.
+    """
     inputs, outputs = k * samples.channels, samples.channels * len(samples.sites)
     if settings.decoder == "dcgan":
         return ConvolutionalDecoder(inputs, samples)
@@ -124,21 +144,32 @@ def _hidden(inputs: int, outputs: int, dropout: float) -> list[nn.Module]:
 class Autoencoder(Task):
     """Joint training of rows and decoder on the reconstruction error.
 
-    All samples of a batch are observed through one draw of the rows, `M x`; a site with several channels gives them
-    all.
+    All samples of a batch are observed through one draw of the rows, `M x`; all channels of a site are observed
+    together.
+
+    Parameters
+    ----------
+    rows
+        Relaxed one-hot rows.
+    decoder
+        From the readings to the valid sites.
+    samples
+        Scaled training samples.
+    settings
+        Settings of the selector.
     """
 
     def __init__(self, rows: ConcreteRows, decoder: nn.Module, samples: ScaledSamples, settings: CAESettings) -> None:
         super().__init__()
         self.rows, self.decoder, self.settings, self.samples = rows, decoder, settings, len(samples)
         self.register_buffer("cells", torch.from_numpy(samples.targets), persistent=False)
-        seen = np.flatnonzero(samples.observable)
-        self.register_buffer("seen", torch.from_numpy(seen), persistent=False)
+        observable = np.flatnonzero(samples.observable)
+        self.register_buffer("observable", torch.from_numpy(observable), persistent=False)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
         """Reconstruct a batch from one draw of the rows."""
         x = self.get_buffer("cells")[batch]
-        features = torch.einsum("km,ncm->nkc", self.rows.sample(generator), x[:, :, self.get_buffer("seen")])
+        features = torch.einsum("km,ncm->nkc", self.rows.sample(generator), x[:, :, self.get_buffer("observable")])
         parts = {"reconstruction": reconstruction(self.decoder(features.flatten(1)), x.flatten(1))}
         if self.settings.distinct:
             parts["overlap"] = self.settings.overlap_weight * self.rows.overlap()
@@ -156,13 +187,13 @@ class Autoencoder(Task):
 
     def done(self) -> bool:
         """Whether the rows have converged; never above temperature 1, where a draw is a mixture of sites."""
-        return self.rows.temperature <= 1 and self.rows.certainty() > _SETTLED
+        return self.rows.temperature <= 1 and self.rows.certainty() > _CONVERGED
 
     def figures(self) -> dict[str, float]:
-        """Certainty, distinct favourites and temperature of the rows."""
+        """Largest probabilities, number of distinct sites and temperature of the rows."""
         return {
             "mean_max_probability": self.rows.certainty(),
-            "distinct": float(len(np.unique(self.rows.favourites()))),
+            "distinct": float(len(np.unique(self.rows.most_probable()))),
             "temperature": self.rows.temperature,
         }
 
@@ -183,13 +214,23 @@ class ConcreteAutoencoder(Selector):
     References
     ----------
     Abid, Balin & Zou (2019). Concrete autoencoders for differentiable feature selection and reconstruction. ICML.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> values = np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3]
+    >>> samples = kh.read(values.astype(np.float32))
+    >>> quick = {"steps": 60, "batch_size": 16, "ema_decay": 0.0}
+    >>> found = ConcreteAutoencoder(width=8, distinct=True, train=quick).select(samples, 2, validation=None, run=Run())
+    >>> len(found.sites), found.notes["distinct"]
+    (2, 2)
     """
 
     name: ClassVar[str] = "cae"
     settings_class: ClassVar[type[CAESettings]] = CAESettings
     options: CAESettings
 
-    def incompatibility(self, samples: ScaledSamples) -> str | None:
+    def incompatibility(self, samples: Samples | ScaledSamples) -> str | None:
         """The convolutional decoder needs a grid of two dimensions."""
         shape = samples.choices
         if self.options.decoder == "dense" or len(shape) == 2:
@@ -206,7 +247,7 @@ class ConcreteAutoencoder(Selector):
         settings, chosen = self.options, self.options.train or _train_settings(len(train))
         with seeded(run.seed_of("concrete autoencoder")):
             rows = ConcreteRows(k, int(train.observable.sum()), temperature=settings.temperature[0])
-            task = Autoencoder(rows, decoder_of(k, train, settings), train, settings)
+            task = Autoencoder(rows, make_decoder(k, train, settings), train, settings)
         name = "learn cae distinct" if settings.distinct else "learn cae"
         identity = f"{train.fingerprint()} {k} {settings} {chosen} {run.seed}"
         history = training.train(task, chosen, name=name, identity=identity, run=run)
@@ -214,19 +255,29 @@ class ConcreteAutoencoder(Selector):
 
 
 def collapsed(task: Autoencoder, train: ScaledSamples, history: Sequence[dict[str, float]] = ()) -> Selection:
-    """Return the sites of trained rows, the most certain first, completed where rows are duplicates."""
+    """Return the sites of trained rows, the most probable first, completed where rows are duplicates.
+
+    Parameters
+    ----------
+    task
+        The trained rows and decoder.
+    train
+        Scaled samples with their constraints.
+    history
+        Training log.
+    """
     rows, candidates = task.rows, np.flatnonzero(train.observable)
-    picked = rows.assignment() if task.settings.distinct else rows.favourites()
-    ranked = picked[np.argsort(-rows.log_probability_of(picked), kind="stable")]
+    chosen = rows.assignment() if task.settings.distinct else rows.most_probable()
+    ranked = chosen[np.argsort(-rows.log_probability_of(chosen), kind="stable")]
     found = list(dict.fromkeys(ranked.tolist()))
     notes = {
         "distinct": len(found),
-        "duplicates": len(picked) - len(found),
+        "duplicates": len(chosen) - len(found),
         "mean_max_probability": rows.certainty(),
     }
-    notes |= {"reassigned": int((picked != rows.favourites()).sum())} if task.settings.distinct else {}
-    reconstruct = partial(_reconstruct, task.decoder, candidates[picked])
-    return Selection(complete(candidates[found], len(picked), train), history, notes, reconstruct)
+    notes |= {"reassigned": int((chosen != rows.most_probable()).sum())} if task.settings.distinct else {}
+    reconstruct = partial(_reconstruct, task.decoder, candidates[chosen])
+    return Selection(complete(candidates[found], len(chosen), train), history, notes, reconstruct)
 
 
 def _reconstruct(decoder: nn.Module, sites: NDArray[np.int64], samples: ScaledSamples) -> NDArray[np.float32]:

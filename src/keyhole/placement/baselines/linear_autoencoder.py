@@ -15,12 +15,11 @@ from keyhole.placement.baselines.self_regression import Regression, regress_on_s
 __all__ = ["Encoder", "LinearAutoencoder", "reweighted_ridge"]
 
 _BISECTIONS = 12
-_LOWEST = 1e-6  # weight of the penalty, as a share of that which leaves no row
-_MOST_STEPS = 200
-_LAST_STEPS = 5
-_SETTLED = 1e-6  # relative fall of the objective over the last steps at which they end
-_DEAD = 1e-6  # a row this much shorter than the longest does not come back
-_FASTER, _FASTEST = 1.5, 16.0
+_MIN_PENALTY = 1e-6  # as a share of the least that leaves no row
+_MAX_STEPS = 200
+_LAST_STEPS, _TOLERANCE = 5, 1e-6  # iteration ends when the objective falls by less over so many steps, relatively
+_NEGLIGIBLE = 1e-6  # norm of a row, relative to the longest, below which it is dropped
+_ACCELERATION, _MAX_POWER = 1.5, 16.0  # factor between the powers of successive steps, and the largest power
 
 Array = NDArray[np.float64]
 
@@ -35,6 +34,17 @@ class LinearAutoencoder(Selector):
     :math:`\|a\| \le \|a\|^2 / 2u + u / 2`), and `B`, a Procrustes rotation. :math:`\lambda` is bisected so that K rows
     carry the weight, by their participation number :math:`(\sum_s \|A_s\|)^2 / \sum_s \|A_s\|^2`; sites are ranked by
     the norm of their rows.
+
+    References
+    ----------
+    Yang, Zhang, Nie & Li (2019). Unsupervised feature selection based on reconstruction error minimization. ICASSP.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> LinearAutoencoder().select(samples, 2, validation=None, run=Run()).sites.tolist()
+    [1, 3]
     """
 
     name: ClassVar[str] = "linear_autoencoder"
@@ -49,32 +59,41 @@ class LinearAutoencoder(Selector):
 
 
 class Encoder:
-    """The alternation under one weight of the penalty, a share of the least that leaves no row.
+    """Alternating minimisation of the linear auto-encoder under one penalty.
 
-    A row that dies shrinks by a nearly constant factor a step, so steps go further and further in the logarithm of the
-    norms, and start anew from the plain one, which never raises the objective, where that rises. Rows that have all
-    but vanished are left out of what follows. A step is O(sites r^2).
+    The norm of a vanishing row shrinks by a nearly constant factor in each step, so steps are extrapolated further and
+    further in the logarithm of the norms (`power`); where that raises the objective, the next step is a plain one,
+    which never does. Rows of negligible norm are dropped. A step is O(sites r^2).
+
+    Parameters
+    ----------
+    regression
+        Design and targets.
+    rank
+        Columns of the encoder.
+    penalty
+        As a share of the least that leaves no row.
     """
 
     def __init__(self, regression: Regression, rank: int, penalty: float) -> None:
         self.design, self.targets, self.channels = regression.design, regression.targets, regression.channels
-        pull = site_norms(self.design.T @ self.targets, self.channels)
-        self.weight, self.power = 2 * penalty * float(pull.max()), 1.0
-        self.alive, self.sites = np.arange(len(pull)), len(pull)
+        gradient_norms = site_norms(self.design.T @ self.targets, self.channels)
+        self.weight, self.power = 2 * penalty * float(gradient_norms.max()), 1.0
+        self.kept, self.sites = np.arange(len(gradient_norms)), len(gradient_norms)
         self.decoder: Array = np.eye(min(rank, len(self.targets)), len(self.targets))
         self.scales: Array = np.ones(self.sites)
         self.decoder, self.norms, objective = self._step(self.scales)
         self.history = [objective]
 
     def fit(self) -> Array:
-        """Go on until the objective stands still; gives the norms of all rows, (S,)."""
-        for _ in range(_MOST_STEPS):
-            self._thin()
+        """Iterate until the objective no longer falls; return the norms of all rows, ``(sites,)``."""
+        for _ in range(_MAX_STEPS):
+            self._drop_negligible()
             self._advance()
-            if self._settled():
+            if self._converged():
                 break
         norms = np.zeros(self.sites)
-        norms[self.alive] = self.norms
+        norms[self.kept] = self.norms
         return norms
 
     def _advance(self) -> None:
@@ -84,11 +103,11 @@ class Encoder:
             self.power = 1.0
             return
         self.decoder, self.scales, self.norms = decoder, scales, norms
-        self.power = min(_FASTER * self.power, _FASTEST)
+        self.power = min(_ACCELERATION * self.power, _MAX_POWER)
         self.history.append(objective)
 
     def _step(self, scales: Array) -> tuple[Array, Array, float]:
-        """Decoder, norms of the encoder's rows and objective after one alternation."""
+        """Return the decoder, the norms of the encoder's rows and the objective after one alternation."""
         spread = np.tile(2 * scales / self.weight, self.channels)
         encoder = reweighted_ridge(self.design, self.targets @ self.decoder.T, spread)
         codes = self.design @ encoder
@@ -97,29 +116,36 @@ class Encoder:
         loss = float(np.square(self.targets - codes @ decoder).sum())
         return decoder, norms, loss + self.weight * float(norms.sum())
 
-    def _thin(self) -> None:
-        keep = self.norms > _DEAD * self.norms.max()
+    def _drop_negligible(self) -> None:
+        keep = self.norms > _NEGLIGIBLE * self.norms.max()
         if not keep.all():
-            self.alive, self.scales, self.norms = self.alive[keep], self.scales[keep], self.norms[keep]
+            self.kept, self.scales, self.norms = self.kept[keep], self.scales[keep], self.norms[keep]
             self.design = self.design[:, np.tile(keep, self.channels)]
 
-    def _settled(self) -> bool:
+    def _converged(self) -> bool:
         recent = self.history[-1 - _LAST_STEPS :]
-        return len(recent) > _LAST_STEPS and recent[0] - recent[-1] < _SETTLED * recent[0]
+        return len(recent) > _LAST_STEPS and recent[0] - recent[-1] < _TOLERANCE * recent[0]
 
 
 def reweighted_ridge(design: Array, targets: Array, scales: Array) -> Array:
     r"""Minimise :math:`\|T - D A\|_F^2 + \sum_c \|A_c\|^2 / s_c` by Woodbury, without a matrix of columns by columns.
 
     .. math:: A = (D'D + S^{-1})^{-1} D'T = S D' (I + D S D')^{-1} T
+
+    Parameters
+    ----------
+    design, targets
+        `D`, ``(r, columns)``, and `T`, ``(r, t)``.
+    scales
+        `s`, ``(columns,)``.
     """
     scaled = design * scales
     return np.asarray(scaled.T @ np.linalg.solve(np.eye(len(design)) + scaled @ design.T, targets))
 
 
 def _bisect(regression: Regression, k: int, run: Run, stage: str) -> tuple[float, Array]:
-    """Give the largest penalty under which at least ``k`` rows carry the weight, and the norms there."""
-    low, high = _LOWEST, 1.0
+    """Return the largest penalty under which at least ``k`` rows carry the weight, and the norms there."""
+    low, high = _MIN_PENALTY, 1.0
     best = Encoder(regression, k, low).fit()
     for i in range(_BISECTIONS):
         if run.seconds_left() <= 0:

@@ -21,11 +21,24 @@ class Regression:
 
     .. math:: \tfrac1n \|X - X_o W\|_F^2 = \|\Lambda^{1/2} - \Lambda^{1/2} V_o' A\|_F^2 \quad\text{where}\quad W = A V'.
 
-    Rows of `W` and `A` have the same norm, and a `W` outside the span of `V` is only longer: whatever penalises norms
-    of rows has its minimum here, with r equations and r targets instead of samples and cells.
+    Rows of `W` and `A` have the same norm, and a `W` outside the span of `V` has only larger norms. So any problem that
+    penalises norms of rows has its minimum here, with r equations and r targets instead of all samples and sites.
 
-    ``sites`` (S,) are numbers of sites; ``design`` (r, channels * S) holds all sites of a channel, then the next
-    channel; ``targets`` is (r, r).
+    Parameters
+    ----------
+    sites
+        ``(sites,)``, numbers of sites.
+    design
+        ``(r, channels * sites)``: all sites of a channel, then of the next.
+    targets
+        ``(r, r)``.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)))
+    >>> regress_on_sites(samples, most=3).design.shape
+    (3, 4)
     """
 
     sites: NDArray[np.int64]
@@ -39,7 +52,15 @@ class Regression:
 
 
 def regress_on_sites(train: ScaledSamples, most: int) -> Regression:
-    """Set up the regression with at most ``most`` components."""
+    """Set up the regression of samples on their own sites.
+
+    Parameters
+    ----------
+    train
+        Scaled samples.
+    most
+        Largest number of principal components.
+    """
     sites, rows, variances = components_at_sites(train, most)
     roots = np.sqrt(variances)
     design = (rows.reshape(-1, len(roots)) * roots).T
@@ -47,5 +68,13 @@ def regress_on_sites(train: ScaledSamples, most: int) -> Regression:
 
 
 def site_norms(rows: NDArray[np.float64], channels: int) -> NDArray[np.float64]:
-    """Norm of each site's rows (S,), all its channels together, from rows (channels * S, anything)."""
+    """Return the norm of each site's rows, all its channels together.
+
+    Parameters
+    ----------
+    rows
+        ``(channels * sites, columns)``.
+    channels
+        Number of channels.
+    """
     return np.asarray(np.linalg.norm(rows.reshape(channels, -1, rows.shape[1]), axis=(0, 2)))

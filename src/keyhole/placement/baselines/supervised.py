@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Event, Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.models.predictors import target_of
 from keyhole.placement.base import Selection, Selector, complete, subsample
 from keyhole.placement.candidates import FeasibleCandidates
@@ -27,7 +27,7 @@ class _SupervisedSelector(Selector):
     settings_class: ClassVar[type[SupervisedSettings]] = SupervisedSettings
     options: SupervisedSettings
 
-    def incompatibility(self, samples: ScaledSamples) -> str | None:
+    def incompatibility(self, samples: Samples | ScaledSamples) -> str | None:
         """Require a target."""
         return None if samples.target is not None else "it selects sites to predict a target, and there is none"
 

@@ -28,9 +28,8 @@ from keyhole.models.reconstructors.model_selection import squared_error
 from keyhole.placement import SELECTORS, Selection, Selector
 from keyhole.placement.classical import QR, Greedy
 from keyhole.placement.learned import Learned
-from keyhole.plan.fitted import FittedModels
+from keyhole.plan.fitted import FittedModels, range_of
 from keyhole.plan.plan import Plan
-from keyhole.plan.readings import range_of
 from keyhole.workflow.arguments import check_budget, make_run, managed_checkpoints
 from keyhole.workflow.calibration import calibrate, coverage, spread_of
 from keyhole.workflow.selection import constraint_metadata, run_metadata
@@ -195,9 +194,7 @@ def _ridge(part: Part, sites: NDArray[np.int64]) -> Ridge:
     return NestedRidge(part.readings(sites), part.targets, part.store.about.sites).first(len(sites))
 
 
-def _plan(
-    scaled: _Scaled, selection: Selection, method: str, selector: Selector, run: Run, started: float
-) -> Plan:
+def _plan(scaled: _Scaled, selection: Selection, method: str, selector: Selector, run: Run, started: float) -> Plan:
     """Score the models on validation, refit them on all samples but the test part, and score them there once."""
     store, sites = scaled.store, selection.sites
     ridge = scaled.ridge(sites)

@@ -17,7 +17,7 @@ from keyhole.core.errors import DataError, SettingsError
 from keyhole.core.memory import format_size
 from keyhole.data.constraints import Constraints
 from keyhole.data.readers.fields import Field
-from keyhole.data.samples import Samples, ScaledSamples
+from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
 from keyhole.data.splits import Indices
 from keyhole.data.validation import Cycle, floating

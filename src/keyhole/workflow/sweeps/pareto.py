@@ -1,4 +1,4 @@
-"""Trials that nothing beats: less error only for more sites, or for more time."""
+"""Pareto fronts of a sweep: error against the number of sites, and against time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from keyhole.workflow.sweeps.worker import Trial
+from keyhole.workflow.sweeps.trials import Trial
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,18 +14,32 @@ if TYPE_CHECKING:
 __all__ = ["ParetoFront", "fronts", "fronts_figure"]
 
 Cost = Literal["k", "seconds"]
+_COSTS: dict[Cost, str] = {"k": "sites", "seconds": "seconds"}
 
 
 @dataclass(frozen=True)
 class ParetoFront:
-    """Trials by what they cost, each with less error than all that cost no more."""
+    """Trials by ascending cost, each with a smaller error than all that cost no more.
+
+    Parameters
+    ----------
+    cost
+        Field of the trials that is the cost: ``"k"`` or ``"seconds"``.
+    trials
+        Trials on the front.
+    """
 
     cost: Cost
     trials: Sequence[Trial]
 
 
 def fronts(trials: Sequence[Trial]) -> tuple[ParetoFront, ParetoFront]:
-    """Give the front against the number of sites, and that against time.
+    """Return the Pareto fronts against the number of sites and against time.
+
+    Parameters
+    ----------
+    trials
+        Ended trials.
 
     Examples
     --------
@@ -37,6 +51,7 @@ def fronts(trials: Sequence[Trial]) -> tuple[ParetoFront, ParetoFront]:
 
 
 def _front(trials: Sequence[Trial], cost: Cost) -> ParetoFront:
+    """Return the trials that no other dominates."""
     kept: list[Trial] = []
     for one in sorted(trials, key=lambda trial: (getattr(trial, cost), trial.error, trial.number)):
         if not kept or one.error < kept[-1].error:
@@ -45,13 +60,20 @@ def _front(trials: Sequence[Trial], cost: Cost) -> ParetoFront:
 
 
 def fronts_figure(trials: Sequence[Trial], label: str) -> Figure:
-    """Draw all trials, and the fronts as lines: error on validation against K and against seconds."""
+    """Draw all trials and the Pareto fronts: validation error against K and against seconds.
+
+    Parameters
+    ----------
+    trials
+        Ended trials.
+    label
+        Label of the error axis.
+    """
     from keyhole.report.style import ACCENT, MUTED, WIDE, colours, heading, new_figure, tidy
 
     figure = new_figure(WIDE, 3.8)
     methods = list(dict.fromkeys(one.method for one in trials))
     shades = dict(zip(methods, colours(len(methods)), strict=True))
-    words = {"k": "sites", "seconds": "seconds"}
     for axes, front in zip(figure.subplots(1, 2), fronts(trials), strict=True):
         for method in methods:
             own = [one for one in trials if one.method == method]
@@ -60,9 +82,9 @@ def fronts_figure(trials: Sequence[Trial], label: str) -> Figure:
         costs = [getattr(one, front.cost) for one in front.trials]
         axes.step(costs, [one.error for one in front.trials], where="post", color=ACCENT, linewidth=1.2, zorder=0)
         axes.set_xscale("log")
-        axes.set_xlabel(words[front.cost], color=MUTED)
+        axes.set_xlabel(_COSTS[front.cost], color=MUTED)
         axes.set_ylabel(label, color=MUTED)
-        heading(axes, f"error against {words[front.cost]}")
+        heading(axes, f"error against {_COSTS[front.cost]}")
         tidy(axes)
     axes.legend(frameon=False)
     return figure

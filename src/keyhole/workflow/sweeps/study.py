@@ -1,4 +1,4 @@
-"""What a sweep is to try, as a TOML file says it."""
+"""Study files: the data, search space and number of trials of a sweep, in TOML."""
 
 from __future__ import annotations
 
@@ -20,7 +20,19 @@ Value = str | int | float | bool
 
 
 class Range(Settings):
-    """Values of one setting: between two ends, or one of several."""
+    """Values of one setting: a range, or a list of choices.
+
+    Parameters
+    ----------
+    low, high
+        Bounds of the range.
+    log
+        Whether to sample on a logarithmic scale.
+    whole
+        Whether values are whole numbers.
+    choices
+        List of values, in place of a range.
+    """
 
     low: float | None = None
     high: float | None = None
@@ -29,7 +41,7 @@ class Range(Settings):
     choices: list[Value] | None = None
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
+    def _check_bounds(self) -> Self:
         ends = self.low is not None and self.high is not None
         if ends == (self.choices is not None):
             raise ValueError("either low and high, or choices, are needed")
@@ -40,13 +52,13 @@ class Range(Settings):
         return self
 
     def values(self) -> Sequence[Value] | None:
-        """All values, where they are finite; None where they are not."""
+        """Return all values if they are finitely many, else None."""
         if self.choices is not None:
             return self.choices
         return range(int(self.low or 0), int(self.high or 0) + 1) if self.whole else None
 
     def suggest(self, trial: Any, name: str) -> Value:
-        """Let a trial of optuna choose."""
+        """Suggest a value for a trial of Optuna."""
         if self.choices is not None:
             return trial.suggest_categorical(name, self.choices)  # type: ignore[no-any-return]
         if self.whole:
@@ -55,44 +67,80 @@ class Range(Settings):
 
 
 class StudyFile(Settings):
-    """A sweep: the data, what to try, how often, and where the trials are kept.
+    """Definition of a sweep.
 
-    ``storage`` is a URL of SQLAlchemy; by default a SQLite file beside the study. ``settings`` are ranges of a
-    selector's settings, by method.
+    Parameters
+    ----------
+    name
+        Name of the study in its database.
+    source, variable, anomalies, split
+        Data to read, as on the command line.
+    k, methods, reconstructors
+        Values to try.
+    settings
+        Ranges of a selector's settings, by method.
+    trials
+        Number of trials.
+    time_limit
+        Time limit in seconds for each trial.
+    metric
+        Validation error to minimise.
+    seed
+        Random seed.
+    heartbeat
+        Seconds between heartbeats of a worker; after three missed ones its trial is given to another.
+    storage
+        Database of the trials, as a URL of SQLAlchemy; by default a SQLite file beside the study.
     """
 
     name: str = "keyhole"
     source: str | list[str]
     variable: str | None = None
     anomalies: Literal["month", "none"] | None = None
-    split: Literal["blocks", "random"] | None = None  # None: blocks where samples have a time or look like a series
+    split: Literal["blocks", "random"] | None = None
     k: list[int] = Field(min_length=1)
     methods: list[str] = Field(["greedy", "qr"], min_length=1)
     reconstructors: list[str] = Field(["ridge"], min_length=1)
     settings: dict[str, dict[str, Range]] = Field(default_factory=dict)
     trials: int = Field(30, ge=1)
-    time_limit: float | None = Field(None, gt=0)  # seconds of one trial
+    time_limit: float | None = Field(None, gt=0)
     metric: str = "fvu"
     seed: int = Field(0, ge=0)
-    heartbeat: int = Field(10, ge=1)  # seconds between signs of life of a worker; after three without, it is given up
+    heartbeat: int = Field(10, ge=1)
     storage: str | None = None
 
     def url(self, path: Path) -> str:
-        """Where the trials are kept."""
+        """Return the URL of the database."""
         return self.storage or f"sqlite:///{path.with_suffix('.db').absolute()}"
 
 
 def read_study(path: Path) -> StudyFile:
-    """Read a study's file; what is wrong with it is an error that names it."""
+    """Read a study file.
+
+    Parameters
+    ----------
+    path
+        TOML file.
+
+    Returns
+    -------
+    StudyFile
+        The checked definition.
+
+    Raises
+    ------
+    SettingsError
+        The file is not TOML, or an entry is unknown or invalid; the message names file and entry.
+    """
     check_extra("sweeps")
     check_regular(path)
     try:
-        words = tomllib.loads(path.read_text(encoding="utf-8"))
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:  # of TOML, of its encoding, or of numbers and nests without end
+    except (ValueError, RecursionError) as error:  # TOML, its encoding, or nesting too deep
         raise SettingsError(f"{path}: not TOML ({error})") from error
     try:
-        return parse(StudyFile, words)
+        return parse(StudyFile, given)
     except SettingsError as error:
         raise SettingsError(f"{path}: {error}") from error

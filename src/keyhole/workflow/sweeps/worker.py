@@ -1,4 +1,4 @@
-"""A worker of a sweep: it asks the store what to try next, tries it, and tells what came out."""
+"""Workers of a sweep: each takes trials from the shared database, runs them and stores the results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from keyhole.core.errors import KeyholeError, SettingsError, StorageError
@@ -15,122 +15,124 @@ from keyhole.core.run import Run
 from keyhole.data.preparation import PreparedSamples
 from keyhole.workflow.arguments import AUTO, make_parts
 from keyhole.workflow.selection import choose_sites, fit_plan
-from keyhole.workflow.sweeps.grid import Tried, grid_of
-from keyhole.workflow.sweeps.retries import Patience, signs_of_life, without_password
+from keyhole.workflow.sweeps.database import Retrying, heartbeats, without_password
 from keyhole.workflow.sweeps.study import StudyFile
+from keyhole.workflow.sweeps.trials import StudyState, Trial, grid_of
 
-__all__ = ["Trial", "finished", "work"]
+__all__ = ["finished", "work"]
 
 _RETRIES = 3  # of a trial that failed, or whose worker was killed
-_MISSED = 3  # signs of life of a worker, after which its trial is another's
-_LOOK = 0.5  # seconds between looks whether others have ended
-_ATTEMPTS = 4  # to open a store
-_RANDOM = 10  # trials before the sampler goes by what came out
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What one trial was and what it came to: errors on validation, which may decide, and on test, which may not."""
-
-    number: int
-    method: str
-    reconstructor: str
-    k: int
-    settings: dict[str, Any]
-    error: float
-    test_error: float
-    seconds: float
+_MISSED = 3  # heartbeats of a worker, after which its trial is given to another
+_POLL_SECONDS = 0.5  # between looks at the trials of other workers
+_ATTEMPTS = 4  # to open a database
+_RANDOM = 10  # trials at random before the sampler uses their results
 
 
 def work(
-    asked: StudyFile, url: str, prepared: PreparedSamples, tell: Callable[[str], None],
+    study: StudyFile, url: str, prepared: PreparedSamples, report: Callable[[str], None],
     *, wait: Callable[[float], None] = time.sleep,
 ) -> None:  # fmt: skip
-    """Run trials until the study has as many as it asks for, whoever runs them; tells of each as it begins and ends.
+    """Run trials until the study has as many as it defines, together with all other workers.
 
-    A finite grid is gone through once: no combination is run twice, and when all have ended the study is over. A trial
-    whose worker was killed is tried again by another, or by the next run, and counts once. When the last trials are
-    under way elsewhere, this worker waits for them: should another die, it takes over. A database that is away for some
-    minutes is waited for.
+    No combination of a finite grid is run twice, and the study ends when all have been. A trial whose worker was killed
+    is run again by another worker, or by the next run, and counts once. While the last trials run elsewhere, this
+    worker waits, and takes over if another one dies. A database that does not answer is waited for, up to some minutes.
 
     Parameters
     ----------
-    asked, url
-        The study and where its trials are kept.
+    study, url
+        The study and the database of its trials.
     prepared
         The data.
-    tell
-        Told what happens, a line at a time.
+    report
+        Called with a line when a trial begins or ends.
     wait
-        Lets so many seconds pass.
+        Sleeps for a number of seconds.
+
+    Raises
+    ------
+    KeyholeError
+        Every combination failed.
+    StorageError
+        The database cannot be opened, or does not answer for minutes.
     """
-    worker = _Worker(asked, url, tell, wait)
-    while not (tried := worker.look()).is_over:
-        if tried.has_room:
+    worker = _Worker(study, url, report, wait)
+    while not (state := worker.look()).is_over:
+        if state.can_start:
             worker.run_one(prepared)
         else:
-            worker.wait_for_others(tried)
-    worker.sum_up(tried)
+            worker.wait_for_others(state)
+    worker.sum_up(state)
 
 
-def finished(asked: StudyFile, url: str, *, wait: Callable[[float], None] = time.sleep) -> list[Trial]:
-    """Give the trials that ended, in the order in which they began."""
+def finished(study: StudyFile, url: str, *, wait: Callable[[float], None] = time.sleep) -> list[Trial]:
+    """Return the trials that ended, in the order in which they began.
+
+    Parameters
+    ----------
+    study, url
+        The study and the database of its trials.
+    wait
+        Sleeps for a number of seconds.
+    """
     import optuna
 
-    study, _ = _study(asked, url, wait)
-    ended = Patience(url, wait=wait)(lambda: study.get_trials(states=(optuna.trial.TrialState.COMPLETE,)))
+    opened, _ = _open(study, url, wait)
+    ended = Retrying(url, wait=wait)(lambda: opened.get_trials(states=(optuna.trial.TrialState.COMPLETE,)))
     return list({one.number: one for one in (Trial(**found.user_attrs["trial"]) for found in ended)}.values())
 
 
 class _Worker:
-    """A worker's part in a study, by a database that may be away for a while."""
+    """One worker on a study, whose database may not answer for a while."""
 
-    def __init__(self, asked: StudyFile, url: str, tell: Callable[[str], None], wait: Callable[[float], None]) -> None:
-        self.asked, self.tell, self.wait = asked, tell, wait
-        self.study, self.storage = _study(asked, url, wait)
-        self.patient, self.grid = Patience(url, tell, wait), grid_of(asked)
+    def __init__(
+        self, study: StudyFile, url: str, report: Callable[[str], None], wait: Callable[[float], None]
+    ) -> None:
+        self.definition, self.report, self.wait = study, report, wait
+        self.study, self.storage = _open(study, url, wait)
+        self.retrying, self.grid = Retrying(url, report, wait), grid_of(study)
         self._waits, self._failures = False, 0
         self._away: float | None = None
 
-    def look(self) -> Tried:
-        """See which trials there are, when those of workers that were killed have been given up."""
-        self.patient(self._sign_for_the_silent)
-        if self._others_could_sign():
-            self.patient(self._give_up_the_silent)
-        trials = self.patient(lambda: self.study.get_trials(deepcopy=False))
-        return Tried(self.asked, trials, self.grid, _RETRIES + 1)
+    def look(self) -> StudyState:
+        """Return all trials, after giving up those of workers that were killed."""
+        self.retrying(self._start_missing_heartbeats)
+        if self._others_could_beat():
+            self.retrying(self._fail_stale_trials)
+        trials = self.retrying(lambda: self.study.get_trials(deepcopy=False))
+        return StudyState(self.definition, trials, self.grid, _RETRIES + 1)
 
-    def _others_could_sign(self) -> bool:
-        """Whether the database has answered for as long as others have to sign: before, silence means nothing."""
-        if self.patient.failures > self._failures:
-            self._failures = self.patient.failures
+    def _others_could_beat(self) -> bool:
+        """Return whether the database has answered for long enough that missing heartbeats mean a dead worker."""
+        if self.retrying.failures > self._failures:
+            self._failures = self.retrying.failures
             self._away = time.monotonic()
-        return self._away is None or time.monotonic() - self._away > _MISSED * self.asked.heartbeat
+        return self._away is None or time.monotonic() - self._away > _MISSED * self.definition.heartbeat
 
-    def wait_for_others(self, tried: Tried) -> None:
-        """Let some time pass, and say why."""
-        if tried.is_used_up and not self._waits:
+    def wait_for_others(self, state: StudyState) -> None:
+        """Wait for a while, and say once why."""
+        if state.is_exhausted and not self._waits:
             self._waits = True
-            self.tell(f"all {len(tried.grid or {})} combinations are done or under way; waiting for the last to end")
-        self.wait(_LOOK)
+            self.report(f"all {len(state.grid or {})} combinations are done or under way; waiting for the last to end")
+        self.wait(_POLL_SECONDS)
 
-    def sum_up(self, tried: Tried) -> None:
-        """Say where a finite grid ended before as many trials as were asked for, and what was given up."""
-        ended, given_up = tried.of("COMPLETE"), tried.given_up()
+    def sum_up(self, state: StudyState) -> None:
+        """Report combinations that were given up, and a finite grid with fewer trials than were asked for."""
+        ended, given_up = state.of("COMPLETE"), state.given_up()
         for key in given_up:
             named = ", ".join(f"{name} = {value}" for name, value in key)
-            self.tell(f"given up after it failed {_RETRIES + 1} times: {named}")
+            self.report(f"given up after it failed {_RETRIES + 1} times: {named}")
         if not ended:
-            raise KeyholeError(f"study {self.asked.name!r}: every combination failed {_RETRIES + 1} times")
-        if len(ended) < self.asked.trials:
-            self.tell(
-                f"all {len(tried.grid or {})} combinations have been tried; {self.asked.trials} trials were asked"
+            raise KeyholeError(f"study {self.definition.name!r}: every combination failed {_RETRIES + 1} times")
+        if len(ended) < self.definition.trials:
+            self.report(
+                f"all {len(state.grid or {})} combinations have been tried; {self.definition.trials} trials were asked"
             )
 
     def run_one(self, prepared: PreparedSamples) -> None:
-        """Ask for a trial, run it unless another does the same, and tell what came out."""
-        trial = self.patient(self.study.ask)
-        with signs_of_life(lambda: self._sign(trial), self.asked.heartbeat):
+        """Take a trial, run it unless another worker does the same, and store its result."""
+        trial = self.retrying(self.study.ask)
+        with heartbeats(lambda: self._beat(trial), self.definition.heartbeat):
             try:
                 self._run(trial, prepared)
             except BaseException:
@@ -138,29 +140,29 @@ class _Worker:
                 raise
 
     def _run(self, trial: Any, prepared: PreparedSamples) -> None:
-        asked = self.patient(lambda: _suggested(self.asked, trial))
+        suggested = self.retrying(lambda: _suggested(self.definition, trial))
         if not self._is_needed(trial):
             self._end(trial, "PRUNED")
             return
-        self.tell(f"trial {trial.number} begins")
-        found = _try(self.asked, asked, prepared)
-        self.patient(lambda: self._record(trial, found))
-        self.tell(f"trial {found.number}: {found.method} + {found.reconstructor}, K = {found.k}: {found.error:.4f}")
+        self.report(f"trial {trial.number} begins")
+        found = _run_trial(self.definition, suggested, prepared)
+        self.retrying(lambda: self._record(trial, found))
+        self.report(f"trial {found.number}: {found.method} + {found.reconstructor}, K = {found.k}: {found.error:.4f}")
 
     def _is_needed(self, trial: Any) -> bool:
-        """Whether nobody else runs what a trial suggests; where somebody does, the next trial gets what is left."""
-        while (tried := self.look()).grid is not None and tried.undecided(before=trial.number):
-            self.wait(_LOOK)
-        if tried.needs(trial.number, trial.params):
+        """Return whether no other worker runs the same; if one does, enqueue a remaining combination."""
+        while (state := self.look()).grid is not None and state.has_incomplete(before=trial.number):
+            self.wait(_POLL_SECONDS)
+        if state.needs(trial.number, trial.params):
             return True
-        left = tried.left()
-        if left and tried.grid is not None:
-            parameters = tried.grid[left[trial.number % len(left)]]
-            self.patient(lambda: self.study.enqueue_trial(parameters))
+        remaining = state.remaining()
+        if remaining and state.grid is not None:
+            parameters = state.grid[remaining[trial.number % len(remaining)]]
+            self.retrying(lambda: self.study.enqueue_trial(parameters))
         return False
 
     def _record(self, trial: Any, found: Trial) -> None:
-        """Keep what came out; also where the trial was taken for dead meanwhile, and is another's by now."""
+        """Store a result, also if the trial was meanwhile taken for dead and given to another worker."""
         import optuna
 
         values = (found.error, found.k, found.seconds)
@@ -168,7 +170,7 @@ class _Worker:
             trial.set_user_attr("trial", vars(found))
             self.study.tell(trial, values)
         except (optuna.exceptions.UpdateFinishedTrialError, ValueError):
-            if self._state(trial) == "COMPLETE":  # the database took it, and went away before it said so
+            if self._state(trial) == "COMPLETE":  # it was stored before the connection broke
                 return
             self.study.add_trial(optuna.create_trial(
                 values=values, params=trial.params, distributions=trial.distributions,
@@ -176,96 +178,100 @@ class _Worker:
             ))  # fmt: skip
 
     def _end(self, trial: Any, state: str) -> None:
-        """End a trial without a result; where the database is away, its silence will."""
+        """End a trial without a result; if the database does not answer, its missing heartbeats will."""
         import optuna
 
         ended = optuna.trial.TrialState[state]
-        self.patient.once(lambda: self.study.tell(trial, state=ended, skip_if_finished=True))
+        self.retrying.once(lambda: self.study.tell(trial, state=ended, skip_if_finished=True))
 
-    def _sign(self, trial: Any) -> None:
-        self.patient.once(lambda: self.storage.record_heartbeat(trial._trial_id))
+    def _beat(self, trial: Any) -> None:
+        self.retrying.once(lambda: self.storage.record_heartbeat(trial._trial_id))
 
     def _state(self, trial: Any) -> str:
         return str(self.storage.get_trial(trial._trial_id).state.name)
 
-    def _give_up_the_silent(self) -> None:
+    def _fail_stale_trials(self) -> None:
         import optuna
 
         optuna.storages.fail_stale_trials(self.study)
 
-    def _sign_for_the_silent(self) -> None:
-        """Sign once for trials whose worker never did: killed before its first sign, it would not be given up."""
+    def _start_missing_heartbeats(self) -> None:
+        """Record a first heartbeat for trials without one: a worker killed before its first would never be stale."""
         from optuna.trial import TrialState
         from sqlalchemy import text
 
         running = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         with self.storage.engine.connect() as connection:
-            signed = set(connection.execute(text("SELECT trial_id FROM trial_heartbeats")).scalars())
+            beating = set(connection.execute(text("SELECT trial_id FROM trial_heartbeats")).scalars())
         for one in running:
-            if one._trial_id not in signed:
+            if one._trial_id not in beating:
                 self.storage.record_heartbeat(one._trial_id)
 
 
-def _study(asked: StudyFile, url: str, wait: Callable[[float], None]) -> Any:
-    """Open the study and its store, or make them; two workers that do so are in each other's way for a moment."""
+def _open(study: StudyFile, url: str, wait: Callable[[float], None]) -> Any:
+    """Open or create a study and its database; retried, since two workers that create it disturb each other."""
     check_extra("sweeps")
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            return _open(asked, url)
+            return _open_once(study, url)
         except (ArgumentError, ImportError) as error:
             raise SettingsError(f"storage {without_password(url)!r}: {error}") from error
         except (SQLAlchemyError, StorageInternalError) as error:
             if attempt == _ATTEMPTS:
                 reason = error.__cause__ if isinstance(error, StorageInternalError) else error
                 raise StorageError(f"storage {without_password(url)!r}: {reason}") from error
-            wait(attempt * _LOOK)
+            wait(attempt * _POLL_SECONDS)
     return None
 
 
-def _open(asked: StudyFile, url: str) -> tuple[Any, Any]:
+def _open_once(study: StudyFile, url: str) -> tuple[Any, Any]:
     import optuna
 
     optuna.logging.set_verbosity(logging.WARNING)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)  # heartbeats, and the sampler's
-    warnings.filterwarnings("ignore", message="Heartbeat of storage")  # they are signed here
+    warnings.filterwarnings("ignore", message="Heartbeat of storage")  # recorded here
     storage = optuna.storages.RDBStorage(
-        url, heartbeat_interval=asked.heartbeat, grace_period=_MISSED * asked.heartbeat,
+        url, heartbeat_interval=study.heartbeat, grace_period=_MISSED * study.heartbeat,
         heartbeat_stale_trial_callback=optuna.storages.RetryHeartbeatStaleTrialCallback(_RETRIES),
     )  # fmt: skip
-    study = optuna.create_study(
-        study_name=asked.name, storage=storage, load_if_exists=True, directions=["minimize"] * 3,
-        sampler=optuna.samplers.TPESampler(constant_liar=True, n_startup_trials=_RANDOM),
-    )  # fmt: skip
-    return study, storage
-
-
-def _suggested(asked: StudyFile, trial: Any) -> Trial:
-    """Let Optuna choose what a trial is; nothing has come out yet."""
+    named: Any = {
+        "study_name": study.name, "storage": storage,
+        "sampler": optuna.samplers.TPESampler(constant_liar=True, n_startup_trials=_RANDOM),
+    }  # fmt: skip
     try:
-        method = trial.suggest_categorical("method", asked.methods)
-        reconstructor = trial.suggest_categorical("reconstructor", asked.reconstructors)
-        k = trial.suggest_categorical("k", asked.k)
-        ranges = asked.settings.get(method, {})
+        # Not left to create_study: a worker killed while it made the tables may have left one without its unique index,
+        # and the study would then be created twice.
+        return optuna.load_study(**named), storage
+    except KeyError:
+        return optuna.create_study(load_if_exists=True, directions=["minimize"] * 3, **named), storage
+
+
+def _suggested(study: StudyFile, trial: Any) -> Trial:
+    """Return the settings that Optuna suggests for a trial, without a result."""
+    try:
+        method = trial.suggest_categorical("method", study.methods)
+        reconstructor = trial.suggest_categorical("reconstructor", study.reconstructors)
+        k = trial.suggest_categorical("k", study.k)
+        ranges = study.settings.get(method, {})
         settings = {name: one.suggest(trial, f"{method}.{name}") for name, one in ranges.items()}
     except ValueError as error:
         raise SettingsError(
-            f"study {asked.name!r} was begun with other methods, reconstructors, k or choices ({error}); "
+            f"study {study.name!r} was begun with other methods, reconstructors, k or choices ({error}); "
             "give it another name to begin anew"
         ) from error
     return Trial(trial.number, method, reconstructor, k, settings, float("nan"), float("nan"), 0.0)
 
 
-def _try(asked: StudyFile, what: Trial, prepared: PreparedSamples) -> Trial:
-    """Choose, fit and judge what a trial suggests."""
+def _run_trial(study: StudyFile, trial: Trial, prepared: PreparedSamples) -> Trial:
+    """Select, fit and score with the settings of a trial; return it with its result."""
     started = time.monotonic()
-    deadline = None if asked.time_limit is None else started + asked.time_limit
-    run = Run(seed=asked.seed, deadline=deadline)
-    parts = make_parts(what.method, what.reconstructor, AUTO, what.settings)
-    plan = fit_plan(prepared, choose_sites(parts.selector, prepared, what.k, run), parts, run)
-    errors = [plan.metrics[part].get(asked.metric) for part in ("validation", "test")]
+    run = Run(seed=study.seed, deadline=None if study.time_limit is None else started + study.time_limit)
+    parts = make_parts(trial.method, trial.reconstructor, AUTO, trial.settings)
+    plan = fit_plan(prepared, choose_sites(parts.selector, prepared, trial.k, run), parts, run)
+    errors = [plan.metrics[part].get(study.metric) for part in ("validation", "test")]
     if errors[0] is None or errors[1] is None:
-        raise KeyholeError(f"metric {asked.metric!r} is not known; there are {', '.join(plan.metrics['test'])}")
-    return replace(what, error=errors[0], test_error=errors[1], seconds=round(time.monotonic() - started, 3))
+        raise KeyholeError(f"metric {study.metric!r} is not known; there are {', '.join(plan.metrics['test'])}")
+    return replace(trial, error=errors[0], test_error=errors[1], seconds=round(time.monotonic() - started, 3))

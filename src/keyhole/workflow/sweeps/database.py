@@ -1,4 +1,4 @@
-"""Calls to a database that may be away for a while: tried again, further and further apart, up to a bound."""
+"""Calls to a database that may not answer for a while: retried with increasing pauses, up to a limit; heartbeats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from keyhole.core.errors import StorageError
 
-__all__ = ["Patience", "is_away", "signs_of_life", "without_password"]
+__all__ = ["Retrying", "heartbeats", "without_password"]
 
 Result = TypeVar("Result")
 
@@ -18,66 +18,64 @@ Result = TypeVar("Result")
 _PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, *[30.0] * 7)
 
 
-class Patience:
-    """Tries a call again for as long as the database behind it does not answer.
+class Retrying:
+    """Retry calls as long as the database does not answer.
 
     Parameters
     ----------
     url
-        Of the database, for what is said of it.
-    tell
-        Told once for each time that the database is away, and when it is back.
+        URL of the database, for messages.
+    report
+        Called with a message each time the database stops answering, and when it answers again.
     wait
-        Lets so many seconds pass.
+        Sleeps for a number of seconds.
     """
 
     def __init__(
-        self, url: str, tell: Callable[[str], None] = lambda _: None, wait: Callable[[float], None] = time.sleep
+        self, url: str, report: Callable[[str], None] = lambda _: None, wait: Callable[[float], None] = time.sleep
     ) -> None:
-        self.url, self.tell, self.wait = without_password(url), tell, wait
-        self.failures = 0  # calls that the database did not answer so far
+        self.url, self.report, self.wait = without_password(url), report, wait
+        self.failures = 0  # calls that were not answered so far
 
     def __call__(self, call: Callable[[], Result]) -> Result:
-        """Give what the call gives; a StorageError where the database stays away."""
+        """Return the result of a call; raise a StorageError if the database stays away."""
         for attempt, pause in enumerate(_PAUSES):
             try:
                 found = call()
             except Exception as error:
-                if not is_away(error):
-                    raise
-                self.failures += 1
+                self._count_if_away(error)
                 if attempt == 0:
-                    self.tell(f"storage {self.url}: {_reason(error)}; trying again")
+                    self.report(f"storage {self.url}: {_reason(error)}; trying again")
                 self.wait(pause)
             else:
                 if attempt:
-                    self.tell(f"storage {self.url} answers again")
+                    self.report(f"storage {self.url} answers again")
                 return found
-        return self._last(call)
-
-    def once(self, call: Callable[[], object]) -> None:
-        """Call, and leave it at that where the database does not answer."""
-        try:
-            call()
-        except Exception as error:
-            if not is_away(error):
-                raise
-            self.failures += 1
-
-    def _last(self, call: Callable[[], Result]) -> Result:
         try:
             return call()
         except Exception as error:
-            if not is_away(error):
-                raise
+            self._count_if_away(error)
             raise StorageError(
                 f"storage {self.url} has not answered {len(_PAUSES) + 1} times in {sum(_PAUSES) / 60:.0f} minutes "
                 f"({_reason(error)}); trials that ended are kept: run the command again to go on"
             ) from error
 
+    def once(self, call: Callable[[], object]) -> None:
+        """Call once, and ignore that the database does not answer."""
+        try:
+            call()
+        except Exception as error:
+            self._count_if_away(error)
 
-def is_away(error: BaseException) -> bool:
-    """Whether an error, or what it was raised from, is of a database that is locked, restarting or out of reach."""
+    def _count_if_away(self, error: Exception) -> None:
+        """Count an error of a database that does not answer; raise any other."""
+        if not _is_away(error):
+            raise error
+        self.failures += 1
+
+
+def _is_away(error: BaseException) -> bool:
+    """Return whether an error, or its cause, is of a database that is locked, restarting or out of reach."""
     from sqlalchemy.exc import DBAPIError, DisconnectionError, InterfaceError, InternalError, OperationalError
     from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -91,7 +89,7 @@ def is_away(error: BaseException) -> bool:
 
 
 def without_password(url: str) -> str:
-    """Give a database's URL as it may be shown."""
+    """Return the URL of a database without its password, for messages."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
@@ -102,7 +100,7 @@ def without_password(url: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Say in one line what a database's driver said."""
+    """Return the first line of the database driver's message."""
     last = error
     while last.__cause__ is not None:
         last = last.__cause__
@@ -110,16 +108,16 @@ def _reason(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def signs_of_life(sign: Callable[[], None], every: float) -> Iterator[None]:
-    """Sign at once and then every so many seconds, in a thread."""
+def heartbeats(beat: Callable[[], None], every: float) -> Iterator[None]:
+    """Call ``beat`` at once and then every so many seconds, in a thread, while the block runs."""
     over = threading.Event()
 
-    def keep_signing() -> None:
-        sign()
+    def keep_beating() -> None:
+        beat()
         while not over.wait(every):
-            sign()
+            beat()
 
-    thread = threading.Thread(target=keep_signing, daemon=True)
+    thread = threading.Thread(target=keep_beating, daemon=True)
     thread.start()
     try:
         yield
