@@ -180,7 +180,7 @@ def used(path: Path) -> None:
     Console(file=io.StringIO()).print(plan_table(plan))
     json.dumps(plan_summary(plan), default=str)
     scaling = plan.scaling
-    readings = np.repeat(scaling.baseline.reshape(*scaling.baseline.shape[:2], -1)[:1, :, plan.indices], 2, axis=0)
+    readings = np.repeat(scaling.baseline[:1, :, plan.numbers], 2, axis=0)
     readings = np.array(readings.transpose(0, 2, 1), float)
     readings[1, 0] = np.nan
     given: dict[str, Any] = {"time": ["2001-01-15", "2001-07-15"]}
@@ -189,7 +189,7 @@ def used(path: Path) -> None:
     for part in [ends] if plan.intervals is None else ends:
         arrays = list(part.values()) if hasattr(part, "data_vars") else [part]
         found = sum(int(np.isfinite(np.asarray(array)).sum()) for array in arrays)
-        if found != 2 * len(scaling.scale) * len(plan.grid.cells):
+        if found != 2 * len(scaling.scale) * len(plan.domain):
             raise ArithmeticError(f"{found} numbers are finite")
     if plan.predictor is not None:
         plan.predict(readings)

@@ -71,10 +71,12 @@ def _work(case: Case, data: Data, run: Run) -> Iterator[Outcome]:
     test = data.test(data.plain)
     if selection.reconstruct is None or selection.distribution is None:
         return
-    reconstructed = selection.reconstruct(test)
-    metrics = data.score(data.plain, reconstructed) | {"sharpness": sharpness(test.values, reconstructed)}
-    arrays = {"truth": test.values[:_SHOWN], "reconstructed": reconstructed[:_SHOWN], "sites": selection.sites}
+    reconstructed, domain = selection.reconstruct(test), data.domain
+    truth, made = (domain.to_grid(values, fill=0) for values in (test.targets, reconstructed))
+    metrics = data.score(data.plain, reconstructed) | {"sharpness": sharpness(truth, made)}
+    sites = domain.index[selection.sites]
+    arrays = {"truth": truth[:_SHOWN], "reconstructed": made[:_SHOWN], "sites": sites}
     yield Outcome(
-        metrics, case.k, selection.notes | {"sites": np.sort(selection.sites).tolist()},
-        arrays=arrays | mask_arrays(selection.distribution),
+        metrics, case.k, selection.notes | {"sites": np.sort(sites).tolist()},
+        arrays=arrays | mask_arrays(selection.distribution, domain),
     )  # fmt: skip

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from keyhole import metrics
 from keyhole.data import datasets
 from keyhole.data.preparation import PreparedSamples, prepare, prepare_with
-from keyhole.data.samples import Samples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.data.scaler import Scaler
+from keyhole.data.sites import Sites
 from keyhole.data.splits import Split
 
 __all__ = ["Data", "load"]
@@ -45,9 +46,9 @@ class Data:
         return len(self.plain.development)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The grid's."""
-        return self.plain.signals.grid.shape
+    def domain(self) -> Sites:
+        """The sites of the data."""
+        return self.plain.samples.sites
 
     @property
     def cae_decoder(self) -> str:
@@ -81,9 +82,9 @@ class Data:
         """
         test = prepared.test
         whole = prepared.scaling.undo(reconstructed, test.time)
-        return metrics.evaluate(test.values, whole, self.scaled.scaling.expected(test), test.grid)
+        return metrics.evaluate(test.values, whole, self.scaled.scaling.expected(test), test.sites)
 
-    def test(self, prepared: PreparedSamples) -> Samples:
+    def test(self, prepared: PreparedSamples) -> ScaledSamples:
         """Return the test part.
 
         Parameters
@@ -93,7 +94,7 @@ class Data:
 
         Returns
         -------
-        Samples
+        ScaledSamples
             Scaled test samples.
         """
         return prepared.scaling.apply(prepared.test)
@@ -115,7 +116,7 @@ def load(name: str, samples: int | None) -> Data:
     Data
         Both preparations of the data, with the same split.
     """
-    signals = datasets.load(name).with_covariates().with_weights(None)  # nothing but the readings, all cells alike
+    signals = datasets.load(name).with_covariates().with_weights(None)  # nothing but the readings, all sites alike
     split = prepare(signals, _fewer(signals, samples), seed=0).split
     scaled = _prepare(signals, split, Scaler.fit(signals.take(split.development)))
     return Data(name, _plain(scaled), scaled)
@@ -135,7 +136,7 @@ def _fewer(signals: Samples, samples: int | None) -> Split | None:
 
 def _plain(scaled: PreparedSamples) -> PreparedSamples:
     """Leave images as they are; a field's anomalies already are what the paper feeds."""
-    signals = scaled.signals
+    signals = scaled.samples
     if signals.cycle is not None:
         return scaled
     nothing = Scaler(np.zeros_like(scaled.scaling.baseline), np.ones(signals.channels))

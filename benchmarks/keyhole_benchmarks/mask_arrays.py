@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from keyhole.data.sites import Sites
 from keyhole.masks import MaskDistribution
 
 __all__ = ["mask_arrays"]
@@ -16,13 +17,15 @@ _DRAWS, _SHOWN = 512, 8
 _MOST_SITES = 1024  # for a covariance that is kept whole
 
 
-def mask_arrays(distribution: MaskDistribution) -> dict[str, NDArray[Any]]:
+def mask_arrays(distribution: MaskDistribution, domain: Sites) -> dict[str, NDArray[Any]]:
     """Return a few masks, the mean of many, and the covariance of the logits where the distribution has one.
 
     Parameters
     ----------
     distribution
-        A mask distribution.
+        A mask distribution over the sites.
+    domain
+        The sites; masks are returned in the shape of the data.
 
     Returns
     -------
@@ -32,8 +35,8 @@ def mask_arrays(distribution: MaskDistribution) -> dict[str, NDArray[Any]]:
     with torch.no_grad():
         masks = distribution.sample(_DRAWS, torch.Generator().manual_seed(0)).values
     arrays: dict[str, NDArray[Any]] = {
-        "masks": masks[:_SHOWN].numpy().astype(np.float16),
-        "average": masks.mean(0).numpy().astype(np.float32),
+        "masks": domain.to_grid(masks[:_SHOWN].numpy().astype(np.float16), fill=0),
+        "average": domain.to_grid(masks.mean(0).numpy().astype(np.float32), fill=0),
     }
     if distribution.correlated and distribution.sites <= _MOST_SITES:
         arrays["covariance"] = distribution.covariance().numpy()

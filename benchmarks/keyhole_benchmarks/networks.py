@@ -40,27 +40,28 @@ def _constrained(**asked: Any) -> Callable[[Samples, int], Samples]:
 
 
 def _around_a_fifth(signals: Samples, k: int) -> Samples:
-    """A fifth of the sites is there already, spread evenly over the cells."""
-    cells = signals.grid.cells
-    return signals.with_constraints({"existing": cells[np.linspace(0, len(cells) - 1, k // 5).astype(int)].tolist()})
+    """A fifth of the sites is there already, spread evenly over all."""
+    index = signals.sites.index
+    return signals.with_constraints({"existing": index[np.linspace(0, len(index) - 1, k // 5).astype(int)].tolist()})
 
 
 def _priced(signals: Samples, k: int) -> Samples:
     """A site costs more the nearer it is to a pole: one at the equator, six there; K would pay for twos."""
-    north = signals.grid.along(int(signals.grid.axis_of_latitude() or 0)).reshape(signals.grid.shape)
-    return signals.with_constraints({"costs": 1 + 5 * np.abs(north) / 90, "cost_limit": 2.0 * k})
+    sites = signals.sites
+    costs = sites.to_grid(1 + 5 * np.abs(sites.coordinate(sites.roles["latitude"])) / 90, fill=1.0)
+    return signals.with_constraints({"costs": costs, "cost_limit": 2.0 * k})
 
 
 def _region_and_more(signals: Samples, k: int) -> Samples:
     """A region, a distance and a site that is there, together."""
-    first = int(signals.grid.cells[0])
+    first = int(signals.sites.index[0])
     return signals.with_constraints({"forbidden": {"lon": (-30, 60)}, "min_distance": 700, "existing": [first]})
 
 
 def _in_swaths(signals: Samples, k: int) -> Samples:
     """Sites come by five in a row."""
-    rows, columns = np.indices(signals.grid.shape)
-    return signals.with_constraints({"groups": rows * signals.grid.shape[1] + columns // _SWATH})
+    rows, columns = np.indices(signals.sites.shape)
+    return signals.with_constraints({"groups": rows * signals.sites.shape[1] + columns // _SWATH})
 
 
 def _noisy(signals: Samples, k: int) -> Samples:
@@ -70,9 +71,9 @@ def _noisy(signals: Samples, k: int) -> Samples:
 
 def _torn(signals: Samples, k: int) -> Samples:
     """A fifth of all values is missing, at random."""
-    values = signals.values.copy()
+    values = signals.sites.to_grid(signals.values.copy())
     values[np.random.default_rng(0).uniform(size=values.shape) < 0.2] = np.nan
-    torn = Samples.build(values, signals.grid, time=signals.time, split=signals.split, origin=signals.origin)
+    torn = Samples.build(values, signals.sites, time=signals.time, split=signals.split, origin=signals.origin)
     return torn.anomalies(signals.cycle)
 
 
@@ -119,7 +120,7 @@ class Variant:
         bool
             True where it does.
         """
-        place = "pictures" if signals.grid.axis_of_latitude() is None else "globe"
+        place = "globe" if "latitude" in signals.sites.roles else "pictures"
         return self.on in ("all", place)
 
 
@@ -194,13 +195,12 @@ def _work(case: Case, prepare_case: Callable[[], PreparedSamples], run: Run) -> 
 
 def _by_region(shares: Any, test: Samples) -> dict[str, float]:
     """Mean coverage by bands of latitude; nothing where there is none."""
-    axis = test.grid.axis_of_latitude()
-    if axis is None:
+    latitude = test.sites.role("latitude")
+    if latitude is None:
         return {}
-    north = np.abs(test.grid.along(axis)).reshape(test.grid.shape)
-    found = {}
+    north, found = np.abs(latitude), {}
     for name, (low, high) in _REGIONS.items():
-        cells = shares[(north >= low) & (north <= high)]
-        if np.isfinite(cells).any():
-            found[name] = float(np.nanmean(cells))
+        inside = shares[(north >= low) & (north <= high)]
+        if np.isfinite(inside).any():
+            found[name] = float(np.nanmean(inside))
     return found

@@ -72,6 +72,6 @@ def _work(case: Case, data: Data, run: Run) -> Iterator[Outcome]:
     selection = selector.select(train, case.k, validation=None, run=run)
     if selection.reconstruct is None:
         return
-    error = np.square(selection.reconstruct(validation) - validation.values).mean()
+    error = np.square(selection.reconstruct(validation) - validation.targets).mean()
     metrics = {"validation_mse": float(error)}
     yield Outcome(metrics, int(selection.notes.get("distinct", case.k)), selection.notes)

@@ -132,7 +132,7 @@ def refit_settings(samples: int) -> dict[str, Any]:
 
 def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
     prepared = data.scaled if row.method in CLASSICAL else data.plain
-    check_k(row.k, prepared.signals)
+    check_k(row.k, prepared.samples)
     selector = SELECTORS.make(row.method, row.selector(data))
     selection = selector.select(prepared.development, row.k, validation=None, run=run)
     published = published_mse(row.data, row.k, row.method)
@@ -142,7 +142,7 @@ def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
         yield Outcome(
             metrics,
             int(selection.notes.get("distinct", row.k)) if first else len(set(selection.sites.tolist())),
-            selection.notes | {"sites": selection.sites.tolist()},
+            selection.notes | {"sites": data.domain.index[selection.sites].tolist()},
             published if first else None,
             comparable=first and published is not None and row.data == "mnist",
             arrays=_arrays(data, selection) if first else {},
@@ -166,10 +166,10 @@ def _score(name: str, row: _Row, data: Data, selection: Selection, run: Run) -> 
 
 def _arrays(data: Data, selection: Selection) -> dict[str, NDArray[Any]]:
     """What the figures show: some test samples, their reconstructions, masks and the covariance of their logits."""
-    some = data.test(data.plain).take(np.arange(_SHOWN))
-    arrays: dict[str, NDArray[Any]] = {"truth": some.values, "sites": selection.sites}
+    some, domain = data.test(data.plain).take(np.arange(_SHOWN)), data.domain
+    arrays: dict[str, NDArray[Any]] = {"truth": domain.to_grid(some.values), "sites": domain.index[selection.sites]}
     if selection.reconstruct is not None:
-        arrays["reconstructed"] = selection.reconstruct(some)
+        arrays["reconstructed"] = domain.to_grid(selection.reconstruct(some))
     if selection.distribution is not None:
-        arrays |= mask_arrays(selection.distribution)
+        arrays |= mask_arrays(selection.distribution, domain)
     return arrays

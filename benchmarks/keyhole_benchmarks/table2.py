@@ -15,7 +15,7 @@ from keyhole.core.errors import DataError
 from keyhole.core.run import Run, digest
 from keyhole.data import datasets
 from keyhole.data.preparation import PreparedSamples
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.data.target import Target
 from keyhole.metrics import target_scores
 from keyhole.models.objectives import prediction
@@ -111,14 +111,15 @@ class _Classify(Task):
     def __init__(self, prepared: PreparedSamples, labels: Target, sites: NDArray[np.int64], seed: int) -> None:
         super().__init__()
         part = prepared.development
-        height, width = part.grid.shape
+        height, width = part.sites.shape
         with seeded(seed):
             self.network: nn.Module = DCGANClassifier(part.channels, len(labels.classes), (height, width))
         self.samples = len(part)
-        mask = torch.zeros(part.grid.size)
+        mask = torch.zeros(part.sites.size)
         mask[torch.from_numpy(sites)] = 1
         codes = torch.from_numpy(labels.take(prepared.split.development).values)
-        tensors = {"mask": mask.reshape(part.grid.shape), "images": torch.from_numpy(part.values), "codes": codes}
+        images = torch.from_numpy(part.sites.to_grid(part.values, fill=0))
+        tensors = {"mask": mask.reshape(part.sites.shape), "images": images, "codes": codes}
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor, persistent=False)
 
@@ -127,10 +128,10 @@ class _Classify(Task):
         return {"prediction": prediction(self.network(seen), self.get_buffer("codes")[batch], True)}, None
 
     @torch.inference_mode()
-    def probabilities(self, signals: Samples) -> NDArray[np.float64]:
-        """Probability of each class for each signal."""
+    def probabilities(self, samples: ScaledSamples) -> NDArray[np.float64]:
+        """Probability of each class for each sample."""
         self.eval()
-        images, mask = torch.from_numpy(signals.values), self.get_buffer("mask")
+        images, mask = torch.from_numpy(samples.sites.to_grid(samples.values, fill=0)), self.get_buffer("mask")
         outputs = [self.network(images[start : start + _CHUNK] * mask) for start in range(0, len(images), _CHUNK)]
         return torch.softmax(torch.cat(outputs).double(), dim=1).numpy()
 

@@ -77,7 +77,7 @@ def _table(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64], tuple[int
         return samples, classes.astype(np.int64), samples.shape[1:]
     signals, classes = datasets.load(name), datasets.labels(name).values
     flat = signals.values.reshape(len(signals), -1)
-    return flat.astype(np.float64), classes.astype(np.int64), signals.grid.shape
+    return flat.astype(np.float64), classes.astype(np.int64), signals.sites.shape
 
 
 def _rows(name: str, split: int) -> Split:

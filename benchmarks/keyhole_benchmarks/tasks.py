@@ -20,7 +20,7 @@ from torch import Tensor
 from keyhole.core.run import Run
 from keyhole.data import datasets
 from keyhole.data.readers import read
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.data.scaler import Scaler
 from keyhole.models.reconstructors.ridge import NestedRidge, Ridge
 from keyhole.placement import Selector
@@ -91,13 +91,13 @@ def hnet_step() -> TaskPair:
 class _OneMask(Task):
     """The goal of a joint training, without its mask distribution: every sample is seen through the same mask."""
 
-    def __init__(self, goal: MaskObjective, signals: Samples, k: int) -> None:
+    def __init__(self, goal: MaskObjective, signals: ScaledSamples, k: int) -> None:
         super().__init__()
         self.goal, self.samples = goal, len(signals)
         self.register_buffer("signals", torch.from_numpy(signals.values), persistent=False)
-        mask = torch.zeros(signals.grid.size)
-        mask[torch.linspace(0, signals.grid.size - 1, k).long()] = 1
-        self.register_buffer("mask", mask.reshape(1, *signals.grid.shape), persistent=False)
+        mask = torch.zeros(1, len(signals.sites))
+        mask[0, torch.linspace(0, len(signals.sites) - 1, k).long()] = 1
+        self.register_buffer("mask", mask, persistent=False)
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
         x = self.get_buffer("signals")[batch]
@@ -119,7 +119,7 @@ def _steps(distribution: str, draws: int) -> TaskPair:
     return TaskPair(ours, theirs)
 
 
-def _images() -> Samples:
+def _images() -> ScaledSamples:
     """Ten thousand of MNIST's pictures, scaled."""
     signals = datasets.load("mnist")
     part = signals.take(np.arange(10_000))
@@ -154,7 +154,8 @@ def _against_pysensors(selector: Selector) -> TaskPair:
 
     values = field_of(_SAMPLES + _TEST, _SITES, 0)
     matrix, test = values[:_SAMPLES], values[_SAMPLES:]
-    train, test_samples, reconstructed = read(matrix), read(test), dict[str, NDArray[Any]]()
+    reconstructed = dict[str, NDArray[Any]]()
+    train, test_samples = read(matrix).as_scaled(), read(test).as_scaled()
 
     def ours() -> None:
         new = replace(train)  # so that nothing is known of it from the last round
@@ -185,7 +186,7 @@ def greedy_growth() -> TaskPair:
     TaskPair
         The task and its reference.
     """
-    small, large = (read(field_of(_SAMPLES, 10**power, 0)) for power in (5, 6))
+    small, large = (read(field_of(_SAMPLES, 10**power, 0)).as_scaled() for power in (5, 6))
     selector, memory = Greedy(n_components=_COMPONENTS), dict[str, float]()
 
     def ours() -> None:
@@ -204,7 +205,7 @@ def large_grid() -> TaskPair:
     TaskPair
         The task, with its memory as the ratio.
     """
-    signals = read(np.random.default_rng(0).standard_normal((64, 1024, 1024), np.float32))
+    signals = read(np.random.default_rng(0).standard_normal((64, 1024, 1024), np.float32)).as_scaled()
     settings = TrainSettings(steps=3, batch_size=4, ema_decay=0.0, validation_steps=1)
     learned, memory = Learned(distribution="vln", decoder="resnet", n_masks=4, train=settings), dict[str, float]()
 
@@ -284,7 +285,7 @@ def reconstruct() -> TaskPair:
     plan = select(field, 50, method="greedy", reconstructor="ridge")
     rows = np.arange(10_000) % len(field)
     readings, when = field.readings(plan.indices)[rows, :, 0], None if field.time is None else field.time[rows]
-    left, right = readings.astype(np.float32), np.ones((50, field.grid.size), np.float32)
+    left, right = readings.astype(np.float32), np.ones((50, field.sites.size), np.float32)
     return TaskPair(lambda: plan.reconstruct(readings, time=when), lambda: left @ right)
 
 
@@ -296,7 +297,7 @@ def curve() -> TaskPair:
     TaskPair
         The task and its reference.
     """
-    train = read(field_of(_SAMPLES, 20_000, 0))
+    train = read(field_of(_SAMPLES, 20_000, 0)).as_scaled()
     sites = np.random.default_rng(0).permutation(20_000)[:_K]
 
     def ours() -> None:

@@ -93,8 +93,8 @@ def without_data(monkeypatch):
     """Let benchmarks list their jobs from the sizes that their records hold."""
 
     def on_grid(name: str) -> SimpleNamespace:
-        axis = None if name in PICTURES else 0
-        return SimpleNamespace(grid=SimpleNamespace(axis_of_latitude=lambda: axis))
+        roles = {} if name in PICTURES else {"latitude": "lat"}
+        return SimpleNamespace(sites=SimpleNamespace(roles=roles))
 
     def prepare(lines: Lines) -> None:
         sizes = {one["data"]: one["split"] for one in lines}

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
 
 from keyhole.core.errors import SettingsError
 from keyhole.data.alignment import align
@@ -126,6 +128,90 @@ def test_another_curvilinear_order_is_aligned(rng):
     array = xr.DataArray(values, coordinates, ("y", "x"))
     pole = np.abs(up.ravel()) < 90  # at a pole all longitudes are one position on the sphere, not in the table
     np.testing.assert_array_equal(align(array[::-1, ::-1], sites, "mask")[pole], values.ravel()[pole])
+
+
+AXES = {
+    "close floats": np.array([500010.0, 500010.5, 500011.0]),
+    "big integers": np.array([1234567, 1234568, 1234569]),
+    "single precision": np.array([0.1, 0.2, 0.3], np.float32),
+    "big endian": np.array([1.5, 2.5, 3.5], ">f8"),
+    "dates": np.array(["2000-01-01", "2000-01-02"], "datetime64[ns]"),
+    "texts": np.array(["north", "south"]),
+    "objects": np.array(["north", "south"], object),
+    "booleans": np.array([False, True]),
+    "repeated": np.array([1.0, 1.0, 2.0]),
+    "not a number": np.array([np.nan, np.nan, 2.0]),
+}
+
+
+def line(values: np.ndarray, dim: str = "x") -> Sites:
+    """Sites along one axis with these coordinates."""
+    return Sites.build((len(values),), (dim,), {dim: values})
+
+
+@pytest.mark.parametrize("axis", AXES.values(), ids=AXES)
+def test_every_site_has_a_name_of_its_own(axis):
+    names = [line(axis).name(i) for i in range(len(axis))]
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("x") for name in names)
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=6, unique=True))
+def test_names_differ_wherever_coordinates_do(values):
+    sites = line(np.array(values))
+    assert len({sites.name(i) for i in range(len(sites))}) == len(sites)
+
+
+def test_names_are_short_where_short_is_enough():
+    thirds = line(np.array([0, 1 / 3, 2 / 3]))
+    assert [thirds.name(i) for i in range(3)] == ["x=0", "x=0.333333", "x=0.666667"]
+
+
+def test_a_text_is_named_as_it_is():
+    assert line(np.array(["north", "south"], object), "station").name(1) == "station=south"
+
+
+def test_own_names_outrank_coordinates():
+    sites = Sites.build((3,), ("column",), {"column": np.arange(3)}, names=("pulse", "age", "size"),
+                        valid=np.array([True, False, True]))  # fmt: skip
+    assert [sites.name(site) for site in range(2)] == ["pulse", "size"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [((4,), ("column",)), ((2, 3), ("row", "column")), ((2, 3, 4), ("axis0", "axis1", "axis2"))],
+)
+def test_plain_data_count_their_axes(shape, dims):
+    sites = Sites.plain(shape)
+    assert sites.dims == dims
+    assert sites.size == len(sites) == np.prod(shape)
+    for dim, n in zip(dims, shape, strict=True):
+        np.testing.assert_array_equal(sites.axes[dim], np.arange(n))
+
+
+def test_sites_are_numbered_in_c_order_among_the_valid():
+    axes = {"lat": np.array([10.0, -2.5]), "lon": np.array([0, 5, 10])}
+    sites = Sites.build((2, 3), tuple(axes), axes, valid=np.array([[True, False, True], [False, True, True]]))
+    np.testing.assert_array_equal(sites.index, [0, 2, 4, 5])
+    assert sites.position(2) == {"lat": -2.5, "lon": 5}
+    assert sites.name(2) == "lat=-2.5 lon=5"
+
+
+@pytest.mark.parametrize("dim", ["lat", "latitude", "Latitude", "nav_lat"])
+def test_area_follows_the_cosine_of_latitude(dim):
+    sites = Sites.build((2, 3), ("lon", dim), {"lon": np.arange(2), dim: np.array([0.0, 60.0, 90.0])})
+    cap = (1 - np.sin(np.deg2rad(75))) / np.deg2rad(30)
+    np.testing.assert_allclose(sites.area.reshape(2, 3), [[1.0, 0.5, cap]] * 2, atol=1e-12)
+
+
+def test_without_latitude_there_is_no_area():
+    assert Sites.plain((2, 3)).area is None
+
+
+def test_an_axis_that_is_not_complete_is_counted():
+    """Distances are then between positions along it, as along an axis of texts."""
+    for axis in (AXES["not a number"], np.array(["a", "c", "b"])):
+        np.testing.assert_array_equal(line(axis).metric.distances(0, [1, 2]), [[1, 2]])
 
 
 def test_what_does_not_fit_is_refused(rng):

@@ -152,7 +152,7 @@ def test_the_strength_is_the_best_by_leaving_one_out():
     """Found by refitting without each sample, for strengths of every size."""
     parts, sites = prepared("number", n=40), np.arange(6)
     noise = np.random.default_rng(0).normal(scale=20, size=len(parts.train))
-    train = parts.train.with_target(Target("y", parts.train.target.values + noise))
+    train = replace(parts.train, target=Target("y", parts.train.target.values + noise))
     linear = Linear().fit(train, sites, validation=parts.validation, run=Run())
     examples = linear.examples(train, sites)
 

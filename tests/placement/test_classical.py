@@ -22,7 +22,7 @@ def field(n=60, shape=(4, 5), channels=1, seed=0, rank=8):
     size = channels * int(np.prod(shape))
     values = rng.normal(size=(n, rank)) * np.linspace(3, 0.5, rank) @ rng.normal(size=(rank, size))
     values += 0.05 * rng.normal(size=(n, size))
-    return kh.read(values.reshape(n, channels, *shape), channels=1)
+    return kh.read(values.reshape(n, channels, *shape), channels=1).as_scaled()
 
 
 def choose(selector, signals, k):
@@ -131,7 +131,7 @@ def test_random_depends_on_the_seed_alone():
 def test_more_sites_than_the_rank_are_completed(selector):
     """Data of rank two still give as many distinct sites as asked for."""
     rng = np.random.default_rng(0)
-    signals = kh.read(rng.normal(size=(30, 2)) @ rng.normal(size=(2, 12)))
+    signals = kh.read(rng.normal(size=(30, 2)) @ rng.normal(size=(2, 12))).as_scaled()
     sites = choose(selector, signals, 9)
     assert len(set(sites.tolist())) == 9
 

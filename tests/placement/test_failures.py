@@ -125,11 +125,11 @@ def test_the_sites_missed_least():
     assert dropped[0]["fvu"] < dropped[1]["fvu"]
 
 
-def test_changes_need_the_same_grid_and_a_number_that_makes_sense():
+def test_changes_need_data_of_the_same_shape_and_a_number_that_makes_sense():
     """Errors that say what is wrong."""
     plan = quick(smooth(60, 3, 4))
     for change in (kh.extend, kh.drop):
-        with pytest.raises(PlanError, match="grid"):
+        with pytest.raises(PlanError, match="the plan is for data along"):
             change(plan, smooth(60, 4, 4), 1)
     for wrong in (0, 3, 1.5):
         with pytest.raises(InfeasibleError, match="can be dropped"):

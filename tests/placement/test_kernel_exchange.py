@@ -135,7 +135,7 @@ def test_the_gains_of_the_kernel_are_slopes_of_its_error(even):
 
 
 def test_samples_in_time_are_scored_by_the_last_of_them():
-    data = kh.datasets.sst().take(np.arange(90))
+    data = kh.datasets.sst().take(np.arange(90)).with_weights(None).as_scaled()
     split = FitScoreSplit.from_samples(data, None, 2, Run())
     last = data.targets[60:] - data.targets[:60].mean(axis=0)
     np.testing.assert_allclose(split.scoring, last, atol=1e-4)

@@ -99,22 +99,25 @@ def test_prediction_is_cross_entropy_or_squared_error():
 def test_the_unit_is_the_loss_of_knowing_nothing():
     """Variance of the cells; entropy of the classes; one for a standardised number."""
     data = signals(n=500)
-    packed = data.targets
+    packed = data.values
     values = np.array(["a"] * 250 + ["b"] * 250)
     settings = LearnedSettings(decoder="dense")
-    assert make_objective(data, 3, settings).unit == pytest.approx(((packed - packed.mean(0)) ** 2).mean(), rel=1e-5)
-    assert make_objective(data.with_target(Target.of(values)), 3, settings).unit == pytest.approx(np.log(2))
-    assert make_objective(data.with_target(Target.of(np.linspace(0, 9, 500))), 3, settings).unit == 1.0
+    of_mean = ((packed - packed.mean(0)) ** 2).mean()
+    assert make_objective(data.as_scaled(), 3, settings).unit == pytest.approx(of_mean, rel=1e-5)
+    for target, unit in ((values, np.log(2)), (np.linspace(0, 9, 500), 1.0)):
+        labelled = data.with_target(Target.of(target)).as_scaled()
+        assert make_objective(labelled, 3, settings).unit == pytest.approx(unit)
 
 
 def test_the_goal_follows_target_and_objective():
     """A target is told, a gan passes for true, all else is rebuilt; what does not fit is an error."""
-    data, target = signals(), Target.of(np.arange(60) % 2 == 0)
+    target = Target.of(np.arange(60) % 2 == 0)
+    data, labelled = signals().as_scaled(), signals().with_target(target).as_scaled()
     assert isinstance(make_objective(data, 3, LearnedSettings()), ReconstructionObjective)
     assert isinstance(make_objective(data, 3, LearnedSettings(objective="gan")), AdversarialObjective)
-    assert isinstance(make_objective(data.with_target(target), 3, LearnedSettings()), PredictionObjective)
+    assert isinstance(make_objective(labelled, 3, LearnedSettings()), PredictionObjective)
     with pytest.raises(SettingsError, match="target"):
-        make_objective(data.with_target(target), 3, LearnedSettings(objective="gan"))
+        make_objective(labelled, 3, LearnedSettings(objective="gan"))
     with pytest.raises(SettingsError, match="gan"):
         make_objective(data, 3, LearnedSettings(objective="gan", decoder="dense"))
 

@@ -50,7 +50,7 @@ def test_exactly_k_distinct_observable_sites(name, case):
     assert sites.dtype == np.int64
     assert sites.shape == (4,)
     assert len(set(sites.tolist())) == 4
-    assert parts.samples.observable.ravel()[sites].all()
+    assert parts.samples.observable[sites].all()
 
 
 @pytest.mark.parametrize("name", SELECTORS)

@@ -36,7 +36,7 @@ def field(n=60, shape=(4, 5), channels=1, seed=0, rank=6):
     size = channels * int(np.prod(shape))
     values = rng.normal(size=(n, rank)) * np.linspace(3, 0.5, rank) @ rng.normal(size=(rank, size))
     values += 0.3 * rng.normal(size=(n, size))
-    return kh.read((values - values.mean(axis=0)).reshape(n, channels, *shape), channels=1)
+    return kh.read((values - values.mean(axis=0)).reshape(n, channels, *shape), channels=1).as_scaled()
 
 
 def planted(channels=1, seed=0):
@@ -47,7 +47,7 @@ def planted(channels=1, seed=0):
     values[:, -1, [2, 5, 11]] += 1.2 * causes
     for cause, sites in enumerate(([0, 1, 3, 4], [6, 7, 8], [9, 10])):
         values[:, -1, sites] += 0.6 * causes[:, cause, None] + 0.6 * rng.normal(size=(400, len(sites)))
-    return kh.read(values - values.mean(axis=0), channels=1)
+    return kh.read(values - values.mean(axis=0), channels=1).as_scaled()
 
 
 def choose(selector, signals, k, **circumstances):
@@ -92,7 +92,7 @@ def test_laplacian_survives_samples_that_are_all_the_same_but_one():
     """Neighbours at no distance are joined with full weight."""
     values = np.zeros((8, 5))
     values[0] = np.arange(5)
-    assert set(choose(Laplacian(), kh.read(values), 5).sites.tolist()) == set(range(5))
+    assert set(choose(Laplacian(), kh.read(values).as_scaled(), 5).sites.tolist()) == set(range(5))
 
 
 def test_laplacian_draws_its_samples_by_the_seed():
@@ -201,8 +201,9 @@ def test_group_lasso_takes_whole_blocks():
 def test_group_lasso_weighs_blocks_by_their_size():
     """A pair must press more than a single site by the root of two, not merely more."""
     values = np.random.default_rng(0).normal(size=(2000, 3)) * [1.0, 1.0, 1.1]
-    assert choose(GroupLasso(block_size=2), kh.read(values), 1).sites.tolist() == [2]
-    assert set(choose(GroupLasso(block_size=2), kh.read(values * [1.3, 1.3, 1.0]), 2).sites.tolist()) == {0, 1}
+    assert choose(GroupLasso(block_size=2), kh.read(values).as_scaled(), 1).sites.tolist() == [2]
+    data = kh.read(values * [1.3, 1.3, 1.0]).as_scaled()
+    assert set(choose(GroupLasso(block_size=2), data, 2).sites.tolist()) == {0, 1}
 
 
 def test_group_lasso_finds_the_block_that_matters():
@@ -211,7 +212,7 @@ def test_group_lasso_finds_the_block_that_matters():
     causes = rng.normal(size=(300, 4))
     values = 0.5 * rng.normal(size=(300, 6, 6)) + (causes @ rng.normal(size=(4, 36)) / 4).reshape(300, 6, 6)
     values[:, 2:4, 4:6] = causes.reshape(300, 2, 2)
-    sites = choose(GroupLasso(), kh.read(values), 4).sites
+    sites = choose(GroupLasso(), kh.read(values).as_scaled(), 4).sites
     assert set(sites.tolist()) == {16, 17, 22, 23}
 
 
@@ -285,7 +286,7 @@ def test_a_constant_site_comes_last(name):
     values[:, :, 3] = 0.7
     values[:, :, 6] *= 1e-3
     selector = {**SPARSE, "laplacian": Laplacian(), "blocks": GroupLasso(block_size=2)}[name]
-    sites = choose(selector, kh.read(values, channels=1), 8).sites.tolist()
+    sites = choose(selector, kh.read(values, channels=1).as_scaled(), 8).sites.tolist()
     assert sites[-1] == 3
     assert sorted(sites) == list(range(8))
 
@@ -304,7 +305,7 @@ def test_aefs_gives_constant_sites_no_row():
     """Neither at first nor later."""
     values = field(shape=(8,)).values.copy()
     values[:, :, 3] = 0.7
-    task = SparseRows(kh.read(values, channels=1), 3, hidden=4)
+    task = SparseRows(kh.read(values, channels=1).as_scaled(), 3, hidden=4)
     task.shrink()
     assert task.alive.tolist() == (task.norms() > 0).tolist() == [site != 3 for site in range(8)]
 

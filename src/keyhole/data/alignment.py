@@ -175,7 +175,8 @@ def _at_positions(values: NDArray[Any], columns: Mapping[str, Labels], sites: Si
     missing = np.flatnonzero(found < 0)
     if len(missing):
         raise SettingsError(
-            f"{what}: no value at {sites.name(int(missing[0]))}; {len(missing)} of {len(sites)} sites have none"
+            f"{what}: no value at {sites.name(int(missing[0]))}, or more than one; so it is for {len(missing)} of "
+            f"{len(sites)} sites"
         )
     return np.asarray(values[found])
 
@@ -188,7 +189,7 @@ def find_positions(
     Parameters
     ----------
     wanted, given
-        Coordinates by name, ``(m,)`` and ``(n,)`` each.
+        Coordinates by name, ``(m,)`` and ``(n,)`` each; given ones may be missing (NaN), wanted ones not.
     longitude
         Names of coordinates that are equal modulo 360 degrees.
 
@@ -199,6 +200,8 @@ def find_positions(
     """
     from scipy.spatial import KDTree
 
+    known = np.flatnonzero(np.all([np.isfinite(np.asarray(one, np.float64)) for one in given.values()], axis=0))
+    given = {name: one[known] for name, one in given.items()}
     scale = {name: max(1.0, float(np.abs(given[name]).max(initial=0.0))) for name in given}
     one, two = (
         np.concatenate([
@@ -211,7 +214,9 @@ def find_positions(
     distance, nearest = tree.query(one, k=[1, 2])
     rounding = 1e-6 if min(len(one), len(two)) else 0.0
     unique = (distance[:, 0] <= rounding) & (distance[:, 1] > rounding)
-    return np.where(unique, nearest[:, 0], -1).astype(np.int64)
+    found = np.full(len(one), -1, np.int64)
+    found[unique] = known[nearest[unique, 0]]
+    return found
 
 
 def sites_at(columns: Mapping[str, Labels], sites: Sites) -> NDArray[np.int64]:

@@ -27,6 +27,7 @@ from keyhole.data.validation import (
     Cycle,
     check_cycle,
     check_dates,
+    check_positions,
     check_shape,
     check_time,
     check_values,
@@ -273,6 +274,7 @@ class Samples(SampleSet):
         if not valid.all():
             kept = np.flatnonzero(valid)
             packed, sites = np.take(packed, kept, axis=2), sites.take(kept)
+        check_positions(sites)
         samples = cls(
             values=packed, sites=sites, observable=np.ones(len(sites), bool), time=time, cycle=cycle, split=split,
             origin=origin or SourceInfo(),

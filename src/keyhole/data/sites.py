@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.errors import SettingsError
 from keyhole.data.areas import area_on_lattice
 from keyhole.data.metric import EARTH_RADIUS_KM, Euclidean, GreatCircle, Metric, NoMetric, on_sphere
 
@@ -420,18 +419,16 @@ def _straight(sites: Sites, names: tuple[str, ...], vertical_scale: float | None
         scale = vertical_scale if vertical_scale is not None and name == sites.roles.get("vertical") else 1.0
         columns.append(scale * _numbers(sites, name))
         whole = sites.auxiliary[name].values if name in sites.auxiliary else sites.axes[name]
-        whole = whole if _is_number(whole) else np.arange(whole.size)
+        whole = whole if _is_number(whole) and (name in sites.auxiliary or np.isfinite(whole).all()) else np.arange(whole.size)
         lengths.append(scale * float(np.ptp(whole[~_is_missing(whole)].astype(np.float64))) if whole.size else 0.0)
     return Euclidean(np.stack(columns, axis=1), extent=max(lengths) or 1.0)
 
 
 def _numbers(sites: Sites, name: str) -> NDArray[np.float64]:
-    """A coordinate as numbers: positions along the axis where it holds texts or dates."""
+    """A coordinate as numbers: positions along an axis that holds texts or dates, or whose coordinate is incomplete."""
     values = sites.coordinate(name)
-    if not _is_number(values):
+    if name not in sites.auxiliary and not (_is_number(values) and np.isfinite(sites.axes[name]).all()):
         return sites.places[sites.dims.index(name)].astype(np.float64)
-    if not np.isfinite(values).all():
-        raise SettingsError(f"coordinate {name!r} has missing values at valid sites")
     return values.astype(np.float64)
 
 

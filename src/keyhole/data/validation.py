@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
+from keyhole.data.sites import Sites
 
 __all__ = [
     "Cycle",
     "check_cycle",
     "check_dates",
+    "check_positions",
     "check_shape",
     "check_time",
     "check_values",
@@ -144,3 +146,15 @@ def check_cycle(cycle: Cycle | None, time: NDArray[Any] | None) -> None:
         raise SettingsError(f"cycle={cycle!r}: 'month' or None is needed")
     if cycle is not None:
         check_dates(time, "monthly anomalies need")
+
+
+def check_positions(sites: Sites) -> None:
+    """Raise a DataError if an auxiliary coordinate that says where sites are is missing at a valid one."""
+    for name in set(sites.location) & set(sites.auxiliary):
+        values = sites.coordinate(name)
+        missing = int((~np.isfinite(values)).sum()) if values.dtype.kind == "f" else 0
+        if missing:
+            raise DataError(
+                f"coordinate {name!r} is missing at {missing} of {len(sites)} sites that have values; fill it in, or set "
+                "the values there to NaN in all samples"
+            )

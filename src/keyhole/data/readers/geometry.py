@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.errors import DataError
 from keyhole.data.areas import area_of_polygons
 from keyhole.data.sites import Auxiliary, Role, Sites, is_latitude, is_longitude
 
@@ -46,11 +45,6 @@ def sites_of_field(
     -------
     Sites
         All of them; which are valid is known from the values.
-
-    Raises
-    ------
-    DataError
-        If a coordinate that gives the position has another type than numbers.
 
     References
     ----------
@@ -315,13 +309,3 @@ def _area_in_plane(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np
     """Areas of polygons by the shoelace formula; missing corners are put onto the first."""
     x, y = (np.where(np.isnan(one), one[:, :1], one) for one in (x, y))
     return np.asarray(np.abs((x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)) / 2)
-
-
-def check_positions(sites: Sites) -> None:
-    """Raise a DataError if a valid site has no latitude or longitude."""
-    for role in ("latitude", "longitude"):
-        values = sites.role(role)
-        if values is not None and not np.isfinite(values).all():
-            raise DataError(
-                f"coordinate {sites.roles[role]!r} is missing at {int((~np.isfinite(values)).sum())} sites that have values"
-            )

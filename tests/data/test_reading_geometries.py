@@ -1,0 +1,234 @@
+"""NetCDF files of every geometry that CF and UGRID describe, read as users read them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import keyhole as kh
+from example_data import gridded, smooth
+from keyhole.core.errors import DataError
+from keyhole.data.metric import Euclidean, GreatCircle
+
+TIME = ("time", pd.date_range("2001-01-01", periods=30, freq="MS"))
+NORTH = {"standard_name": "latitude", "units": "degrees_north"}
+EAST = {"standard_name": "longitude", "units": "degrees_east"}
+
+
+def written(dataset: xr.Dataset, folder):
+    dataset.to_netcdf(folder / "data.nc")
+    return kh.read(folder / "data.nc")
+
+
+def plan_of(samples, **options):
+    return kh.select(samples, 3, method="greedy", reconstructor="ridge", intervals=False, **options)
+
+
+def test_a_regular_grid_with_bounds(tmp_path):
+    """Rows of unequal height weigh by their true areas, and bounds are no fields; land leaves no trace."""
+    latitude, edges = np.array([-75.0, -20.0, 40.0, 80.0]), np.array([-90.0, -60.0, 20.0, 70.0, 90.0])
+    values = smooth(30, 4, 6)
+    values[:, 1, 2] = np.nan
+    dataset = xr.Dataset(
+        {
+            "t": (("time", "lat", "lon"), values),
+            "lat_edges": (("lat", "two"), np.stack([edges[:-1], edges[1:]], axis=1)),
+            "lon_edges": (("lon", "two"), np.stack([np.arange(0.0, 360, 60), np.arange(60.0, 361, 60)], axis=1)),
+        },
+        {
+            "time": TIME, "lat": ("lat", latitude, {**NORTH, "bounds": "lat_edges"}),
+            "lon": ("lon", np.arange(30.0, 360, 60), {**EAST, "bounds": "lon_edges"}),
+        },
+    )  # fmt: skip
+    samples = written(dataset, tmp_path)
+    assert (samples.origin.name, samples.sites.shape, len(samples.sites)) == ("t", (4, 6), 23)
+    height = np.diff(np.sin(np.deg2rad(edges)))
+    expected = samples.sites.from_grid(np.repeat(height[:, np.newaxis], 6, axis=1))
+    np.testing.assert_allclose(samples.weights / samples.weights.sum(), expected / expected.sum())
+    np.testing.assert_array_equal(gridded(samples)[:, 0], values)
+    assert isinstance(samples.sites.metric, GreatCircle)
+
+
+def test_a_curvilinear_grid_named_by_the_coordinates_attribute(tmp_path):
+    """As NEMO writes it; the site table and what is reconstructed have latitude and longitude."""
+    j, i = np.meshgrid(np.linspace(-1, 1, 5), np.linspace(-1, 1, 6), indexing="ij")
+    dataset = xr.Dataset(
+        {"sst": (("time", "y", "x"), smooth(30, 5, 6))},
+        {
+            "time": TIME,
+            "nav_lat": (("y", "x"), 60 + 9 * j + 2 * i, NORTH),
+            "nav_lon": (("y", "x"), 20 * i - 3 * j, EAST),
+        },
+    )
+    samples = written(dataset, tmp_path)
+    assert samples.sites.location == ("nav_lat", "nav_lon")
+    assert samples.weights is None  # its areas are not known
+    plan = plan_of(samples, constraints={"min_distance": 900, "allowed": {"lat": (55, None)}})
+    assert (plan.sites["nav_lat"] > 55).all()
+    apart = samples.sites.metric.distances(plan.numbers, plan.numbers) + 1e9 * np.eye(3)
+    assert apart.min() >= 900
+    again = plan.reconstruct(samples.readings(plan.indices)[:2], time=samples.time[:2])
+    xr.testing.assert_allclose(again.nav_lat, dataset.nav_lat)
+
+
+def test_cells_of_icon_in_radians_with_vertices(tmp_path):
+    """Latitude, longitude and the vertices of the cells in radians: areas are those of the triangles."""
+    rng = np.random.default_rng(0)
+    up, around = np.rad2deg(np.arcsin(rng.uniform(-0.9, 0.9, 20))), rng.uniform(-180, 180, 20)
+    corners_up = up[:, np.newaxis] + np.array([2.0, -1.0, -1.0])
+    corners_around = around[:, np.newaxis] + np.array([0.0, 2.0, -2.0])
+    coordinates = {
+        "time": TIME,
+        "clat": ("ncells", np.deg2rad(up), {"standard_name": "latitude", "units": "radian", "bounds": "clat_vertices"}),
+        "clon": (
+            "ncells",
+            np.deg2rad(around),
+            {"standard_name": "longitude", "units": "radian", "bounds": "clon_vertices"},
+        ),
+    }
+    dataset = xr.Dataset(
+        {
+            "to": (("time", "ncells"), smooth(30, 20)),
+            "clat_vertices": (("ncells", "vertices"), np.deg2rad(corners_up)),
+            "clon_vertices": (("ncells", "vertices"), np.deg2rad(corners_around)),
+        },
+        coordinates,
+    )
+    samples = written(dataset, tmp_path)
+    assert samples.origin.name == "to"
+    np.testing.assert_allclose(samples.sites.role("latitude"), up)
+    np.testing.assert_allclose(samples.sites.role("longitude"), around)
+    flat = 3 * 2 * np.cos(np.deg2rad(up - 1))  # half of three degrees high times four degrees wide, nearly plane
+    np.testing.assert_allclose(samples.weights, flat * np.deg2rad(1) ** 2, rtol=0.02)
+    plan = plan_of(samples, constraints={"existing": [{"lat": up[4], "lon": around[4] + 360}]})
+    assert plan.indices[0] == 4
+    assert plan.names[1].startswith("clat=")
+
+
+def octahedron(location: str) -> xr.Dataset:
+    """Values on the eight faces or the six nodes of an octahedron, as UGRID describes them."""
+    faces = [[i, (i + 1) % 4, pole] for pole in (4, 5) for i in range(4)]
+    dataset = xr.Dataset(
+        {
+            "mesh": ((), 0, {"cf_role": "mesh_topology", "topology_dimension": 2, "node_coordinates": "mesh_x mesh_y",
+                             "face_node_connectivity": "mesh_faces"}),
+            "mesh_y": ("node", [0.0, 0.0, 0.0, 0.0, 90.0, -90.0], NORTH),
+            "mesh_x": ("node", [0.0, 90.0, 180.0, 270.0, 0.0, 0.0], EAST),
+            "mesh_faces": (("face", "three"), np.array(faces, np.int32), {"start_index": 0}),
+        },
+        {"time": TIME},
+    )  # fmt: skip
+    values = smooth(30, dataset.sizes[location])
+    dataset["depth_of_water"] = (("time", location), values, {"mesh": "mesh", "location": location})
+    return dataset
+
+
+@pytest.mark.parametrize(("location", "count"), [("face", 8), ("node", 6)])
+def test_a_mesh_by_ugrid(tmp_path, location, count):
+    """The connectivity is no field; positions of faces are computed; each has its share of the sphere."""
+    samples = written(octahedron(location), tmp_path)
+    assert (samples.origin.name, len(samples.sites)) == ("depth_of_water", count)
+    np.testing.assert_allclose(samples.sites.area, 4 * np.pi / count)
+    quarter = np.pi / 2 * 6371
+    if location == "node":
+        np.testing.assert_allclose(samples.sites.metric.distances(0, [1, 2, 4])[0], [quarter, 2 * quarter, quarter])
+    else:
+        nearest = np.sort(samples.sites.metric.distances(0, range(8))[0])[1:4]
+        np.testing.assert_allclose(nearest, np.arccos(1 / 3) * 6371, rtol=1e-6)
+    assert {"lat", "lon"} <= {name.replace("mesh_y", "lat").replace("mesh_x", "lon") for name in plan_of(samples).sites}
+
+
+def test_stations_with_a_feature_type(tmp_path):
+    """Stations go by their identifiers, also in a region, as existing sites and in readings; time stands last."""
+    names = ["Bergen", "Bodo", "Oslo", "Roros", "Tromso"]
+    dataset = xr.Dataset(
+        {
+            "temperature": (("station", "time"), smooth(30, 5).T, {"coordinates": "latitude longitude altitude"}),
+            "station_name": ("station", np.array(names, "S8"), {"cf_role": "timeseries_id"}),
+        },
+        {
+            "time": TIME, "latitude": ("station", [60.4, 67.3, 59.9, 62.6, 69.7], NORTH),
+            "longitude": ("station", [5.3, 14.4, 10.7, 11.4, 18.9], EAST),
+            "altitude": ("station", [12.0, 11.0, 94.0, 628.0, 100.0],
+                         {"standard_name": "height", "units": "m", "positive": "up", "axis": "Z"}),
+        },
+        {"featureType": "timeSeries", "Conventions": "CF-1.8"},
+    )  # fmt: skip
+    samples = written(dataset, tmp_path)
+    assert samples.sites.names == tuple(names)
+    assert len(samples) == 30
+    assert samples.sites.metric.distances(0, 2)[0, 0] == pytest.approx(305, abs=10)
+    plan = plan_of(samples, constraints={"existing": ["Roros"], "allowed": {"lat": (60, 90)}})
+    assert plan.names[0] == "Roros"
+    assert "Oslo" not in plan.names
+    assert {"latitude", "longitude", "altitude"} <= set(plan.sites)
+    readings = {name: dataset.temperature.values[names.index(name), 3] for name in reversed(plan.names)}
+    found = plan.reconstruct(pd.Series(readings), time=samples.time[3])
+    assert found.dims == ("time", "station")
+    np.testing.assert_allclose(found.latitude, dataset.latitude)
+
+
+def test_depth_counts_as_vertical(tmp_path):
+    """Distances are horizontal while nobody says how much a metre of depth counts."""
+    dataset = xr.Dataset(
+        {"salinity": (("time", "depth", "lat", "lon"), smooth(30, 2, 3, 4))},
+        {"time": TIME, "depth": ("depth", [5.0, 500.0], {"units": "m", "positive": "down", "axis": "Z"}),
+         "lat": ("lat", [0.0, 1.0, 2.0], NORTH), "lon": ("lon", [0.0, 1.0, 2.0, 3.0], EAST)},
+    )  # fmt: skip
+    samples = written(dataset, tmp_path)
+    assert samples.sites.roles == {"latitude": "lat", "longitude": "lon", "vertical": "depth"}
+    assert samples.sites.metric.distances(0, 12)[0, 0] == 0
+    assert samples.sites.metric.distances(0, 1)[0, 0] == pytest.approx(111.2, abs=0.1)
+    moorings = plan_of(samples, constraints={"groups": "depth"})
+    assert len(moorings.indices) == 6
+    assert moorings.sites.groupby("group")["lat"].nunique().tolist() == [1, 1, 1]
+
+
+def test_a_projection_is_a_plane(tmp_path):
+    """Distances are in the units of x and y, and polygons in their coordinates."""
+    axes = {
+        "y": ("y", np.arange(4) * 3000.0, {"standard_name": "projection_y_coordinate", "units": "m", "axis": "Y"}),
+        "x": ("x", np.arange(5) * 4000.0, {"standard_name": "projection_x_coordinate", "units": "m", "axis": "X"}),
+    }
+    dataset = xr.Dataset({"snow": (("time", "y", "x"), smooth(30, 4, 5))}, {"time": TIME, **axes})
+    samples = written(dataset, tmp_path)
+    assert isinstance(samples.sites.metric, Euclidean)
+    assert samples.sites.metric.distances(0, 6)[0, 0] == 5000
+    corner = {"type": "Polygon", "coordinates": [[[-1, -1], [9000, -1], [9000, 4000], [-1, 4000]]]}
+    plan = plan_of(samples, constraints={"allowed": corner})
+    assert set(plan.sites["x"]) <= {0.0, 4000.0, 8000.0}
+    assert set(plan.sites["y"]) <= {0.0, 3000.0}
+
+
+def test_a_projection_with_latitude_and_longitude_has_distances_on_the_sphere(tmp_path):
+    """As regional climate models write it: x and y along the axes, latitude and longitude of each cell."""
+    y, x = np.meshgrid(np.arange(4.0), np.arange(5.0), indexing="ij")
+    dataset = xr.Dataset(
+        {"t": (("time", "rlat", "rlon"), smooth(30, 4, 5))},
+        {
+            "time": TIME,
+            "rlat": ("rlat", np.arange(4.0), {"standard_name": "grid_latitude", "units": "degrees", "axis": "Y"}),
+            "rlon": ("rlon", np.arange(5.0), {"standard_name": "grid_longitude", "units": "degrees", "axis": "X"}),
+            "lat": (("rlat", "rlon"), 50 + y + 0.1 * x, NORTH), "lon": (("rlat", "rlon"), 10 + 1.5 * x, EAST),
+        },
+    )  # fmt: skip
+    samples = written(dataset, tmp_path)
+    assert samples.sites.roles == {"latitude": "lat", "longitude": "lon"}
+    assert samples.sites.metric.distances(0, 5)[0, 0] == pytest.approx(111.2, abs=0.1)
+
+
+def test_a_valid_site_without_a_position_is_refused(tmp_path):
+    """The error names the coordinate; where there are no values it may be missing."""
+    up, around = np.meshgrid(np.linspace(40, 60, 4), np.linspace(0, 20, 5), indexing="ij")
+    up[1, 1] = around[1, 1] = np.nan
+    values = smooth(30, 4, 5)
+    coordinates = {"time": TIME, "lat": (("y", "x"), up, NORTH), "lon": (("y", "x"), around, EAST)}
+    dataset = xr.Dataset({"t": (("time", "y", "x"), values)}, coordinates)
+    with pytest.raises(DataError, match="'lat'.*missing"):
+        written(dataset, tmp_path)
+    values[:, 1, 1] = np.nan
+    samples = kh.read(xr.Dataset({"t": (("time", "y", "x"), values)}, coordinates))
+    assert len(samples.sites) == 19
+    assert plan_of(samples, constraints={"min_distance": 200}).k == 3
