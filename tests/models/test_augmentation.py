@@ -97,7 +97,11 @@ def test_training_batches_hold_what_the_linear_part_makes(inner):
     network = residual.network
     network.channels, network.domain, network.sites = train.channels, train.sites, SITES
     lessons = AugmentedBatches(
-        Augmentation(torch.from_numpy(np.float32(train.sites.to_grid(train.offset)))), linear, train, SITES, network.inputs
+        Augmentation(torch.from_numpy(np.float32(train.sites.to_grid(train.offset)))),
+        linear,
+        train,
+        SITES,
+        network.inputs,
     )
     fixed = network.fixed_batches(train, linear)
     batch = torch.tensor([3, 0, 7])
