@@ -3,7 +3,7 @@
 ``python scripts/golden.py`` runs all cases and prints where they differ from ``tests/golden/record.json`` (exit code 1
 if any does). ``--write`` makes the record anew; it may change only with a line in CHANGELOG.md that says why.
 ``--write-plans`` makes the plan files of format 1 in ``tests/golden/format1``, which must load for ever: it is there to
-show how they were made, and for parts that have none yet.
+show how they were made, and for parts that have none yet. Those in ``tests/golden/format2`` were made likewise.
 
 A case is data: what goes in by name, and the arguments of one call. Where arguments change their names, they change
 here, and the record stays. A ``closed form`` must choose the same sites and leave the same errors; of a ``search``,

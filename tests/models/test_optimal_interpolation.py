@@ -13,7 +13,7 @@ from example_data import stops_after
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
 from keyhole.data.sites import Sites
-from keyhole.models.localisation import LENGTH_SCALES
+from keyhole.models.reconstructors.optimal_interpolation import LENGTH_SCALES
 from keyhole.models.reconstructors import OptimalInterpolation, Ridge
 from keyhole.models.reconstructors.optimal_interpolation import STRENGTHS, longest_sufficient
 from keyhole.placement import SELECTORS

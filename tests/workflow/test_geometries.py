@@ -16,10 +16,14 @@ import xarray as xr
 import keyhole as kh
 from keyhole import Plan
 from keyhole.data.metric import GraphMetric
+from keyhole.data.origin import SourceInfo
+from keyhole.data.samples import Samples
+from keyhole.data.sites import Auxiliary, Sites
 from keyhole.errors import PlanError, SettingsError
 from keyhole.plan.files import write_reconstruction, write_sites
 
-FORMS = ("curvilinear", "cells", "stations")
+FIELDS = ("curvilinear", "cells", "stations")
+FORMS = (*FIELDS, "table")
 CORNERS = [[100, -40], [200, -40], [290, -40], [290, 20], [200, 45], [100, 20], [100, -40]]
 POLYGON = {"type": "Polygon", "coordinates": [CORNERS]}
 
@@ -56,8 +60,22 @@ def stations() -> xr.Dataset:
     return found.assign(station_id=("station", identifiers, {"cf_role": "timeseries_id"}))
 
 
+def table() -> Samples:
+    """The same as a frame of readings, a column for each site, and a frame of their positions."""
+    sea = cells().isel(ncells=cells().notnull().any("time").values)
+    readings = pd.DataFrame(sea.values, sea.time.values, [f"T{number:03d}" for number in range(sea.sizes["ncells"])])
+    places = pd.DataFrame({"lat": sea.lat.values, "lon": sea.lon.values}, readings.columns)
+    sites = Sites.build(
+        (len(places),), ("column",), {"column": np.arange(len(places))}, names=tuple(places.index),
+        auxiliary={name: Auxiliary(("column",), places[name].to_numpy()) for name in places},
+    )  # fmt: skip
+    return Samples.build(
+        readings.to_numpy()[:, np.newaxis], sites, time=readings.index.to_numpy(), origin=SourceInfo("table", name="sst")
+    )
+
+
 DATA: dict[str, Callable[[], Any]] = {
-    "regular": regular, "curvilinear": curvilinear, "cells": cells, "stations": stations,
+    "regular": regular, "curvilinear": curvilinear, "cells": cells, "stations": stations, "table": table,
 }  # fmt: skip
 
 
@@ -92,6 +110,11 @@ def form(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(params=FIELDS)
+def field(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.mark.parametrize("reconstructor", ["ridge", "optimal_interpolation"])
 @pytest.mark.parametrize("method", ["greedy", "exchange"])
 def test_every_geometry_gives_the_same_sites_and_errors(form, method, reconstructor):
@@ -119,15 +142,15 @@ def test_the_table_of_sites_has_their_latitude_and_longitude(form):
     assert list(table.columns[:3]) == ["rank", "index", "name"]
     assert table.columns[3:5].tolist() == [roles["latitude"], roles["longitude"]]
     assert table["name"].is_unique
-    if form == "stations":
-        assert table["name"].str.fullmatch(r"S\d{3}").all()
+    if form in ("stations", "table"):
+        assert table["name"].str.fullmatch(r"[ST]\d{3}").all()
 
 
-def test_what_is_reconstructed_is_like_the_data(form):
+def test_what_is_reconstructed_is_like_the_data(field):
     """Dimensions and coordinates, auxiliary ones included, are those of the data; land is missing."""
-    plan, data = plan_of(form), DATA[form]()
+    plan, data = plan_of(field), DATA[field]()
     data = data["sst"] if isinstance(data, xr.Dataset) else data
-    readings = kh.read(DATA[form]()).readings(plan.indices)[:3, :, 0]
+    readings = kh.read(DATA[field]()).readings(plan.indices)[:3, :, 0]
     found = plan.reconstruct(readings, time=data.time.values[:3])
     assert found.dims == data.dims
     assert found.attrs == data.attrs
@@ -157,13 +180,13 @@ def test_a_file_holds_the_geometry(form, tmp_path):
     np.testing.assert_array_equal(
         again.domain.metric.distances(sites, sites), plan.domain.metric.distances(sites, sites)
     )
-    readings, time = typical(plan), ["2001-01-15", "2001-07-15"]
-    xr.testing.assert_identical(again.reconstruct(readings, time=time), plan.reconstruct(readings, time=time))
+    found, expected = (one.reconstruct(typical(plan), time=["2001-01-15", "2001-07-15"]) for one in (again, plan))
+    assert found.equals(expected)
 
 
-def test_readings_are_found_by_coordinate(form):
+def test_readings_are_found_by_coordinate(field):
     """As they come from `sel` or from a table, in any order."""
-    plan, table = plan_of(form), plan_of(form).sites.sample(frac=1, random_state=0)
+    plan, table = plan_of(field), plan_of(field).sites.sample(frac=1, random_state=0)
     roles = plan.domain.roles
     values = typical(plan)[0][table["rank"] - 1]
     labels = {name: ("buoy", table[name].to_numpy()) for name in (roles["latitude"], roles["longitude"])}
@@ -235,8 +258,8 @@ def test_sites_are_written(form, tmp_path, suffix):
     np.testing.assert_allclose(found, positions(plan))
 
 
-def test_reconstructions_are_written_with_their_coordinates(form, tmp_path):
-    plan, time = plan_of(form), ["2001-01-15", "2001-07-15"]
+def test_reconstructions_are_written_with_their_coordinates(field, tmp_path):
+    plan, time = plan_of(field), ["2001-01-15", "2001-07-15"]
     write_reconstruction(plan, typical(plan), tmp_path / "field.nc", time)
     with xr.open_dataset(tmp_path / "field.nc") as written:
         expected = plan.reconstruct(typical(plan), time=time)
@@ -248,14 +271,45 @@ def test_reconstructions_are_written_with_their_coordinates(form, tmp_path):
 
 def test_networks_are_extended_and_reduced_in_another_geometry(form):
     """Sites are found again by name or by coordinate, however the data are ordered."""
-    first = plan_of("cells")
-    if form == "stations":
-        first = plan_of("stations")
+    first = plan_of(form if form in ("stations", "table") else "cells")
     more = kh.extend(first, DATA[form](), 2, method="greedy")
     assert positions(more)[:6] == positions(first)
     fewer = kh.drop(more, DATA[form](), 3)
     assert set(positions(fewer)) <= set(positions(more))
     assert fewer.k == 5
+
+
+def test_a_table_of_stations_is_reconstructed_as_a_table():
+    """With a column for each station; readings may be labelled by name."""
+    plan = plan_of("table")
+    given = pd.DataFrame(typical(plan), pd.to_datetime(["2001-01-15", "2001-07-15"]), plan.names).iloc[:, ::-1]
+    found = plan.reconstruct(given)
+    assert tuple(found.columns) == plan.domain.names
+    np.testing.assert_allclose(found.to_numpy(), plan.reconstruct_array(typical(plan)[:, :, np.newaxis], None)[:, 0])
+
+
+def test_sites_with_further_coordinates_are_found_again():
+    """Elevations and names of basins stand in the table of sites, and do not keep it from saying where they are."""
+    count = stations().sizes["station"]
+    more = {"elevation": ("station", np.arange(count) * 10.0), "basin": ("station", ["north", "south"] * (count // 2))}
+    plan = quick(stations().assign_coords(more), 3)
+    assert plan.sites.columns.tolist()[3:7] == ["latitude", "longitude", "elevation", "basin"]
+    again = quick(stations().assign_coords(more), 2, constraints={"existing": plan.sites})
+    assert positions(again)[:3] == positions(plan)
+
+
+def test_positions_in_radians_come_out_in_degrees():
+    """With units that say so."""
+    about = {"standard_name": "latitude", "units": "radian"}
+    radians = cells().assign_coords(
+        clat=("ncells", np.deg2rad(cells().lat.values), about),
+        clon=("ncells", np.deg2rad(cells().lon.values), {"standard_name": "longitude", "units": "radian"}),
+    ).drop_vars(["lat", "lon"])  # fmt: skip
+    plan = quick(radians, 2)
+    found = plan.reconstruct(typical(plan), time=["2001-01-15", "2001-07-15"])
+    np.testing.assert_allclose(found["clat"], cells().lat, rtol=1e-6)
+    assert found["clat"].attrs["units"] == "degrees_north"
+    assert found["clon"].attrs["units"] == "degrees_east"
 
 
 def test_convolutions_need_a_regular_grid():

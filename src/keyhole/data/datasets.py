@@ -87,7 +87,7 @@ def digits() -> Samples:
     Examples
     --------
     >>> digits().values.shape
-    (1797, 1, 8, 8)
+    (1797, 1, 64)
     """
     return _with_split(read_array(_digits().images.astype(np.float32) / 16, name="digits"), 1437)
 

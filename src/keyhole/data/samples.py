@@ -456,6 +456,33 @@ class Samples(SampleSet):
             weights=self.weights, noise=self.noise, rows=self.rows, missing=self.missing,
         )  # fmt: skip
 
+    def with_graph(self, graph: Any) -> Samples:
+        """Set a graph whose nodes are the sites: distances, and what is near, are then along its edges.
+
+        Parameters
+        ----------
+        graph : sparse or dense array, networkx graph, frame or list of edges
+            See `Graph.read`. Nodes with names are matched to the names of the sites, else by number.
+
+        Returns
+        -------
+        Samples
+            With constraints applied anew.
+        """
+        return self._with_sites(self.sites.with_graph(graph))
+
+    def with_vertical_scale(self, scale: float) -> Samples:
+        """Set how much a unit of the vertical coordinate counts in distances; see `Sites.with_vertical_scale`."""
+        return self._with_sites(self.sites.with_vertical_scale(scale))
+
+    def _with_sites(self, sites: Sites) -> Samples:
+        """The same sites with another metric."""
+        constraints = self.constraints
+        plain = replace(self, sites=sites, constraints=None)
+        if constraints is None:
+            return plain
+        return replace(plain, observable=constraints.before).with_constraints(constraints.specification)
+
     def anomalies(self, cycle: Cycle | None = "month") -> Samples:
         """Work on anomalies from a monthly climatology (``"month"``), or on deviations from the mean (None).
 

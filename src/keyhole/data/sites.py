@@ -339,6 +339,24 @@ class Sites:
                 return points
         return np.asarray(index.T / max(max(self.shape) - 1, 1))
 
+    def with_graph(self, graph: Any) -> Sites:
+        """Return the sites with distances along the edges of a graph; see `Graph.read`."""
+        from keyhole.data.graphs import Graph
+
+        names = [self.name(site) for site in range(len(self))]
+        return replace(self, metric=Graph.read(graph).metric(names if self.names is not None else len(self)))
+
+    def with_vertical_scale(self, scale: float) -> Sites:
+        """Return the sites with distances in which one unit of the vertical coordinate counts like ``scale``.
+
+        Kilometres with latitude and longitude, else units of the horizontal coordinates.
+        """
+        if not 0 < scale < np.inf:
+            raise SettingsError(f"vertical_scale={scale!r}: a number above zero is needed")
+        if "vertical" not in self.roles:
+            raise SettingsError("vertical_scale: the sites have no vertical coordinate")
+        return replace(self, metric=_metric_of(self, scale))
+
     def repeat(self, axis: str, labels: NDArray[Any]) -> Sites:
         """Return as many copies of the sites as there are labels, along a new first axis."""
         count = len(labels)

@@ -11,7 +11,7 @@ from keyhole.core.settings import Settings
 from keyhole.training.settings import TrainSettings
 
 __all__ = [
-    "DCGANSettings", "DenseConvSettings", "DenseSettings", "EnsembleSettings", "KernelSettings",
+    "DCGANSettings", "DenseConvSettings", "DenseSettings", "EnsembleSettings", "GraphRidgeSettings", "KernelSettings",
     "ModelSelectionSettings", "NetworkSettings", "OptimalInterpolationSettings", "ResNetSettings", "ResidualSettings",
     "width_for",
 ]  # fmt: skip
@@ -24,6 +24,13 @@ class KernelSettings(Settings):
     # Subset on which the hyperparameters are selected: there are 48 candidates.
     max_selection_samples: int = Field(1000, ge=2)
     max_targets: int = Field(512, ge=1)
+
+
+class GraphRidgeSettings(Settings):
+    """Ridge regression with a penalty along the edges of a graph."""
+
+    n_folds: int = Field(5, ge=2)  # contiguous, since neighbouring samples of a series are alike
+    max_dense_sites: int = Field(3000, ge=1)  # up to which all eigenvectors of the Laplacian are computed
 
 
 class OptimalInterpolationSettings(Settings):

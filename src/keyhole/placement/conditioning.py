@@ -151,7 +151,7 @@ def _resolved(constraints: ResolvedConstraints, grouping: Grouping, domain: Site
     sites = replace(Sites.plain((count,)), metric=NoMetric(count))
     if isinstance(domain.metric, Euclidean):
         points = domain.metric.points
-        centres = np.stack([np.bincount(grouping.units, column, count) for column in points.T], axis=1)
-        centres /= np.bincount(grouping.units)[:, np.newaxis]
+        sums = np.stack([np.bincount(grouping.units, column, count) for column in points.T], axis=1)
+        centres = sums / np.bincount(grouping.units)[:, np.newaxis]
         sites = replace(sites, metric=Euclidean(centres, extent=domain.metric.extent))
     return ResolvedConstraints(sites, observable, observable, rules)

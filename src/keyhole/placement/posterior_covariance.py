@@ -14,8 +14,8 @@ from scipy.linalg.blas import sgemm
 from keyhole.core.run import Run
 from keyhole.data.metric import Metric
 from keyhole.data.samples import ScaledSamples
-from keyhole.models.localisation import some
 from keyhole.models.reconstructors import OptimalInterpolation
+from keyhole.models.subsets import random_subset
 from keyhole.placement.local_search import Objective
 from keyhole.placement.settings import CovarianceLimits
 
@@ -109,7 +109,7 @@ class Covariance:
             readings = readings / samples.root[candidates][:, np.newaxis]
         limits = limits or CovarianceLimits()
         size = int(max(limits.max_size, min(limits.max_full_size, limits.numbers_per_second * seconds)))
-        columns = some(centred[0].size, max(size // readings[0].size, limits.min_directions), rng)
+        columns = random_subset(centred[0].size, max(size // readings[0].size, limits.min_directions), rng)
         mean_variance = float(np.square(readings).sum()) / readings[0].size or 1.0
         return cls(
             candidates, readings, centred.reshape(len(centred), -1)[:, columns], columns % len(samples.sites),

@@ -68,7 +68,8 @@ class PlacementRules:
 
         Examples
         --------
-        >>> PlacementRules(5, min_distance=2.0, points=np.arange(5.0)[:, np.newaxis]).neighbours(1)
+        >>> from keyhole.data.metric import Euclidean
+        >>> PlacementRules(5, min_distance=2.0, metric=Euclidean(np.arange(5.0)[:, np.newaxis])).neighbours(1)
         array([0, 1, 2])
         """
         known = self._cached_neighbours

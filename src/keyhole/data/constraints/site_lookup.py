@@ -132,7 +132,7 @@ def _nearest(position: Mapping[str, Any], sites: Sites, what: str) -> int:
     if None in named or len(named) < len(position) or not _locates(position, sites):
         needed = ", ".join(sites.location)
         raise SettingsError(f"{what}: coordinates {', '.join(map(str, position))}; {needed} are needed")
-    steps = _steps_away({str(name): float(value) for name, value in named.items()}, sites)
+    steps = _steps_away({str(name): float(value) for name, value in named.items() if name in sites.location}, sites)
     best = int(steps.argmin())
     if not steps[best] <= 1:
         where = ", ".join(f"{name}={value}" for name, value in position.items())

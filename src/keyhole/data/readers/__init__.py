@@ -57,6 +57,8 @@ def read(
     target: str | None = None,
     target_kind: TargetKind | None = None,
     missing: Literal["error", "model"] = "error",
+    graph: Any = None,
+    vertical_scale: float | None = None,
 ) -> Samples:
     """Read samples of a field from an array, a labelled object or a file.
 
@@ -91,6 +93,11 @@ def read(
         What to do with sites that are NaN in some samples only (sea ice, failed pixels). ``"error"`` refuses them.
         ``"model"`` accepts them: missing values are imputed for fitting, count in neither loss nor score, and a low
         availability of a site lowers its value as a sensor.
+    graph : sparse or dense array, networkx graph, frame or list of edges, optional
+        A graph whose nodes are the sites; distances are then along its edges. See `Samples.with_graph`.
+    vertical_scale : float, optional
+        Kilometres of horizontal distance (units of the horizontal coordinates, without latitude and longitude) that
+        count like one unit of the vertical coordinate. None: distances are horizontal.
 
     Returns
     -------
@@ -116,9 +123,14 @@ def read(
         "colour": colour, "target": target, "target_kind": target_kind,
     }  # fmt: skip
     if isinstance(source, Samples):
-        _applicable("samples that were already read", options, ())
+        geometry = {"graph": graph, "vertical_scale": vertical_scale}
+        _applicable("samples that were already read", {**options, **geometry}, ())
         return _with_observable(source)
     read_samples = _read(source, options)
+    if vertical_scale is not None:
+        read_samples = read_samples.with_vertical_scale(vertical_scale)
+    if graph is not None:
+        read_samples = read_samples.with_graph(graph)
     if missing == "error":
         _check_complete(read_samples, f"{source}: " if isinstance(source, str | Path) else "")
     return read_samples

@@ -182,7 +182,9 @@ class Field:
             name=" ".join(str(array.name) for array in arrays),
             attributes={} if several else _attributes(first),
             axis_attributes={
-                name: _attributes(first[name]) for name in (sample, *dims, *sites.auxiliary) if name in first.coords
+                name: _coordinate_attributes(first[name], sites)
+                for name in (sample, *dims, *sites.auxiliary)
+                if name in first.coords
             },
             variables={str(array.name): _attributes(array) for array in arrays} if several else {},
             calendar=calendar,
@@ -313,6 +315,15 @@ def _is_time(axis: xr.DataArray) -> bool:
 def _attributes(array: xr.DataArray | xr.Dataset) -> dict[str, Any]:
     """Attributes as JSON can hold them."""
     return {str(name): _json_value(value) for name, value in array.attrs.items()}
+
+
+def _coordinate_attributes(coordinate: xr.DataArray, sites: Sites) -> dict[str, Any]:
+    """Attributes of a coordinate; positions that were given in radians are in degrees."""
+    found = _attributes(coordinate)
+    degrees = {sites.roles.get("latitude"): "degrees_north", sites.roles.get("longitude"): "degrees_east"}
+    if coordinate.name in degrees and str(found.get("units", "")).lower().startswith("rad"):
+        found["units"] = degrees[str(coordinate.name)]
+    return found
 
 
 def _json_value(value: Any) -> Any:

@@ -74,7 +74,7 @@ class Augmentation:
         Augmentation or None
             None if the samples are not images, or no transformation is accepted.
         """
-        if not _are_images(train):
+        if train.offset is None or not _are_images(train):
             return None
         identity = cls(torch.from_numpy(np.asarray(train.sites.to_grid(train.offset), np.float32)))
         scored = torch.from_numpy(validation.sites.to_grid(validation.targets[:_MAX_SCORED]))

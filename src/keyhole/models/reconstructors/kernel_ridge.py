@@ -16,9 +16,9 @@ from keyhole.core.storage import array_of, count_of, number_of
 from keyhole.data.samples import ScaledSamples
 from keyhole.data.sites import Sites
 from keyhole.models.kernels import Hyperparameters, candidates, inverse, kernel, leave_one_out, scale_of
-from keyhole.models.localisation import some
 from keyhole.models.reconstructors.base import Reconstructor, flat, known
 from keyhole.models.settings import KernelSettings
+from keyhole.models.subsets import random_subset
 
 __all__ = ["Kernel"]
 
@@ -71,7 +71,7 @@ class Kernel(Reconstructor):
         """Fit on ``train``, or a random subset of it; leave-one-out errors select the hyperparameters."""
         self.channels, self.domain = train.channels, train.sites
         rng = run.generator("kernel")
-        rows = some(len(train), self.options.max_samples, rng)
+        rows = random_subset(len(train), self.options.max_samples, rng)
         inputs, targets = _inputs(train.readings(sites), train.covariates)[rows], flat(train.targets)[rows]
         self.mean = targets.mean(axis=0)
         self.parameters = self._choose_hyperparameters(inputs, targets - self.mean, rng)
@@ -124,8 +124,8 @@ class Kernel(Reconstructor):
         self, inputs: NDArray[np.float64], targets: NDArray[Any], rng: np.random.Generator
     ) -> Hyperparameters:
         """Select the hyperparameters with the smallest leave-one-out error."""
-        rows = some(len(inputs), self.options.max_selection_samples, rng)
-        columns = some(targets.shape[1], self.options.max_targets, rng)
+        rows = random_subset(len(inputs), self.options.max_selection_samples, rng)
+        columns = random_subset(targets.shape[1], self.options.max_targets, rng)
         inputs, targets = inputs[rows], targets[np.ix_(rows, columns)].astype(np.float64)
         errors: dict[Hyperparameters, float] = {}
         for scaled, of_one_width in candidates(inputs):

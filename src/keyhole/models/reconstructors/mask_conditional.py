@@ -181,7 +181,7 @@ class SitesToGrid(nn.Module):
     def forward(self, values: Tensor) -> Tensor:
         """Map ``(N, channels, m)`` to ``(N, channels, *shape)``."""
         whole = values.new_zeros(*values.shape[:2], math.prod(self.shape))
-        return whole.index_copy(2, self.get_buffer("index"), values).unflatten(2, self.shape)
+        return whole.index_copy(2, self.get_buffer("index"), values).reshape(*values.shape[:2], *self.shape)
 
     def pack(self, grid: Tensor) -> Tensor:
         """Map ``(N, channels, *shape)`` to ``(N, channels, m)``."""

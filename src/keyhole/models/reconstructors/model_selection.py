@@ -13,10 +13,12 @@ from keyhole.core.processes import processes
 from keyhole.core.run import Run
 from keyhole.core.settings import parse
 from keyhole.core.trials import Trial, Trials
+from keyhole.data.metric import GraphMetric
 from keyhole.data.samples import ScaledSamples
 from keyhole.models.reconstructors.base import Reconstructor
 from keyhole.models.reconstructors.dense_conv import DenseConv
 from keyhole.models.reconstructors.ensemble import Ensemble
+from keyhole.models.reconstructors.graph_ridge import GraphRidge
 from keyhole.models.reconstructors.kernel_ridge import Kernel
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.reconstructors.neural import Dense, NetworkReconstructor
@@ -203,14 +205,17 @@ def convolutional_after(dense: Residual, train: TrainSettings | None) -> Residua
 def fit_linear(
     train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run
 ) -> LinearReconstructor:
-    """Fit ridge and optimal interpolation; return the one with the smaller validation error.
+    """Fit ridge, optimal interpolation and, on a graph, graph ridge; return that with the smallest validation error.
 
     Parameters
     ----------
     train, sites, validation, run
         As `Reconstructor.fit` takes them.
     """
-    linear = [kind().fit(train, sites, validation=validation, run=run) for kind in (Ridge, OptimalInterpolation)]
+    kinds: list[type[LinearReconstructor]] = [Ridge, OptimalInterpolation]
+    if isinstance(train.sites.metric, GraphMetric):
+        kinds.append(GraphRidge)
+    linear = [kind().fit(train, sites, validation=validation, run=run) for kind in kinds]
     return min(linear, key=lambda fitted: squared_error(fitted, sites, validation))
 
 

@@ -214,7 +214,7 @@ class NetworkReconstructor(Reconstructor):
         with torch.inference_mode():
             chunks = zip(*(torch.split(tensor_of(part), CHUNK) for part in parts), strict=True)
             packed = torch.cat([model(self.inputs(*chunk), chunk[-1]) for chunk in chunks])
-        return packed.numpy().reshape(len(readings), self.channels, -1)  # type: ignore[no-any-return]
+        return packed.numpy().reshape(len(readings), self.channels, -1)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return settings, and weights and bounds as arrays."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from keyhole.core.run import Run
 from keyhole.data.metric import Metric
 from keyhole.data.samples import ScaledSamples
-from keyhole.models.localisation import LENGTH_SCALES, some
 from keyhole.models.reconstructors.base import flat, known
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.settings import OptimalInterpolationSettings
+from keyhole.models.subsets import contiguous_folds, random_subset
 
 __all__ = ["STRENGTHS", "OptimalInterpolation", "longest_sufficient"]
 
 # Candidate regularisation strengths, relative to the mean variance of the features.
+# Candidate length scales, relative to the extent of the sites: the radius of the sphere, or the longest side.
+LENGTH_SCALES = (np.inf, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125)
 STRENGTHS = np.logspace(-6, 1, 29)
 _INTERACTION_SCALES = (0.05, 0.1, 0.3)  # candidate scales of the interactions of readings with covariates
 _AS_GOOD = 1.01  # errors within this factor of the smallest count as equal
@@ -119,8 +121,8 @@ class _Data(NamedTuple):
     def subsample(self, settings: OptimalInterpolationSettings, run: Run) -> _Data:
         """Return a random subset of samples (in order) and targets, large enough to select hyperparameters on."""
         rng = run.generator("kriging")
-        rows = some(len(self.features), settings.max_samples, rng)
-        columns = some(self.targets.shape[1], settings.max_targets, rng)
+        rows = random_subset(len(self.features), settings.max_samples, rng)
+        columns = random_subset(self.targets.shape[1], settings.max_targets, rng)
         return self._replace(
             features=self.features[rows], targets=self.targets[rows][:, columns], covariates=self.covariates[rows],
             target_sites=self.target_sites[columns],
@@ -156,8 +158,8 @@ class _Data(NamedTuple):
     def errors(self, lengths: Sequence[float], n_folds: int) -> NDArray[np.float64]:
         """Sum of squared errors over the held-out folds, for each length scale and strength."""
         errors, tapers = np.zeros((len(lengths), len(STRENGTHS))), [self.tapers(length) for length in lengths]
-        for held_out in _folds(len(self.features), n_folds):
-            moments, design = self.moments(~held_out), self.design(held_out)
+        for kept, held_out in contiguous_folds(len(self.features), n_folds):
+            moments, design = self.moments(kept), self.design(held_out)
             features = self.features[held_out] - design @ moments.features
             targets = (self.targets[held_out] - design @ moments.targets).astype(np.float32)
             errors += float(np.square(targets, dtype=np.float64).sum())
@@ -238,12 +240,6 @@ def longest_sufficient(errors: NDArray[np.float64], worth_localising: float = 0.
     if errors.min() > worth_localising * errors[0]:
         return 0
     return int(np.flatnonzero(errors <= _AS_GOOD * errors.min())[0])
-
-
-def _folds(count: int, n_folds: int) -> Iterator[NDArray[np.bool_]]:
-    """Masks of the samples held out, for each of the contiguous folds (one per sample if there are fewer)."""
-    fold = np.arange(count) * min(n_folds, count) // count
-    return (fold == held_out for held_out in range(fold[-1] + 1))
 
 
 def _fold_errors(

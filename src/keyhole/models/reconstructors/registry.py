@@ -18,6 +18,7 @@ RECONSTRUCTORS: Registry[type[Reconstructor]] = Registry(
     {
         "ridge": f"{_HERE}.ridge:Ridge",
         "optimal_interpolation": f"{_HERE}.optimal_interpolation:OptimalInterpolation",
+        "graph_ridge": f"{_HERE}.graph_ridge:GraphRidge",
         "kernel": f"{_HERE}.kernel_ridge:Kernel",
         "dense": f"{_HERE}.neural:Dense",
         "dense_conv": f"{_HERE}.dense_conv:DenseConv",

@@ -163,7 +163,7 @@ def _scaled(store: Store, split: SplitLike, seed: int, calibrate_intervals: bool
     parts = _parts(store, split, seed, calibrate_intervals)
     choosing, scaling = (Scaler.fit_blocks(store.part(rows).blocks) for rows in (parts.train, parts.development))
     made = _Scaled(store, parts, choosing, scaling)
-    if not any(block.values.any() for block in made.train.blocks()):
+    if not any(block.values.any() for block in made.train.scaled_blocks()):
         raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
     return made
 
@@ -184,7 +184,7 @@ def _chosen(scaled: _Scaled, method: str, selector: Selector, k: int | None, run
 def _left(scaled: _Scaled, sites: NDArray[np.int64]) -> float:
     """Fraction of variance that ridge from ``sites`` leaves on validation."""
     ridge, error, energy = scaled.ridge(sites), 0.0, 0.0
-    for block in scaled.validation.blocks():
+    for block in scaled.validation.scaled_blocks():
         error += squared_error(ridge, sites, block)
         energy += float(np.square(block.targets, dtype=np.float64).sum())
     return error / max(energy, np.finfo(float).tiny)
@@ -250,6 +250,6 @@ def _score(models: FittedModels, part: Part, baseline: Scaler) -> dict[str, floa
 
 def _gains(scaled: _Scaled, sites: NDArray[np.int64], strength: float) -> NDArray[np.float64]:
     """Drop of the validation error as each site joins those before it, by as many samples as fit."""
-    train, validation = scaled.train.some(), scaled.validation.some()
+    train, validation = (part.scale(part.some()) for part in (scaled.train, scaled.validation))
     errors = nested_errors(train, validation, sites, strength * len(train) / len(scaled.train))
     return np.asarray(-np.diff(errors) / max(float(errors[0]), 1e-300))

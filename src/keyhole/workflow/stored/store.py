@@ -17,7 +17,7 @@ from keyhole.core.errors import DataError, SettingsError
 from keyhole.core.memory import format_size
 from keyhole.data.constraints import Constraints
 from keyhole.data.readers.fields import Field
-from keyhole.data.samples import Samples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.data.scaler import Scaler
 from keyhole.data.splits import Indices
 from keyhole.data.validation import Cycle, floating
@@ -114,7 +114,7 @@ class Store:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some samples of a store, scaled or as they are."""
+    """Some samples of a store, as they are, and scaled where a scaling is given."""
 
     store: Store
     rows: Indices
@@ -125,14 +125,24 @@ class Part:
         return len(self.rows)
 
     def blocks(self) -> Iterator[Samples]:
-        """Give the samples, some at a time."""
+        """Give the samples as they are, some at a time."""
         step = self.store.step
         for start in np.unique(self.rows // step) * step:
             yield self._block(int(start), int(start) + step)
 
+    def scaled_blocks(self) -> Iterator[ScaledSamples]:
+        """Give the scaled samples, some at a time."""
+        return map(self.scale, self.blocks())
+
+    def scale(self, samples: Samples) -> ScaledSamples:
+        """Scale samples by the scaling of this part."""
+        if self.scaling is None:
+            raise ValueError("this part of a store has no scaling")
+        return self.scaling.apply(samples)
+
     def targets(self) -> Iterator[NDArray[np.float32]]:
         """Give the targets of scaled samples, ``(n, channels * m)``, some at a time."""
-        for block in self.blocks():
+        for block in self.scaled_blocks():
             yield flat(block.targets)
 
     @cached_property
@@ -142,8 +152,8 @@ class Part:
         return np.asarray(sums) / len(self)
 
     def readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
-        """Give what the sites observe, ``(N, K, channels)``."""
-        return np.concatenate([block.readings(sites) for block in self.blocks()])
+        """Give what the sites observe, scaled, ``(N, K, channels)``."""
+        return np.concatenate([block.readings(sites) for block in self.scaled_blocks()])
 
     def some(self, share: float = _SOME_SHARE) -> Samples:
         """Give as many samples at once as a share of the memory holds, evenly spaced."""
@@ -184,8 +194,7 @@ class Part:
         """Give those of the samples from ``start`` to ``stop`` that are of this part."""
         mine = self.rows[(self.rows >= start) & (self.rows < stop)]
         read = self.store.read(int(mine[0]), int(mine[-1]) + 1)
-        block = read if len(read) == len(mine) else read.take(mine - mine[0])
-        return block if self.scaling is None else self.scaling.apply(block)
+        return read if len(read) == len(mine) else read.take(mine - mine[0])
 
     def _chunks(self) -> list[NDArray[np.int64]]:
         """Places of the samples that lie together in the file."""
@@ -197,11 +206,10 @@ class Part:
         if number not in self._cache:
             chunk = self.store.field.chunk
             read = self.store.read(number * chunk, min((number + 1) * chunk, len(self.store)))
-            scaled = read if self.scaling is None else self.scaling.apply(read)
             most = max(1, int(_CACHE_SHARE * self.store.memory / (chunk * self.store.sample_bytes)))
             while len(self._cache) >= most:
                 self._cache.popitem(last=False)
-            self._cache[number] = np.asarray(scaled.targets, np.float32)
+            self._cache[number] = self.scale(read).targets
         self._cache.move_to_end(number)
         return self._cache[number]
 
