@@ -70,7 +70,10 @@ def table() -> Samples:
         auxiliary={name: Auxiliary(("column",), places[name].to_numpy()) for name in places},
     )  # fmt: skip
     return Samples.build(
-        readings.to_numpy()[:, np.newaxis], sites, time=readings.index.to_numpy(), origin=SourceInfo("table", name="sst")
+        readings.to_numpy()[:, np.newaxis],
+        sites,
+        time=readings.index.to_numpy(),
+        origin=SourceInfo("table", name="sst"),
     )
 
 

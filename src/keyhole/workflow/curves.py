@@ -239,8 +239,8 @@ def curve(
         selector that is not nested is run again for each K tried.
     metric
         Error to report: ``"fvu"`` (unexplained variance, the default), ``"rmse"`` or ``"mse"``; ``"fvu_area"`` or
-        ``"rmse_area"`` (area-weighted) where the areas of the sites are known; with a target ``"target_error"``, ``"target_fvu"``,
-        ..., of which the first is the default.
+        ``"rmse_area"`` (area-weighted) where the areas of the sites are known; with a target ``"target_error"``,
+        ``"target_fvu"``, ..., of which the first is the default.
     time_limit
         Time limit in seconds for selection and fit of one method at one K.
     target, target_kind, predictor, split, anomalies, seed, device, precision, callback
