@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -315,6 +316,23 @@ def test_positions_in_radians_come_out_in_degrees():
     assert found["clon"].attrs["units"] == "degrees_east"
 
 
+def test_commands_take_every_geometry(field, tmp_path, monkeypatch, command):
+    """From a file to sites in GeoJSON, and to one more site in another geometry."""
+    monkeypatch.chdir(tmp_path)
+    DATA[field]().to_netcdf("data.nc")
+    cells().to_netcdf("cells.nc")
+    Path("there.csv").write_text("lat,lon\n7.5,182.5\n")
+    quickly = ("--method", "greedy", "--reconstructor", "ridge")
+    where = ("--existing", "there.csv", "--min-distance", 2000, "--allow", "lat=-40..40")
+    assert command("select", "data.nc", "-k", 2, *quickly, *where, "--out", "plan.keyhole").code == 0
+    assert command("sites", "plan.keyhole", "--out", "sites.geojson").code == 0
+    first, *others = json.loads(Path("sites.geojson").read_text())["features"]
+    assert first["geometry"]["coordinates"] == [-177.5, 7.5]
+    assert len(others) == 2
+    assert command("extend", "plan.keyhole", "cells.nc", "-k", 1, *quickly, "--out", "more.keyhole").code == 0
+    assert positions(kh.load("more.keyhole"))[:3] == positions(kh.load("plan.keyhole"))
+
+
 def test_convolutions_need_a_regular_grid():
     with pytest.raises(SettingsError, match="two"):
         kh.select(cells(), 3, method="greedy", reconstructor="resnet")
@@ -328,6 +346,19 @@ def test_depth_beside_cells_makes_sites_of_their_own():
     assert plan.sites["lat"].nunique() <= 2
     again = quick(deep, 1, constraints={"existing": [{"lat": 7.5, "lon": 182.5, "depth": 100}]})
     assert again.sites.loc[0, ["lat", "lon", "depth"]].tolist() == [7.5, 182.5, 100.0]
+
+
+def test_a_vertical_scale_is_saved(tmp_path):
+    """A metre of depth counts like ten kilometres along the surface, also once the plan is loaded."""
+    deep = xr.concat([cells(), 0.8 * cells() + 2], pd.Index([0.0, 100.0], name="depth")).transpose("time", ...)
+    deep["depth"].attrs = {"axis": "Z", "units": "m", "positive": "down"}
+    plan = quick(kh.read(deep, vertical_scale=10.0), 2)
+    plan.save(tmp_path / "plan.keyhole")
+    first, again = plan.domain, kh.load(tmp_path / "plan.keyhole").domain
+    upper, lower = first.number([first.index[0], first.index[0] + 648])
+    assert first.metric.distances([upper], [lower]) == pytest.approx(1000)
+    np.testing.assert_array_equal(again.metric.points, first.metric.points)
+    assert again.vertical_scale == 10
 
 
 def test_a_graph_is_saved_with_its_plan(tmp_path):

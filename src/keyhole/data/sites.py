@@ -356,7 +356,7 @@ class Sites:
             raise SettingsError(f"vertical_scale={scale!r}: a number above zero is needed")
         if "vertical" not in self.roles:
             raise SettingsError("vertical_scale: the sites have no vertical coordinate")
-        return replace(self, metric=_metric_of(self, scale))
+        return replace(self, metric=_metric_of(self, scale), vertical_scale=scale)
 
     def repeat(self, axis: str, labels: NDArray[Any]) -> Sites:
         """Return as many copies of the sites as there are labels, along a new first axis."""
