@@ -19,14 +19,14 @@ from keyhole.data.readers import read
 from keyhole.models.reconstructors import Ridge
 from keyhole.placement.classical import QR, Greedy
 from keyhole.placement.exchange import Exchange
-from keyhole_benchmarks import speed_tests
+from keyhole_benchmarks import tasks
 
 ROWS = 12
 
 
 def vln() -> None:
     """A training of VLN with the dense decoder on MNIST."""
-    duel = speed_tests.vln_step()
+    duel = tasks.vln_step()
     with profile(activities=[ProfilerActivity.CPU]) as found:
         duel.ours()
     print(found.key_averages().table(sort_by="self_cpu_time_total", row_limit=ROWS, max_name_column_width=40))
@@ -34,17 +34,17 @@ def vln() -> None:
 
 def linear() -> None:
     """Greedy, QR, and ridge on QR's sites."""
-    signals = read(speed_tests.field_of(500, 200_000, 0))
-    sites = QR().select(signals, 100, validation=None, run=Run()).sites
-    told("greedy", lambda: Greedy(n_components=100).select(signals, 100, validation=None, run=Run()))
-    told("qr", lambda: QR().select(signals, 100, validation=None, run=Run()))
-    told("ridge", lambda: Ridge().fit(signals, sites, validation=signals, run=Run()))
+    samples = read(tasks.field_of(500, 200_000, 0)).as_scaled()
+    sites = QR().select(samples, 100, validation=None, run=Run()).sites
+    told("greedy", lambda: Greedy(n_components=100).select(samples, 100, validation=None, run=Run()))
+    told("qr", lambda: QR().select(samples, 100, validation=None, run=Run()))
+    told("ridge", lambda: Ridge().fit(samples, sites, validation=samples, run=Run()))
 
 
 def exchange() -> None:
     """Exchanges, for a minute at most."""
-    signals, run = read(speed_tests.field_of(500, 10_000, 0)), Run(deadline=time.monotonic() + 60)
-    told("exchange", lambda: Exchange().select(signals, 50, validation=None, run=run))
+    samples, run = read(tasks.field_of(500, 10_000, 0)).as_scaled(), Run(deadline=time.monotonic() + 60)
+    told("exchange", lambda: Exchange().select(samples, 50, validation=None, run=run))
 
 
 def told(name: str, work: Callable[[], object]) -> None:

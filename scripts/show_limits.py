@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.reconstructors import OptimalInterpolation
 from keyhole.placement.exchange import Exchange
 from keyhole_benchmarks.quality import GOALS, load_prepared
@@ -22,16 +22,16 @@ from keyhole_benchmarks.quality import GOALS, load_prepared
 TENTHS = 10
 
 
-def sites_of(part: Samples, k: int) -> NDArray[np.int64]:
+def sites_of(part: ScaledSamples, k: int) -> NDArray[np.int64]:
     """Sites by exchanges."""
     return Exchange().select(part, k, validation=None, run=Run()).sites
 
 
-def left(taught: Samples, judged: Samples, sites: NDArray[np.int64]) -> tuple[float, float]:
+def left(taught: ScaledSamples, judged: ScaledSamples, sites: NDArray[np.int64]) -> tuple[float, float]:
     """Squared error on one part of kriging fitted to another, and the variance there."""
     fitted = OptimalInterpolation().fit(taught, sites, validation=taught, run=Run())
     reconstructed = fitted.reconstruct(judged.readings(sites), judged.covariates)
-    return float(np.square(judged.values - reconstructed).sum()), float(np.square(judged.values).sum())
+    return float(np.square(judged.targets - reconstructed).sum()), float(np.square(judged.targets).sum())
 
 
 def show(name: str) -> None:

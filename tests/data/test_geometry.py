@@ -113,6 +113,16 @@ def test_stations_go_by_their_identifiers():
     assert sites.area is None
 
 
+def test_stations_whose_axis_holds_texts_go_by_these():
+    """With a position of each; without one they are labels along an axis, as before."""
+    array = xr.DataArray(values(2), {"station": ["Ona", "Vigra"]}, ("time", "station"))
+    assert sites_of_field(array, ("station",)).name(1) == "station=Vigra"
+    array = array.assign_coords(lat=("station", [62.9, 62.6], NORTH), lon=("station", [6.5, 6.1], EAST))
+    sites = sites_of_field(array, ("station",))
+    assert [sites.name(site) for site in range(2)] == ["Ona", "Vigra"]
+    assert sites.metric.unit == "km"
+
+
 def test_depth_is_vertical_and_a_projection_is_a_plane():
     axes = {"depth": ("depth", [5.0, 50.0], {"positive": "down"}), "lat": ("lat", [0.0, 1.0]), "lon": ("lon", [0.0])}
     sites = sites_of_field(

@@ -150,7 +150,7 @@ def check_cycle(cycle: Cycle | None, time: NDArray[Any] | None) -> None:
 
 def check_positions(sites: Sites) -> None:
     """Raise a DataError if an auxiliary coordinate that says where sites are is missing at a valid one."""
-    for name in set(sites.location) & set(sites.auxiliary):
+    for name in (one for one in sites.location if one in sites.auxiliary):
         values = sites.coordinate(name)
         missing = int((~np.isfinite(values)).sum()) if values.dtype.kind == "f" else 0
         if missing:

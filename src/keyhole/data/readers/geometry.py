@@ -64,7 +64,7 @@ def sites_of_field(
         name = roles.get(role)
         if name is not None and _is_radian(around[name]):
             axes, auxiliary = _in_degrees(name, axes, auxiliary)
-    names = _identifiers(auxiliary, dataset, dims)
+    names = _identifiers(axes, roles, dataset, dims)
     area = _cell_area(array, around, dataset, roles, dims)
     return Sites.build(
         shape, tuple(dims), axes, auxiliary={name: one for name, one in auxiliary.items() if _is_plain(one.values)},
@@ -126,16 +126,18 @@ def _in_degrees(
 
 
 def _identifiers(
-    auxiliary: Mapping[str, Auxiliary], dataset: xr.Dataset | None, dims: Sequence[str]
+    axes: Mapping[str, NDArray[Any]], roles: Mapping[Role, str], dataset: xr.Dataset | None, dims: Sequence[str]
 ) -> tuple[str, ...] | None:
-    """Names of stations: a variable whose role is to identify time series or profiles, if its values differ."""
+    """Names of stations, if they differ: a variable whose role is to identify them, or the texts along their axis."""
     if len(dims) != 1:
         return None
     for one in () if dataset is None else dataset.variables.values():
         if str(one.attrs.get("cf_role", "")).endswith("_id") and one.dims == tuple(dims):
             labels = tuple(_text(label) for label in np.asarray(one.values).tolist())
             return labels if len(set(labels)) == len(labels) else None
-    return None
+    labels = tuple(str(label) for label in axes[dims[0]])
+    is_named = axes[dims[0]].dtype.kind == "U" and set(roles) >= {"latitude", "longitude"}
+    return labels if is_named and len(set(labels)) == len(labels) else None
 
 
 def _text(label: Any) -> str:
