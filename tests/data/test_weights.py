@@ -66,7 +66,8 @@ def test_errors_by_weight_are_reported():
 @pytest.mark.parametrize(
     ("given", "said"),
     [("areas", "geojson"), (np.ones((2, 2)), "shape"), (-np.ones((2, 8)), "non-negative"),
-     (np.zeros((2, 8)), "no valid site"), ({"row": (5, 6)}, "no valid site"), ("area", "areas of the sites are not known")],
+     (np.zeros((2, 8)), "no valid site"), ({"row": (5, 6)}, "no valid site"),
+     ("area", "areas of the sites are not known")],
 )  # fmt: skip
 def test_weights_that_make_no_sense_are_refused(given, said):
     """An error that names the argument."""

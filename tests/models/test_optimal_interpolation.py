@@ -13,9 +13,8 @@ from example_data import stops_after
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
 from keyhole.data.sites import Sites
-from keyhole.models.reconstructors.optimal_interpolation import LENGTH_SCALES
 from keyhole.models.reconstructors import OptimalInterpolation, Ridge
-from keyhole.models.reconstructors.optimal_interpolation import STRENGTHS, longest_sufficient
+from keyhole.models.reconstructors.optimal_interpolation import LENGTH_SCALES, STRENGTHS, longest_sufficient
 from keyhole.placement import SELECTORS
 from keyhole.placement.exchange import Exchange
 from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance

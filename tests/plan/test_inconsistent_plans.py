@@ -323,6 +323,9 @@ REFUSED: dict[str, tuple[Callable[[dict, dict], None], str]] = {
     "a negative shape": (lambda h, a: h["grid"].update({"shape": [-4, 5]}), "grid.shape"),
     "another shape": (lambda h, a: h["grid"].update({"shape": [5, 4]}), r"grid.inside.*\(4, 5\)"),
     "a giant shape": (lambda h, a: h["grid"].update({"shape": [2**40, 2**40]}), "grid.inside"),
+    "a model of a package that is not there": (
+        lambda h, a: h["reconstructor"].update({"name": "theirs"}), "'theirs' is not known; install the package"
+    ),
     "no record": (lambda h, a: h.update({"metadata": {}}), "metadata.method"),
     "giant coordinates": (lambda h, a: h["coordinate_types"].update({"lat": "V300000000"}), "lat.*V300000000"),
     "objects": (lambda h, a: h["coordinate_types"].update({"lat": "O"}), "lat"),

@@ -59,12 +59,26 @@ def test_settings_of_models_have_a_prefix(samples):
     assert plan.predictor.state()[0]["width"] == 4
 
 
+def test_a_setting_inside_a_group_has_a_name_of_its_own(samples):
+    settings = {"reconstructor.train.steps": 5, "reconstructor.train": {"batch_size": 16}, "reconstructor.width": 8}
+    plan = kh.select(samples, 3, method="greedy", reconstructor="dense", settings=settings)
+    train = plan.reconstructor.options.train
+    assert (train.steps, train.batch_size) == (5, 16)
+    assert SELECTORS.make("learned", {"train.steps": 7}).options.train.steps == 7
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"settings": {"n_component": 2}}, "method 'greedy'.* no setting 'n_component'; there are n_components"),
         ({"settings": {"model.width": 2}}, "has no setting 'model.width'"),
         ({"reconstructor": "dense", "settings": {"reconstructor.depth": 2}}, "no setting 'depth'; there are .*width"),
+        ({"method": "learned", "settings": {"train.step": 2}}, "train.step: Extra inputs"),
+        ({"method": "learned", "settings": {"train": 2, "train.steps": 3}}, "train and train.steps contradict"),
+        (
+            {"method": "learned", "settings": {"train.schedule": "no"}},
+            "train.schedule: schedule 'no' is not known; there",
+        ),
         ({"predictor": "network", "settings": {"predictor.depth": 2}}, "no setting 'depth'; there are .*width"),
         ({"predictor": "linear", "settings": {"predictor.width": 2}}, "has no setting 'width'; it has none"),
         ({"settings": {"reconstructor.width": 2}}, "name the reconstructor that they are of; there are ridge"),
@@ -105,6 +119,8 @@ def test_methods_that_cannot_be_told_apart_are_refused(samples, run):
         run(samples, k, [])
     with pytest.raises(SettingsError, match="n_components: give the settings of selectors to objects"):
         run(samples, k, ["greedy"], settings={"n_components": 2})
+    with pytest.raises(SettingsError, match=r"train\.steps: give the settings of selectors to objects"):
+        run(samples, k, ["learned"], settings={"train.steps": 2})
 
 
 @pytest.mark.parametrize("name", SELECTORS)

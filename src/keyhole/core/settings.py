@@ -37,7 +37,8 @@ def parse(kind: type[Kind], given: Mapping[str, Any], of: str = "") -> Kind:
     kind : type
         Class of the settings.
     given : mapping
-        Values by name.
+        Values by name. The settings inside a group of settings also have a name each: ``{"train.steps": 500}`` is
+        ``{"train": {"steps": 500}}``.
     of : str
         What the settings are of, for messages; by default the name of the class.
 
@@ -46,6 +47,7 @@ def parse(kind: type[Kind], given: Mapping[str, Any], of: str = "") -> Kind:
     SettingsError
         A name is unknown (the message lists those that there are), or a value is invalid.
     """
+    given = _grouped(kind, given)
     unknown = [name for name in given if name not in kind.model_fields and kind.model_config["extra"] == "forbid"]
     if unknown:
         there_are = f"there are {', '.join(kind.model_fields)}" if kind.model_fields else "it has none"
@@ -53,8 +55,27 @@ def parse(kind: type[Kind], given: Mapping[str, Any], of: str = "") -> Kind:
     try:
         return kind(**given)
     except ValidationError as error:
-        details = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        details = "; ".join(
+            f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()
+        )
         raise SettingsError(f"{of or kind.__name__}: {details}") from error
+
+
+def _grouped(kind: type[Settings], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Gather settings with a dotted name, such as ``train.steps``, in one mapping for each group."""
+    gathered = {name: value for name, value in given.items() if "." not in name}
+    for name, value in given.items():
+        group, dot, inner = name.partition(".")
+        if dot and kind.model_config["extra"] == "forbid" and group not in kind.model_fields:
+            gathered[name] = value  # no such group: refused by its full name
+        elif dot:
+            others = gathered.get(group, {})
+            if isinstance(others, BaseModel):
+                others = others.model_dump(exclude_unset=True)
+            if not isinstance(others, Mapping):
+                raise SettingsError(f"settings {group} and {name} contradict each other; give one of them")
+            gathered[group] = {**others, inner: value}
+    return gathered
 
 
 class Configurable:
@@ -93,6 +114,10 @@ class Configurable:
 
     def __init__(self, **settings: Any) -> None:
         self.options = parse(self.settings_class, settings, f"{self.kind} {self.name!r}")
+
+    def __repr__(self) -> str:
+        given = self.options.model_dump(exclude_defaults=True)
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     def settings(self) -> dict[str, Any]:
         """Return all settings, from which the same object can be made."""

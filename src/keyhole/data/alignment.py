@@ -329,8 +329,8 @@ def _along_dims(
     for dim, name, length in zip(dims, names, values.shape, strict=True):
         if name is None and length != 1:
             raise SettingsError(
-                f"{what}: its dimension {dim!r} is no coordinate of the sites; {has}. Choose one position of it, rename "
-                "it, or give an array in the order of the data (.values)"
+                f"{what}: its dimension {dim!r} is no coordinate of the sites; {has}. Choose one position of it, "
+                "rename it, or give an array in the order of the data (.values)"
             )
     known = [name for name in names if name is not None]
     if len(set(known)) < len(known):

@@ -80,7 +80,8 @@ class Graph:
             lengths = [edge[2] for edge in given] if given and all(len(edge) == 3 for edge in given) else None
             return cls._of_edges(list(dict.fromkeys(node for pair in ends for node in pair)), ends, lengths, _LENGTHS)
         raise SettingsError(
-            f"graph: a {type(given).__name__}; an adjacency matrix, a networkx graph, or a frame or list of edges is needed"
+            f"graph: a {type(given).__name__}; an adjacency matrix, a networkx graph, or a frame or list of edges "
+            "is needed"
         )
 
     @classmethod

@@ -414,7 +414,7 @@ class GraphMetric(Metric):
 
     @cached_property
     def _spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The smallest eigenvalues of the Laplacian and their eigenvectors: all of a small graph, 512 of a large one."""
+        """Smallest eigenvalues of the Laplacian and their eigenvectors: all of a small graph, 512 of a large one."""
         count = int(self.lengths.shape[0])
         if count <= _MAX_DENSE_NODES:
             values, vectors = np.linalg.eigh(self.laplacian.toarray())

@@ -296,8 +296,9 @@ class Samples(SampleSet):
         sites, constraints = np.flatnonzero(keep), self.constraints
         observable = self.observable if constraints is None else constraints.before
         rest = replace(
-            self, values=np.take(self.values, sites, axis=2), sites=self.sites.take(sites), observable=observable[sites],
-            constraints=None, weights=None if self.weights is None else self.weights[sites],
+            self, values=np.take(self.values, sites, axis=2), sites=self.sites.take(sites),
+            observable=observable[sites], constraints=None,
+            weights=None if self.weights is None else self.weights[sites],
             noise=None if self.noise is None else self.noise[:, sites],
         )  # fmt: skip
         return rest if constraints is None else rest.with_constraints(constraints.specification)

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.core.errors import SettingsError
 from keyhole.data.areas import area_on_lattice
 from keyhole.data.metric import EARTH_RADIUS_KM, Euclidean, GreatCircle, Metric, NoMetric, on_sphere
 
@@ -59,7 +60,7 @@ class Sites:
     auxiliary
         Further coordinates by name, such as latitude and longitude on a curvilinear grid.
     roles
-        Which coordinate is the latitude, the longitude (both in degrees), the vertical one, and x and y of a projection.
+        Which coordinates are latitude and longitude (in degrees), the vertical one, and x and y of a projection.
     names
         ``(m,)``, names of the sites' own, such as the columns of a table; None: made from the coordinates.
     metric
@@ -242,8 +243,8 @@ class Sites:
     def location(self) -> tuple[str, ...]:
         """Names of the coordinates that tell where a site is, in the order of the data's axes.
 
-        An axis counts unless latitude, longitude or another auxiliary coordinate with a role varies along it, which then
-        stands in its place.
+        An axis counts unless an auxiliary coordinate with a role, such as latitude, varies along it, which then stands
+        in its place.
         """
         roles, found = self.roles.values(), list[str]()
         for dim in self.dims:
@@ -437,7 +438,8 @@ def _straight(sites: Sites, names: tuple[str, ...], vertical_scale: float | None
         scale = vertical_scale if vertical_scale is not None and name == sites.roles.get("vertical") else 1.0
         columns.append(scale * _numbers(sites, name))
         whole = sites.auxiliary[name].values if name in sites.auxiliary else sites.axes[name]
-        whole = whole if _is_number(whole) and (name in sites.auxiliary or np.isfinite(whole).all()) else np.arange(whole.size)
+        if not _is_number(whole) or (name in sites.axes and not np.isfinite(whole).all()):
+            whole = np.arange(whole.size)
         lengths.append(scale * float(np.ptp(whole[~_is_missing(whole)].astype(np.float64))) if whole.size else 0.0)
     return Euclidean(np.stack(columns, axis=1), extent=max(lengths) or 1.0)
 

@@ -155,6 +155,6 @@ def check_positions(sites: Sites) -> None:
         missing = int((~np.isfinite(values)).sum()) if values.dtype.kind == "f" else 0
         if missing:
             raise DataError(
-                f"coordinate {name!r} is missing at {missing} of {len(sites)} sites that have values; fill it in, or set "
-                "the values there to NaN in all samples"
+                f"coordinate {name!r} is missing at {missing} of {len(sites)} sites that have values; fill it in, or "
+                "set the values there to NaN in all samples"
             )

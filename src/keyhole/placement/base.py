@@ -72,8 +72,8 @@ class Selector(Configurable, ABC):
         Whether the ranking for K sites begins with the ranking for fewer, so that one ranking serves every smaller K.
     supervised
         Whether the selector uses the target where there is one. Such a selector conditions on the existing sites
-        (`ScaledSamples.existing`) itself; all others get samples from which the linear prediction of the existing sites has
-        been subtracted (`SelectionView`).
+        (`ScaledSamples.existing`) itself; all others get samples from which the linear prediction of the existing sites
+        has been subtracted (`SelectionView`).
     """
 
     kind: ClassVar[str] = "method"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import KeyholeError, PlanError
+from keyhole.core.registry import Registry
 from keyhole.core.storage import Arrays, array_of, read_container, write_container
 from keyhole.data.covariates import check_periods
 from keyhole.data.origin import SourceInfo
@@ -185,10 +186,20 @@ def _check_different(names: list[str], channels: int, origin: OriginPart) -> Non
         raise PlanError(f"header: origin: {repeated[0]!r} is the name of two things: samples, variables or axes")
 
 
+def _check_installed(registry: Registry[Any], name: str) -> None:
+    """Raise a PlanError unless a model is registered, by Keyhole or by another package."""
+    if name not in registry:
+        raise PlanError(
+            f"{registry.kind} {name!r} is not known; install the package that provides it (entry points "
+            f"{registry.group!r}), or a newer Keyhole"
+        )
+
+
 def _reconstructor(
     header: Header, arrays: Arrays, domain: Sites, indices: NDArray[np.int64], scaling: Scaler
 ) -> Reconstructor:
     """Return the reconstructor, fitted to as many sites, channels and covariates as the plan has."""
+    _check_installed(RECONSTRUCTORS, header.reconstructor.name)
     kind, settings = RECONSTRUCTORS[header.reconstructor.name], header.reconstructor.settings
     made = kind.restore(settings, _under("reconstructor.", arrays), domain, domain.number(indices))
     if not made.takes(len(indices), len(scaling.scale), 2 * len(scaling.periods) + scaling.columns.shape[1]):
@@ -200,6 +211,7 @@ def _predictor(header: Header, arrays: Arrays, readings: int) -> Predictor | Non
     """Return the predictor and check that its errors are in the metrics; files older than targets have none."""
     if header.predictor is None:
         return None
+    _check_installed(PREDICTORS, header.predictor.name)
     made = PREDICTORS[header.predictor.name].restore(header.predictor.settings, _under("predictor.", arrays))
     if len(made.readings.mean) != readings:
         raise PlanError(f"the predictor takes {len(made.readings.mean)} readings, and the plan has {readings}")

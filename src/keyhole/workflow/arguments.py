@@ -43,6 +43,7 @@ __all__ = [
 
 AUTO = "auto"
 _CONVOLUTIONAL = ("resnet", "dcgan", "dense_conv")
+_MODELS = ("reconstructor", "predictor")  # prefixes of the settings of models
 _DEVICES = ("auto", "cpu", "cuda", "gpu", "mps")
 _PRECISIONS = ("auto", "32-true", "bf16-mixed")
 
@@ -113,7 +114,7 @@ def make_parts(
     >>> made.selector.settings(), made.predictor
     ({'n_components': 300}, None)
     """
-    of_models: dict[str, dict[str, Any]] = {"reconstructor": {}, "predictor": {}}
+    of_models: dict[str, dict[str, Any]] = {model: {} for model in _MODELS}
     of_selector: dict[str, Any] = {}
     for name, value in (settings or {}).items():
         model, _, setting = name.partition(".")
@@ -157,7 +158,7 @@ def make_all_parts(
     """
     if isinstance(methods, str) or not methods:
         raise SettingsError(f"methods is empty; name at least one (a sequence or mapping, not {methods!r})")
-    own = [name for name in settings or {} if "." not in name]
+    own = [name for name in settings or {} if name.partition(".")[0] not in _MODELS]
     if own:
         raise SettingsError(f"settings {', '.join(own)}: give the settings of selectors to objects in methods")
     labelled = methods.items() if isinstance(methods, Mapping) else [(_label(given), given) for given in methods]

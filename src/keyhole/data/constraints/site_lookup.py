@@ -97,7 +97,7 @@ def _has_positions(sites: Sites) -> bool:
 
 
 def _locates(coordinates: Mapping[str, Any], sites: Sites) -> bool:
-    """Whether coordinates say where a site is: all that the sites have, or latitude and longitude in a list of sites."""
+    """Whether coordinates locate a site: all that the sites have, or latitude and longitude in a list of sites."""
     found = {sites.find_coordinate(name) for name in coordinates}
     horizontal = {sites.roles.get("latitude"), sites.roles.get("longitude")}
     return found >= set(sites.location) or (len(sites.shape) == 1 and sites.is_geographic and found >= horizontal)

@@ -26,8 +26,8 @@ def sites_of_field(
     """Return the sites of a field along some of its dimensions.
 
     Latitude, longitude and the vertical coordinate are found by standard name, units, axis and the usual names, on
-    regular and curvilinear grids, lists of cells (ICON, UGRID), stations and profiles; radians are converted to degrees.
-    Cell areas come from the cell measures, from the bounds of latitude and longitude, or from the mesh. Stations go by
+    regular and curvilinear grids, lists of cells (ICON, UGRID), stations and profiles; radians are converted to
+    degrees. Cell areas come from the cell measures, from the bounds of latitude and longitude, or from the mesh. Stations go by
     their identifiers.
 
     Parameters
@@ -131,8 +131,7 @@ def _identifiers(
     """Names of stations, if they differ: a variable whose role is to identify them, or the texts along their axis."""
     if len(dims) != 1:
         return None
-    variables = {} if dataset is None else {str(name): one for name, one in dataset.variables.items()}
-    for name, one in variables.items():
+    for one in () if dataset is None else dataset.variables.values():
         if str(one.attrs.get("cf_role", "")).endswith("_id") and one.dims == tuple(dims):
             labels = tuple(_text(label) for label in np.asarray(one.values).tolist())
             return labels if len(set(labels)) == len(labels) else None

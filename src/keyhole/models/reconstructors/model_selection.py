@@ -94,7 +94,8 @@ class ModelSelection:
     """
 
     def __init__(
-        self, train: ScaledSamples, sites: NDArray[np.int64], validation: ScaledSamples, run: Run, settings: ModelSelectionSettings
+        self, train: ScaledSamples, sites: NDArray[np.int64], validation: ScaledSamples, run: Run,
+        settings: ModelSelectionSettings,
     ) -> None:  # fmt: skip
         self.train, self.sites, self.validation, self.run, self.settings = train, sites, validation, run, settings
         self.has_grid = len(train.sites.shape) == 2

@@ -108,7 +108,7 @@ class OptimalInterpolation(LinearReconstructor):
 
 
 class _Data(NamedTuple):
-    """Features (n, r), targets (n, t), covariates (n, c), numbers of the sites of both, metric, and whether means vary."""
+    """Features (n, r), targets (n, t), covariates (n, c), sites of features and targets, and whether means vary."""
 
     features: NDArray[Any]
     targets: NDArray[Any]

@@ -84,7 +84,8 @@ class Forest(_SupervisedSelector):
     >>> import keyhole as kh
     >>> from keyhole.data.target import Target
     >>> values = np.random.default_rng(0).normal(size=(100, 5))
-    >>> samples = kh.read(values).with_target(Target.of(values[:, 3] * values[:, 1] > 0)).as_scaled()  # neither predicts it alone
+    >>> target = Target.of(values[:, 3] * values[:, 1] > 0)  # neither predicts it alone
+    >>> samples = kh.read(values).with_target(target).as_scaled()
     >>> sorted(Forest(n_trees=100).select(samples, 2, validation=None, run=Run()).sites.tolist())
     [1, 3]
     """
