@@ -139,6 +139,16 @@ def array() -> NDArray[np.float32]:
     return smooth(90, (6, 6), seed=9).astype(np.float32)
 
 
+@cache
+def graph() -> Any:
+    """On a ring of nodes, few samples: what is said of one is nearly said of its neighbours."""
+    ring = np.roll(np.eye(24), 1, axis=1)
+    rng = np.random.default_rng(14)
+    waves = np.cos(2 * np.pi * np.outer(np.arange(1, 5), np.arange(24)) / 24 + rng.uniform(0, 6, (4, 1)))
+    values = rng.normal(size=(40, 4)) @ waves + 0.5 * rng.normal(size=(40, 24))
+    return kh.read(values, graph=ring + ring.T)
+
+
 def table(kind: str) -> Any:
     """A frame of columns, and one more to be predicted from them: a class or a number."""
     import pandas as pd
@@ -164,6 +174,7 @@ DATA: dict[str, Callable[[], Any]] = {
     "array": array,
     "classes": lambda: table("class"),
     "numbers": lambda: table("number"),
+    "graph": graph,
     "sst": lambda: kh.datasets.sst(),
 }
 
@@ -208,6 +219,7 @@ def _reconstructors() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every reconstructor, networks with few steps."""
     for name, data in (("ridge", "array"), ("optimal_interpolation", "few"), ("kernel", "curved")):
         yield f"reconstructor {name}", case(data, 5, method="qr", reconstructor=name)
+    yield "reconstructor graph_ridge", case("graph", 4, method="greedy", reconstructor="graph_ridge")
     small: dict[str, dict[str, Any]] = {
         "dense": {"width": 16, "blocks": 1},
         "dense_conv": {"width": 16, "blocks": 1, "filters": 4, "layers": 1},

@@ -29,7 +29,7 @@ def script() -> ModuleType:
 
 golden = script()
 RECORD = json.loads(golden.RECORD.read_text())
-PLANS = sorted(path for version in (1, 2) for path in (golden.FOLDER / f"format{version}").glob("*.keyhole"))
+PLANS = sorted(path for version in (1, 2, 3) for path in (golden.FOLDER / f"format{version}").glob("*.keyhole"))
 
 
 @pytest.mark.parametrize("name", golden.CASES)
@@ -73,7 +73,7 @@ def test_there_are_plans_of_every_kind():
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: f"{path.parent.name} {path.stem}")
-def test_a_plan_of_an_older_format_gives_what_it_gave(path):
+def test_a_plan_file_gives_what_it_gave(path):
     """Sites, reconstructions, intervals and predictions, from the file alone."""
     assert path.read_bytes()[:12] == b"KEYHOLE\0" + int(path.parent.name[-1]).to_bytes(4, "little")
     kept = json.loads(path.with_suffix(".json").read_text())

@@ -102,7 +102,7 @@ def test_every_reconstructor_is_refused_at_the_door_or_can_be_fitted(name):
     try:
         pipeline.check_reconstructor(RECONSTRUCTORS.make(name, {}), prepared.samples.sites)
     except SettingsError:
-        assert name in ("resnet", "dcgan", "dense_conv")
+        assert name in ("resnet", "dcgan", "dense_conv", "graph_ridge")
     else:
         assert pipeline.fit_reconstructor(name, prepared, np.array([1, 3]), run).name == name
 

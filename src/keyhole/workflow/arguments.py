@@ -20,6 +20,7 @@ from keyhole.data.samples import Samples
 from keyhole.data.sites import Sites
 from keyhole.models.predictors import PREDICTORS, Predictor
 from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor
+from keyhole.models.reconstructors.graph_ridge import GraphRidge, check_graph
 from keyhole.models.reconstructors.networks import check_two_dimensional
 from keyhole.placement import SELECTORS, Selector
 from keyhole.training.checkpoint import clear_states
@@ -211,9 +212,11 @@ def make_model(registry: Registry[Any], kind: type, given: Any, settings: Mappin
 
 
 def check_reconstructor(reconstructor: Reconstructor | None, sites: Sites) -> None:
-    """Raise a SettingsError unless a reconstructor supports sites of this shape."""
+    """Raise a SettingsError unless a reconstructor supports the sites: a grid for convolutions, a graph."""
     if reconstructor is not None and reconstructor.name in _CONVOLUTIONAL:
         check_two_dimensional(sites.shape, reconstructor.name)
+    if reconstructor is not None and reconstructor.name == GraphRidge.name:
+        check_graph(sites.metric, reconstructor.name)
 
 
 # Number of sites ------------------------------------------------------------------------------------------------------

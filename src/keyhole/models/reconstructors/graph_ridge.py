@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
-from keyhole.data.metric import GraphMetric
+from keyhole.data.metric import GraphMetric, Metric
 from keyhole.data.samples import ScaledSamples
 from keyhole.models.reconstructors.base import flat
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.settings import GraphRidgeSettings
 from keyhole.models.subsets import contiguous_folds
 
-__all__ = ["GraphRidge"]
+__all__ = ["GraphRidge", "check_graph"]
 
 # Candidate strengths of the ridge and of the graph's penalty, relative to the mean squared singular value.
 _STRENGTHS, _PENALTIES = np.logspace(-6, 1, 8), (0.0, *np.logspace(-4, 2, 7))
@@ -64,14 +64,19 @@ class GraphRidge(LinearReconstructor):
 
     def solve(self, train: ScaledSamples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
         """Select the strengths on the first call, then solve; see `LinearReconstructor.solve`."""
-        metric = train.sites.metric
-        if not isinstance(metric, GraphMetric):
-            raise SettingsError("reconstructor 'graph_ridge' needs sites with a graph (read(..., graph=...))")
+        metric = check_graph(train.sites.metric, self.name)
         readings = flat(train.readings(sites)).astype(np.float64)
         solver = _by_eigenvectors(metric) if len(metric) <= self.options.max_dense_sites else _by_systems(metric)
         if not self.chosen:
             self.chosen = _choose(readings, targets, solver, self.options.n_folds)
         self.offset, self.weights = _fit(readings, targets, solver, **self.chosen)
+
+
+def check_graph(metric: Metric, name: str) -> GraphMetric:
+    """Return the metric if it is that of a graph; else raise a SettingsError that names the reconstructor."""
+    if not isinstance(metric, GraphMetric):
+        raise SettingsError(f"reconstructor {name!r} needs sites with a graph (read(..., graph=...))")
+    return metric
 
 
 def _by_eigenvectors(metric: GraphMetric) -> Solver:
