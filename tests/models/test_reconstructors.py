@@ -33,7 +33,14 @@ def build(name):
     return RECONSTRUCTORS[name](**({} if RECONSTRUCTORS[name].closed_form else QUICK))
 
 
-def parts(shape=(5, 6), n=80, channels=1, seed=0, nonlinear=False):
+def neighbours(*shape):
+    """Adjacency of the valid sites of `parts`, which lack the last column: those beside each other are connected."""
+    places = np.argwhere(np.ones((*shape[:-1], shape[-1] - 1)))
+    return (np.abs(places[:, None] - places).sum(axis=2) == 1).astype(float)
+
+
+def parts(shape=(5, 6), n=80, channels=1, seed=0, nonlinear=False, name=""):
+    """Samples of three causes; with a graph for a reconstructor that needs one."""
     rng = np.random.default_rng(seed)
     size = channels * int(np.prod(shape))
     causes = rng.normal(size=(n, 3))
@@ -42,14 +49,15 @@ def parts(shape=(5, 6), n=80, channels=1, seed=0, nonlinear=False):
     values = causes @ rng.normal(size=(causes.shape[1], size)) + 0.05 * rng.normal(size=(n, size))
     values = values.reshape(n, channels, *shape)
     values[..., -1] = np.nan
-    return prepare(kh.read(values, channels=1), None, seed=0)
+    samples = kh.read(values, channels=1)
+    return prepare(samples.with_graph(neighbours(*shape)) if name == "graph_ridge" else samples, None, seed=0)
 
 
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("name", RECONSTRUCTORS)
 def test_shape_and_round_trip(name, channels):
     """What is rebuilt has a value for each channel and site, and survives state and restore bit for bit."""
-    data, sites = parts(channels=channels), np.array([3, 8, 14])
+    data, sites = parts(channels=channels, name=name), np.array([3, 8, 14])
     fitted = build(name).fit(data.train, sites, validation=data.validation, run=Run())
     readings = data.validation.readings(sites)
     reconstructed = fitted.reconstruct(readings)
@@ -63,7 +71,7 @@ def test_shape_and_round_trip(name, channels):
 @pytest.mark.parametrize("name", RECONSTRUCTORS)
 def test_better_than_the_mean(name):
     """Rebuilding from sites that say much leaves less than nothing observed does."""
-    data, sites = parts(), np.array([3, 8, 14, 20])
+    data, sites = parts(name=name), np.array([3, 8, 14, 20])
     settings = {} if RECONSTRUCTORS[name].closed_form else {"train": {"steps": 150, "batch_size": 32, "ema_decay": 0.9}}
     made = RECONSTRUCTORS[name](**settings)
     fitted = made.fit(data.train, sites, validation=data.validation, run=Run())
@@ -74,7 +82,7 @@ def test_better_than_the_mean(name):
 @pytest.mark.parametrize("name", RECONSTRUCTORS)
 def test_same_seed_same_weights(name):
     """Two fits with one seed give the same arrays."""
-    data, sites = parts(), np.array([3, 8, 14])
+    data, sites = parts(name=name), np.array([3, 8, 14])
     states = [build(name).fit(data.train, sites, validation=data.validation, run=Run(seed=5)).state()[1] for _ in "ab"]
     for key, array in states[0].items():
         np.testing.assert_array_equal(array, states[1][key])
@@ -83,13 +91,21 @@ def test_same_seed_same_weights(name):
 @pytest.mark.parametrize("name", RECONSTRUCTORS)
 def test_a_clone_has_the_same_settings(name):
     """Before it is fitted, and after it was stored; an unknown setting is refused by name."""
-    given = {} if name == "ridge" else {"max_targets": 7} if RECONSTRUCTORS[name].closed_form else QUICK
-    data, sites = parts(), np.array([3, 8, 14])
+    given = (
+        {}
+        if name == "ridge"
+        else {"n_folds": 3}
+        if name == "graph_ridge"
+        else {"max_targets": 7}
+        if RECONSTRUCTORS[name].closed_form
+        else QUICK
+    )
+    data, sites = parts(name=name), np.array([3, 8, 14])
     made = RECONSTRUCTORS.make(name, given)
     assert made.clone().settings() == made.settings()
     fitted = made.fit(data.train, sites, validation=data.validation, run=Run())
     described, arrays = fitted.state()
-    again = type(fitted).restore(json.loads(json.dumps(described)), arrays, data.signals.grid, sites)
+    again = type(fitted).restore(json.loads(json.dumps(described)), arrays, data.samples.sites, sites)
     assert again.clone().settings() == fitted.clone().settings()
     with pytest.raises(SettingsError, match="has no setting 'depth'"):
         RECONSTRUCTORS.make(name, {"depth": 3})

@@ -307,7 +307,7 @@ def test_stations_are_symbols_coloured_by_value(longitude):
         assert axes.get_xlim()[0] < x.min() < x.max() < axes.get_xlim()[1]
     np.testing.assert_allclose(sites_figure(data).axes[0].collections[1].get_array(), data.spread)
     headings = [axes.get_xlabel() for axes in samples_figure(data).axes]
-    assert headings.count("truth") == headings.count("error") == 3
+    assert headings.count("truth") == headings.count("reconstruction") == 3
 
 
 def test_a_curvilinear_grid_with_missing_coordinates_is_drawn_by_symbols():
