@@ -85,6 +85,15 @@ def few() -> Any:
 
 
 @cache
+def network_of_sites() -> Any:
+    """Few noisy samples on a ring, smooth along its edges."""
+    ring = np.roll(np.eye(24), 1, axis=1) + np.roll(np.eye(24), -1, axis=1)
+    rng = np.random.default_rng(13)
+    values = np.linalg.solve(2.05 * np.eye(24) - ring, rng.normal(size=(24, 40))).T
+    return kh.read(values + 0.5 * rng.normal(size=values.shape), graph=ring)
+
+
+@cache
 def column() -> Any:
     """With depth: sensors that come together."""
     return in_time(smooth(80, (3, 4, 4), seed=4), depth=np.array([0.0, 10.0, 50.0]), y=line(4), x=line(4))
@@ -155,6 +164,7 @@ DATA: dict[str, Callable[[], Any]] = {
     "field": field,
     "globe": globe,
     "few": few,
+    "graph": network_of_sites,
     "column": column,
     "incomplete": incomplete,
     "curved": curved,
@@ -206,7 +216,9 @@ def _selectors() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _reconstructors() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every reconstructor, networks with few steps."""
-    for name, data in (("ridge", "array"), ("optimal_interpolation", "few"), ("kernel", "curved")):
+    for name, data in (
+        ("ridge", "array"), ("optimal_interpolation", "few"), ("kernel", "curved"), ("graph_ridge", "graph"),
+    ):  # fmt: skip
         yield f"reconstructor {name}", case(data, 5, method="qr", reconstructor=name)
     small: dict[str, dict[str, Any]] = {
         "dense": {"width": 16, "blocks": 1},
