@@ -44,15 +44,15 @@ def folder(tmp_path, monkeypatch):
     table = load_breast_cancer(as_frame=True)
     table.data.assign(diagnosis=table.target_names[table.target]).to_csv("patients.csv", index=False)
     Path("study.toml").write_text(STUDY)
-    np.save("prices.npy", np.full(kh.datasets.sst().grid.shape, 10.0))
+    np.save("prices.npy", np.full(kh.datasets.sst().sites.shape, 10.0))
     return tmp_path
 
 
 def coarse_sea() -> xr.DataArray:
     """Ten years of the embedded sea at every third row and column."""
     sea = kh.datasets.sst()
-    axes = {"time": sea.time, "lat": sea.grid.coordinates["lat"], "lon": sea.grid.coordinates["lon"]}
-    whole = xr.DataArray(sea.values[:, 0], axes, ("time", "lat", "lon"), "sst", {"units": "degC"})
+    axes = {"time": sea.time, **sea.sites.axes}
+    whole = xr.DataArray(sea.sites.to_grid(sea.values)[:, 0], axes, ("time", "lat", "lon"), "sst", {"units": "degC"})
     return whole[-120:, ::2, ::3]
 
 

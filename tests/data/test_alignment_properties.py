@@ -99,7 +99,7 @@ def test_positions_twice_are_refused(given, form):
     array = xr.DataArray(values, {"lat": latitude, "lon": longitude}, ("lat", "lon"))
     twice = array.isel(lon=[column, *range(len(longitude))])
     for one in (twice, rearranged(twice, "flattened", rng)):
-        with pytest.raises(SettingsError, match="costs: (more than one value|no value)"):
+        with pytest.raises(SettingsError, match=r"costs: (more than one value|no value)"):
             align(one, sites, "costs")
 
 

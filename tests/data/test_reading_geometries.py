@@ -226,7 +226,7 @@ def test_a_valid_site_without_a_position_is_refused(tmp_path):
     values = smooth(30, 4, 5)
     coordinates = {"time": TIME, "lat": (("y", "x"), up, NORTH), "lon": (("y", "x"), around, EAST)}
     dataset = xr.Dataset({"t": (("time", "y", "x"), values)}, coordinates)
-    with pytest.raises(DataError, match="'lat'.*missing"):
+    with pytest.raises(DataError, match=r"'lat' is missing at 1 of 20"):
         written(dataset, tmp_path)
     values[:, 1, 1] = np.nan
     samples = kh.read(xr.Dataset({"t": (("time", "y", "x"), values)}, coordinates))

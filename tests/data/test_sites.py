@@ -105,8 +105,8 @@ def test_labelled_values_are_aligned_by_coordinate(make, rng):
     sites, values = make(valid), rng.normal(size=(4, 5))
     array = xr.DataArray(values, {"lat": LATITUDE, "lon": LONGITUDE}, ("lat", "lon"))
     expected = values[valid]
-    for given in (array, array[::-1], array.T, array.assign_coords(lon=(array.lon + 180) % 360 - 180).sortby("lon")):
-        np.testing.assert_array_equal(align(given, sites, "costs"), expected)
+    for one in (array, array[::-1], array.T, array.assign_coords(lon=(array.lon + 180) % 360 - 180).sortby("lon")):
+        np.testing.assert_array_equal(align(one, sites, "costs"), expected)
     flat = array.stack(cell=("lat", "lon")).reset_index("cell").isel(cell=rng.permutation(20))
     np.testing.assert_array_equal(align(flat, sites, "costs"), expected)
     table = array.to_series().sample(frac=1, random_state=0)

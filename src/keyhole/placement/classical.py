@@ -175,7 +175,7 @@ def rank_sites(train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> NDAr
     Examples
     --------
     >>> import keyhole as kh
-    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3]).as_scaled()
     >>> rank_sites(samples, np.array([0, 2, 3]), Run()).tolist()
     [3, 2, 0]
     """

@@ -40,7 +40,7 @@ class SelectionView:
     Examples
     --------
     >>> import keyhole as kh
-    >>> samples = kh.read(np.eye(4)[[0, 1, 2, 3, 0, 1]]).with_constraints({"groups": [0, 0, 1, 1]})
+    >>> samples = kh.read(np.eye(4)[[0, 1, 2, 3, 0, 1]]).with_constraints({"groups": [0, 0, 1, 1]}).as_scaled()
     >>> view = SelectionView.of(samples, samples, samples)
     >>> view.train.values.shape, view.sites(np.array([1])).tolist()
     ((6, 2, 2), [2, 3])

@@ -47,7 +47,7 @@ class Network:
     Examples
     --------
     >>> import keyhole as kh
-    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3]).as_scaled()
     >>> network = Network(Covariance.of(samples, np.inf, 1e-3, np.random.default_rng(0)), [1, 3])
     >>> network.losses(np.array([[0], [1]])).argmax()
     np.int64(0)
@@ -155,7 +155,7 @@ def harden_against_failures(found: Selection, train: ScaledSamples, failures: in
     Examples
     --------
     >>> import keyhole as kh
-    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 2)) @ [[1, 1, 1, 0], [0, 1, 0, 1]])
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 2)) @ [[1, 1, 1, 0], [0, 1, 0, 1]]).as_scaled()
     >>> hardened = harden_against_failures(Selection(np.array([0, 3])), samples, 1, Run())
     >>> hardened.notes["unexplained_after"] <= hardened.notes["unexplained_before"]
     True

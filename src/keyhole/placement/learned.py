@@ -159,7 +159,7 @@ class Learned(Selector):
     --------
     >>> import keyhole as kh
     >>> values = np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3]
-    >>> samples = kh.read(values.astype(np.float32))
+    >>> samples = kh.read(values.astype(np.float32)).as_scaled()
     >>> quick = {"steps": 20, "batch_size": 16, "ema_decay": 0.0}
     >>> learned = Learned(distribution="iln", train=quick)
     >>> sorted(learned.select(samples, 2, validation=None, run=Run()).sites.tolist())

@@ -215,7 +215,7 @@ def make_objective(samples: ScaledSamples, k: int, settings: LearnedSettings) ->
     Examples
     --------
     >>> import keyhole as kh
-    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32))
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)).as_scaled()
     >>> type(make_objective(samples, 2, LearnedSettings())).__name__
     'ReconstructionObjective'
     """

@@ -60,7 +60,7 @@ class Covariance:
     Examples
     --------
     >>> import keyhole as kh
-    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)))
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4))).as_scaled()
     >>> covariance = Covariance.of(samples, np.inf, 1e-3, np.random.default_rng(0))
     >>> covariance.cross.shape
     (4, 4, 1)
@@ -236,7 +236,7 @@ def fit_localised_covariance(
     Examples
     --------
     >>> import keyhole as kh
-    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)))
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4))).as_scaled()
     >>> covariance, parameters = fit_localised_covariance(samples, np.array([0, 2]), Run(), "show")
     >>> covariance.candidates, sorted(parameters)
     (array([0, 1, 2, 3]), ['length', 'noise'])
@@ -281,7 +281,7 @@ class PosteriorCovariance(Objective):
     Examples
     --------
     >>> import keyhole as kh
-    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3]).as_scaled()
     >>> posterior = PosteriorCovariance(Covariance.of(samples, np.inf, 1e-3, np.random.default_rng(0)))
     >>> posterior.add(int(posterior.gains().argmax()))
     >>> posterior.selected, int(posterior.gains().argmax())

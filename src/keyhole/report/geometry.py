@@ -241,12 +241,12 @@ class CellFrame(Frame):
         if _in_degrees(sites, across):
             whole[0] = _unwrapped(whole[0])
         corners = _corners(whole[0]), _corners(whole[1])
-        rulers = [
+        first, second = (
             Ruler(name, one.ravel(), _ends(edges), degrees=_in_degrees(sites, name))
             for name, one, edges in zip((across, up), whole, corners, strict=True)
-        ]
+        )
         x, y = (sites.from_grid(one) for one in whole)
-        return cls(sites, *rulers, x, y, corners)
+        return cls(sites, first, second, x, y, corners)
 
     def draw(self, axes: Axes, values: NDArray[Any], colours: str, norm: Normalize) -> None:
         """Colour the cells, with those that are not valid behind an outline."""
@@ -277,11 +277,10 @@ class SymbolFrame(Frame):
         """Lay out sites by two coordinates; longitudes are cut where the largest gap is."""
         x, y = (sites.coordinate(name).astype(float) for name in (across, up))
         x = _cut_at_gap(x) if _in_degrees(sites, across) else x
-        rulers = [
-            Ruler(name, one, _padded(one), degrees=_in_degrees(sites, name))
-            for name, one in ((across, x), (up, y))
-        ]  # fmt: skip
-        return cls(sites, *rulers, x, y)
+        first, second = (
+            Ruler(name, one, _padded(one), degrees=_in_degrees(sites, name)) for name, one in ((across, x), (up, y))
+        )
+        return cls(sites, first, second, x, y)
 
     def draw(self, axes: Axes, values: NDArray[Any], colours: str, norm: Normalize) -> None:
         """Draw a symbol for each site, smaller the more there are."""
@@ -290,16 +289,8 @@ class SymbolFrame(Frame):
         size = float(np.clip(_COVERED * wide**2 * self.box / max(len(values), 1), *_SYMBOLS))
         known = np.isfinite(values)
         axes.scatter(self.x[~known], self.y[~known], s=size, c=LAND, linewidths=0, rasterized=True)
-        axes.scatter(
-            self.x[known],
-            self.y[known],
-            s=size,
-            c=values[known],
-            cmap=colours,
-            norm=norm,
-            linewidths=0,
-            rasterized=True,
-        )
+        shown = {"c": values[known], "cmap": colours, "norm": norm}
+        axes.scatter(self.x[known], self.y[known], s=size, linewidths=0, rasterized=True, **shown)
 
 
 def horizontal(sites: Sites) -> tuple[str, str] | None:
@@ -307,15 +298,11 @@ def horizontal(sites: Sites) -> tuple[str, str] | None:
 
     Sites of a grid of more than two axes, or at several depths of one position, have none: they need slices.
     """
-    pairs = [(sites.roles.get(across), sites.roles.get(up)) for across, up in (("longitude", "latitude"), ("x", "y"))]
-    for across, up in pairs:
+    roles = sites.roles
+    for across, up in ((roles.get("longitude"), roles.get("latitude")), (roles.get("x"), roles.get("y"))):
         if across is not None and up is not None:
-            along = {
-                dim
-                for name in (across, up)
-                for dim in (sites.auxiliary[name].dims if name in sites.auxiliary else (name,))
-            }
-            return (across, up) if along == set(sites.dims) else None
+            along = [sites.auxiliary[name].dims if name in sites.auxiliary else (name,) for name in (across, up)]
+            return (across, up) if {*along[0], *along[1]} == set(sites.dims) else None
     return None
 
 

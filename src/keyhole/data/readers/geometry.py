@@ -27,8 +27,8 @@ def sites_of_field(
 
     Latitude, longitude and the vertical coordinate are found by standard name, units, axis and the usual names, on
     regular and curvilinear grids, lists of cells (ICON, UGRID), stations and profiles; radians are converted to
-    degrees. Cell areas come from the cell measures, from the bounds of latitude and longitude, or from the mesh. Stations go by
-    their identifiers.
+    degrees. Cell areas come from the cell measures, from the bounds of latitude and longitude, or from the mesh.
+    Stations go by their identifiers.
 
     Parameters
     ----------

@@ -138,7 +138,7 @@ class AEFS(Selector):
     --------
     >>> import keyhole as kh
     >>> values = np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3]
-    >>> samples = kh.read(values.astype(np.float32))
+    >>> samples = kh.read(values.astype(np.float32)).as_scaled()
     >>> quick = {"steps": 60, "batch_size": 16, "ema_decay": 0.0}
     >>> len(AEFS(n_hidden=8, train=quick).select(samples, 2, validation=None, run=Run()).sites)
     2

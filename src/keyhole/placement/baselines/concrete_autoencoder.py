@@ -219,7 +219,7 @@ class ConcreteAutoencoder(Selector):
     --------
     >>> import keyhole as kh
     >>> values = np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3]
-    >>> samples = kh.read(values.astype(np.float32))
+    >>> samples = kh.read(values.astype(np.float32)).as_scaled()
     >>> quick = {"steps": 60, "batch_size": 16, "ema_decay": 0.0}
     >>> found = ConcreteAutoencoder(width=8, distinct=True, train=quick).select(samples, 2, validation=None, run=Run())
     >>> len(found.sites), found.notes["distinct"]

@@ -42,7 +42,7 @@ class LinearAutoencoder(Selector):
     Examples
     --------
     >>> import keyhole as kh
-    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3])
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)) * [1, 5, 2, 3]).as_scaled()
     >>> LinearAutoencoder().select(samples, 2, validation=None, run=Run()).sites.tolist()
     [1, 3]
     """

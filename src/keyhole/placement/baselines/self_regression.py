@@ -36,7 +36,7 @@ class Regression:
     Examples
     --------
     >>> import keyhole as kh
-    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4)))
+    >>> samples = kh.read(np.random.default_rng(0).normal(size=(50, 4))).as_scaled()
     >>> regress_on_sites(samples, most=3).design.shape
     (3, 4)
     """
