@@ -132,6 +132,11 @@ class Graph:
             raise DataError("graph: the adjacency matrix is not symmetric; for a directed graph give (A + A.T) / 2")
         return cls(_inverse(weights), weights)
 
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return int(self.lengths.shape[0])
+
     def metric(self, names: Sequence[str] | int) -> GraphMetric:
         """Return the metric for sites in a given order.
 
@@ -146,7 +151,7 @@ class Graph:
             If a site is no node, or their numbers differ.
         """
         count = names if isinstance(names, int) else len(names)
-        size = int(self.lengths.shape[0])
+        size = self.size
         if self.names is None or isinstance(names, int) or not set(self.names) & set(names):
             if count != size:
                 raise SettingsError(f"graph: {size} nodes for {count} sites, and no names to match them by")

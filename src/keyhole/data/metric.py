@@ -365,7 +365,7 @@ class GraphMetric(Metric):
     def take(self, sites: NDArray[np.int64]) -> GraphMetric:
         """Return the metric of some of the sites; paths may still lead over the others."""
         other = GraphMetric.__new__(GraphMetric)
-        other.__dict__.update(self.__dict__)
+        other.__dict__.update({name: one for name, one in self.__dict__.items() if name != "laplacian"})
         other._selected = self._nodes(sites)
         return other
 
@@ -407,22 +407,26 @@ class GraphMetric(Metric):
 
     @cached_property
     def laplacian(self) -> Any:
-        """The normalised graph Laplacian, sparse."""
+        """The normalised Laplacian of the sites' graph, sparse; edges to other nodes do not count."""
         from scipy.sparse.csgraph import laplacian
 
-        return laplacian(self.weights, normed=True)
+        chosen = self._selected
+        return laplacian(self.weights if chosen is None else self.weights[chosen][:, chosen], normed=True)
 
     @cached_property
     def _spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Smallest eigenvalues of the Laplacian and their eigenvectors: all of a small graph, 512 of a large one."""
+        from scipy.sparse.csgraph import laplacian
+
+        whole = laplacian(self.weights, normed=True)
         count = int(self.lengths.shape[0])
         if count <= _MAX_DENSE_NODES:
-            values, vectors = np.linalg.eigh(self.laplacian.toarray())
+            values, vectors = np.linalg.eigh(whole.toarray())
         else:
             from scipy.sparse.linalg import eigsh
 
             start = np.ones(count)
-            values, vectors = eigsh(self.laplacian, _MAX_EIGENVECTORS, sigma=-1e-3, which="LM", v0=start)
+            values, vectors = eigsh(whole, _MAX_EIGENVECTORS, sigma=-1e-3, which="LM", v0=start)
         return np.maximum(values, 0.0), np.asarray(vectors)
 
     @cached_property

@@ -472,6 +472,32 @@ class Samples(SampleSet):
         """
         return self._with_sites(self.sites.with_graph(graph))
 
+    def with_coordinates(self, table: Any) -> Samples:
+        """Set the positions of the columns of a table, such as stations.
+
+        Parameters
+        ----------
+        table : DataFrame or mapping of columns
+            One row for each site, by name: in a column of texts (``name``, ``station``, ...) or in the index; with the
+            columns ``lat`` and ``lon``, or ``x`` and ``y``, and others such as ``depth``.
+
+        Returns
+        -------
+        Samples
+            With constraints applied anew, and the areas of the sites as loss weights where these lie on a lattice.
+
+        Examples
+        --------
+        >>> import keyhole as kh
+        >>> import pandas as pd
+        >>> readings = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 2)), columns=["Ona", "Bay"])
+        >>> stations = pd.DataFrame({"name": ["Bay", "Ona"], "lat": [60.0, 62.9], "lon": [5.0, 6.5]})
+        >>> kh.read(readings).with_coordinates(stations).sites.position(0)
+        {'lat': np.float64(62.9), 'lon': np.float64(6.5)}
+        """
+        placed = self._with_sites(self.sites.with_coordinates(table))
+        return placed.with_weights("area") if self.weights is None and placed.sites.area is not None else placed
+
     def with_vertical_scale(self, scale: float) -> Samples:
         """Set how much a unit of the vertical coordinate counts in distances; see `Sites.with_vertical_scale`."""
         return self._with_sites(self.sites.with_vertical_scale(scale))

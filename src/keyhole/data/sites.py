@@ -344,8 +344,26 @@ class Sites:
         """Return the sites with distances along the edges of a graph; see `Graph.read`."""
         from keyhole.data.graphs import Graph
 
-        names = [self.name(site) for site in range(len(self))]
-        return replace(self, metric=Graph.read(graph).metric(names if self.names is not None else len(self)))
+        found = Graph.read(graph)
+        if self.names is not None:
+            return replace(self, metric=found.metric(self.names))
+        if found.size == self.size:  # nodes where no site is valid still lie on paths
+            return replace(self, metric=found.metric(self.size).take(self.index))
+        return replace(self, metric=found.metric(len(self)))
+
+    def with_coordinates(self, table: Any) -> Sites:
+        """Return sites with positions from a table; see `Samples.with_coordinates`."""
+        if self.auxiliary or len(self.shape) > 1:
+            raise SettingsError("coordinates: only the columns of a table, or data of one axis, can be given positions")
+        labels = [str(label) for label in (self.names or self.axes[self.dims[0]][self.index].tolist())]
+        rows, columns = _rows_by_name(table, labels)
+        auxiliary = {}
+        for name in columns:
+            values = np.full(self.size, np.nan)
+            values[self.index] = rows[name].to_numpy(np.float64)
+            auxiliary[name] = Auxiliary(self.dims, values)
+        sites = replace(self, auxiliary=auxiliary, roles=_roles_of(tuple(columns)), names=tuple(labels))
+        return replace(sites, metric=_metric_of(sites, None))
 
     def with_vertical_scale(self, scale: float) -> Sites:
         """Return the sites with distances in which one unit of the vertical coordinate counts like ``scale``.
@@ -400,6 +418,27 @@ def is_longitude(name: str) -> bool:
     return name.lower() in _LONGITUDES
 
 
+def _rows_by_name(table: Any, labels: list[str]) -> tuple[Any, list[str]]:
+    """Rows of a table of coordinates in the order of the sites, and the columns that hold numbers."""
+    import pandas as pd
+
+    frame = pd.DataFrame(table)
+    texts = [str(name) for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
+    if texts:
+        named = next((name for name in texts if str(name).lower() in ("name", "site", "station", "id")), texts[0])
+        frame = frame.set_index(named)
+    frame.index = frame.index.map(str)
+    columns = [str(name) for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])]
+    missing = [label for label in labels if label not in frame.index]
+    if missing:
+        raise SettingsError(f"coordinates: no row for site {missing[0]!r}; {len(missing)} of {len(labels)} have none")
+    if not frame.index.is_unique:
+        raise SettingsError(f"coordinates: site {frame.index[frame.index.duplicated()][0]!r} has more than one row")
+    if not set(_roles_of(tuple(columns))) >= {"latitude", "longitude"} and not {"x", "y"} <= set(columns):
+        raise SettingsError(f"coordinates: columns lat and lon, or x and y, are needed; there are {', '.join(columns)}")
+    return frame.loc[labels], columns
+
+
 def _roles_of(names: tuple[str, ...]) -> dict[Role, str]:
     """Latitude and longitude by their usual names."""
     roles: dict[Role, str] = {}
@@ -408,6 +447,8 @@ def _roles_of(names: tuple[str, ...]) -> dict[Role, str]:
             roles.setdefault("latitude", name)
         elif is_longitude(name):
             roles.setdefault("longitude", name)
+        elif name.lower() in ("depth", "z", "height", "altitude", "elevation", "level"):
+            roles.setdefault("vertical", name)
     return roles
 
 

@@ -17,7 +17,7 @@ from keyhole.data.readers.field_files import GRIB, NETCDF, ZARR, are_paths, name
 from keyhole.data.readers.fields import read_dataarray, read_dataset
 from keyhole.data.readers.images import IMAGES, Colour, image_files, read_images
 from keyhole.data.readers.matlab import read_mat
-from keyhole.data.readers.tables import read_csv, read_frame, read_parquet
+from keyhole.data.readers.tables import load_csv, read_csv, read_frame, read_parquet
 from keyhole.data.samples import Samples
 from keyhole.data.target import TargetKind
 
@@ -49,7 +49,7 @@ def read(
     *,
     variable: str | Sequence[str] | None = None,
     group: str | None = None,
-    samples: str | None = None,
+    samples: str | Sequence[str] | None = None,
     at: Mapping[str, Any] | None = None,
     channels: int | None = None,
     size: int | tuple[int, int] | None = None,
@@ -57,6 +57,7 @@ def read(
     target: str | None = None,
     target_kind: TargetKind | None = None,
     missing: Literal["error", "model"] = "error",
+    coordinates: Any = None,
     graph: Any = None,
     vertical_scale: float | None = None,
 ) -> Samples:
@@ -73,8 +74,9 @@ def read(
         The variable of a file or Dataset that holds several. Several variables on one grid become channels.
     group : str, optional
         The group of a NetCDF file or Zarr store.
-    samples : str, optional
-        The dimension along which samples are taken; by default ``time``, else the first. All others are spatial.
+    samples : str or sequence of str, optional
+        The dimension along which samples are taken, or several (``("member", "time")``); by default ``time``, else the
+        first. All others are spatial.
         Dimensions known not to be spatial (ensemble members, lead times, a second date axis) are refused unless they
         are the sample dimension, a single position is selected by ``at``, or ``samples`` is given.
     at : mapping, optional
@@ -93,6 +95,9 @@ def read(
         What to do with sites that are NaN in some samples only (sea ice, failed pixels). ``"error"`` refuses them.
         ``"model"`` accepts them: missing values are imputed for fitting, count in neither loss nor score, and a low
         availability of a site lowers its value as a sensor.
+    coordinates : DataFrame, mapping of columns or path of a CSV file, optional
+        Positions of the columns of a table, such as stations: a row for each by name, with ``lat`` and ``lon`` or ``x``
+        and ``y``. See `Samples.with_coordinates`.
     graph : sparse or dense array, networkx graph, frame or list of edges, optional
         A graph whose nodes are the sites; distances are then along its edges. See `Samples.with_graph`.
     vertical_scale : float, optional
@@ -123,10 +128,13 @@ def read(
         "colour": colour, "target": target, "target_kind": target_kind,
     }  # fmt: skip
     if isinstance(source, Samples):
-        geometry = {"graph": graph, "vertical_scale": vertical_scale}
+        geometry = {"coordinates": coordinates, "graph": graph, "vertical_scale": vertical_scale}
         _applicable("samples that were already read", {**options, **geometry}, ())
         return _with_observable(source)
     read_samples = _read(source, options)
+    if coordinates is not None:
+        table = load_csv(Path(coordinates), whole=True) if isinstance(coordinates, str | Path) else coordinates
+        read_samples = read_samples.with_coordinates(table)
     if vertical_scale is not None:
         read_samples = read_samples.with_vertical_scale(vertical_scale)
     if graph is not None:

@@ -20,7 +20,7 @@ from keyhole.core.extras import check_extra
 from keyhole.core.memory import check_fits
 from keyhole.core.paths import check_regular, check_regular_within
 from keyhole.data.readers.cdf5 import check_cdf5
-from keyhole.data.readers.fields import At, Field, Variable, variable_names
+from keyhole.data.readers.fields import At, Field, SampleDims, Variable, variable_names
 from keyhole.data.readers.files import decoding
 from keyhole.data.samples import Samples
 
@@ -81,7 +81,7 @@ def netcdf_files(folder: Path) -> list[Path]:
 
 
 def read_fields(
-    source: Paths, *, variable: Variable = None, group: str | None = None, samples: str | None = None, at: At = None
+    source: Paths, *, variable: Variable = None, group: str | None = None, samples: SampleDims = None, at: At = None
 ) -> Samples:
     """Read a field from a file, or from several that each hold some of its samples.
 
@@ -153,7 +153,7 @@ def load_field(path: Path) -> xr.DataArray:
 
 @contextmanager
 def open_fields(
-    source: Paths, *, variable: Variable = None, group: str | None = None, samples: str | None = None, at: At = None,
+    source: Paths, *, variable: Variable = None, group: str | None = None, samples: SampleDims = None, at: At = None,
     admit: Admit | None = None,
 ) -> Iterator[Field]:  # fmt: skip
     """Open a field in one or several files lazily.

@@ -21,16 +21,18 @@ from keyhole.data.sites import FULL_TURN, Sites, is_longitude
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["At", "Field", "Variable", "read_dataarray", "read_dataset", "variable_names"]
+__all__ = ["At", "Field", "SampleDims", "Variable", "read_dataarray", "read_dataset", "variable_names"]
 
 _BOUNDS = ("_bnds", "_bounds")
+_STACKED = "sample"  # the sample dimension that several are made into
 
 Variable = str | Sequence[str] | None
 At = Mapping[str, Any] | None
+SampleDims = str | Sequence[str] | None
 
 
 def read_dataset(
-    dataset: xr.Dataset, *, variable: Variable = None, samples: str | None = None, at: At = None
+    dataset: xr.Dataset, *, variable: Variable = None, samples: SampleDims = None, at: At = None
 ) -> Samples:
     """Read samples from one variable of a Dataset, or from several as channels.
 
@@ -41,8 +43,8 @@ def read_dataset(
     variable : str or sequence of str, optional
         Name of one variable, or names of several on the same grid, each a channel. None: all numeric variables with at
         least two dimensions, if they have the same dimensions.
-    samples : str, optional
-        The sample dimension; None: ``time``, else the first.
+    samples : str or sequence of str, optional
+        The sample dimension, or several that are stacked (``("member", "time")``); None: ``time``, else the first.
     at : mapping, optional
         Positions of other dimensions to select, by nearest coordinate: ``{"level": 500}``.
 
@@ -67,7 +69,7 @@ def read_dataset(
     return Field.from_dataset(dataset, fields if together else variable_names(dataset, variable), samples, at).load()
 
 
-def read_dataarray(array: xr.DataArray, *, samples: str | None = None, at: At = None) -> Samples:
+def read_dataarray(array: xr.DataArray, *, samples: SampleDims = None, at: At = None) -> Samples:
     """Read samples from a DataArray.
 
     Parameters
@@ -136,7 +138,7 @@ class Field:
 
     @classmethod
     def from_dataset(
-        cls, dataset: xr.Dataset, names: Sequence[str], samples: str | None, at: At, *, is_snapshot: bool = False
+        cls, dataset: xr.Dataset, names: Sequence[str], samples: SampleDims, at: At, *, is_snapshot: bool = False
     ) -> Field:
         """Make a field from variables with the same dimensions.
 
@@ -161,6 +163,8 @@ class Field:
             If the variables are not on one grid, or a dimension is not spatial.
         """
         arrays = [_select(dataset[name], at, samples or "time") for name in names]
+        if samples is not None and not isinstance(samples, str):
+            arrays, samples = [_stacked(array, list(samples)) for array in arrays], _STACKED
         described = [_expanded(array, samples or "time") for array in arrays] if is_snapshot else arrays
         first = described[0]
         if first.ndim < 2:
@@ -236,12 +240,22 @@ class Field:
         return Samples.build(self.values(slice(None)), self.sites, time=self.time, origin=self.origin)
 
 
+def _stacked(array: xr.DataArray, dims: list[str]) -> xr.DataArray:
+    """Make one sample dimension of several, such as members and times; the times stay the coordinate of the samples."""
+    missing = [dim for dim in dims if dim not in array.dims]
+    if missing or len(set(dims)) < len(dims):
+        raise DataError(f"{array.name}: samples={dims!r}; its dimensions are {', '.join(map(str, array.dims))}")
+    time = next((dim for dim in dims if dim in array.coords and _is_time(array[dim])), None)
+    whole = array.stack({_STACKED: dims}, create_index=False)
+    return whole if time is None else whole.assign_coords({_STACKED: (_STACKED, whole[time].values, array[time].attrs)})
+
+
 def _expanded(array: xr.DataArray, dim: str) -> xr.DataArray:
     """Return a stand-in without values in which a scalar coordinate is a dimension; expanding would read the values."""
     return array.copy(data=np.broadcast_to(np.float32(0), array.shape)).expand_dims(dim)
 
 
-def _select(array: xr.DataArray, at: At, sample: str) -> xr.DataArray:
+def _select(array: xr.DataArray, at: At, sample: str | Sequence[str]) -> xr.DataArray:
     """Select positions along some dimensions, and drop all other dimensions of length one but the sample dimension."""
     if not at:
         return array
@@ -255,7 +269,7 @@ def _select(array: xr.DataArray, at: At, sample: str) -> xr.DataArray:
             array = array.sel({dim: [position]}, method=None if exact else "nearest")
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise DataError(f"at: there is no {dim}={position!r} ({error})") from error
-    return array.squeeze([dim for dim in array.dims if array.sizes[dim] == 1 and dim != sample], drop=True)
+    return array.squeeze([dim for dim in array.dims if array.sizes[dim] == 1 and dim not in (sample, *sample)], drop=True)
 
 
 def _nearest_longitude(longitudes: NDArray[Any], value: Any) -> Any:

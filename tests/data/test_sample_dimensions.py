@@ -1,0 +1,92 @@
+"""Several sample dimensions, stations with a table of coordinates, and graphs with nodes that are not valid."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import keyhole as kh
+from keyhole.errors import DataError, SettingsError
+
+
+@pytest.fixture
+def ensemble(rng):
+    """Three members of a monthly field."""
+    axes = {
+        "member": [1, 2, 3], "time": pd.date_range("2001-01", periods=24, freq="MS"), "lat": [10.0, 20.0],
+        "lon": [0.0, 90.0, 180.0],
+    }  # fmt: skip
+    values = rng.normal(size=(3, 2, 24, 3))
+    return xr.DataArray(values, axes, ("member", "lat", "time", "lon"), name="t", attrs={"units": "K"})
+
+
+def test_members_and_times_are_samples(ensemble, tmp_path):
+    samples = kh.read(ensemble, samples=("member", "time"))
+    assert samples.values.shape == (72, 1, 6)
+    expected = ensemble.transpose("member", "time", "lat", "lon").values.reshape(72, 6)
+    np.testing.assert_array_equal(samples.values[:, 0], expected)
+    np.testing.assert_array_equal(samples.time, np.tile(ensemble.time.values, 3))
+    ensemble.to_netcdf(tmp_path / "members.nc")
+    again = kh.read(tmp_path / "members.nc", samples=["member", "time"])
+    np.testing.assert_array_equal(again.values, samples.values)
+    plan = kh.select(samples.anomalies("month"), 2, method="greedy", reconstructor="ridge")
+    readings = plan.reconstruct(np.ones((2, 2)), time=ensemble.time.values[:2])
+    assert readings.dims == ("sample", "lat", "lon")
+    assert plan.metadata["split"]["kind"] == "blocks"
+
+
+def test_times_of_all_members_are_cut_alike(ensemble):
+    """A month of one member is as much test as that of another."""
+    plan = kh.select(ensemble.pipe(kh.read, samples=("member", "time")), 2, method="greedy", reconstructor="ridge")
+    assert plan.metadata["split"]["test"] % 3 == 0
+
+
+def test_dimensions_that_do_not_exist_are_refused(ensemble):
+    with pytest.raises(DataError, match="its dimensions are member, lat, time, lon"):
+        kh.read(ensemble, samples=("run", "time"))
+
+
+def test_stations_take_their_positions_from_a_table(rng, tmp_path):
+    names = [f"S{number}" for number in range(8)]
+    readings = pd.DataFrame(rng.normal(size=(60, 3)) @ rng.normal(size=(3, 8)), columns=names)
+    places = pd.DataFrame({"station": names[::-1], "lat": np.linspace(60, 40, 8), "lon": np.linspace(0, 30, 8)})
+    readings.to_csv(tmp_path / "readings.csv", index=False)
+    places.to_csv(tmp_path / "stations.csv", index=False)
+    for samples in (
+        kh.read(readings, coordinates=places),
+        kh.read(tmp_path / "readings.csv", coordinates=tmp_path / "stations.csv"),
+    ):
+        np.testing.assert_allclose(samples.sites.role("latitude"), np.linspace(40, 60, 8))
+        assert samples.sites.names == tuple(names)
+        assert samples.weights is None
+    plan = kh.select(samples, 3, method="greedy", reconstructor="ridge", constraints={"min_distance": 700})
+    assert plan.sites[["lat", "lon"]].shape == (3, 2)
+    gaps = samples.sites.metric.distances(plan.numbers, plan.numbers)[np.triu_indices(3, 1)]
+    assert gaps.min() >= 700
+    assert plan.reconstruct(readings[plan.names]).columns.tolist() == names
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"name": ["a"], "lat": [1.0], "lon": [2.0]}, "no row for site 'b'"),
+        ({"name": ["a", "b"], "lat": [1.0, 2.0]}, "columns lat and lon"),
+        ({"name": ["a", "b", "b"], "lat": [1.0, 2, 3], "lon": [1.0, 2, 3]}, "more than one row"),
+    ],
+)
+def test_tables_of_coordinates_that_do_not_fit_are_refused(table, message, rng):
+    frame = pd.DataFrame(rng.normal(size=(9, 2)), columns=["a", "b"])
+    with pytest.raises(SettingsError, match=message):
+        kh.read(frame, coordinates=table)
+
+
+def test_nodes_without_values_still_lie_on_paths(rng):
+    values = np.cumsum(rng.normal(size=(40, 6)), axis=1)
+    values[:, 2] = np.nan
+    path = np.diag(np.ones(5), 1)
+    samples = kh.read(values, graph=path + path.T)
+    assert samples.sites.metric.distances(1, 2)[0, 0] == 2  # nodes 1 and 3, over node 2
+    plan = kh.select(samples, 2, method="greedy", reconstructor="graph_ridge", split="random", intervals=False)
+    assert np.isnan(plan.reconstruct(np.ones(2))[0, 2])
