@@ -90,3 +90,19 @@ def test_nodes_without_values_still_lie_on_paths(rng):
     assert samples.sites.metric.distances(1, 2)[0, 0] == 2  # nodes 1 and 3, over node 2
     plan = kh.select(samples, 2, method="greedy", reconstructor="graph_ridge", split="random", intervals=False)
     assert np.isnan(plan.reconstruct(np.ones(2))[0, 2])
+
+
+def test_the_command_line_takes_coordinates_and_graphs(command, rng, tmp_path):
+    names = [f"S{number}" for number in range(6)]
+    pd.DataFrame(np.cumsum(rng.normal(size=(60, 6)), axis=1), columns=names).to_csv(tmp_path / "r.csv", index=False)
+    table = pd.DataFrame({"name": names, "lat": np.arange(6.0), "lon": np.zeros(6)})
+    table.to_csv(tmp_path / "stations.csv", index=False)
+    pd.DataFrame({"source": names[:-1], "target": names[1:]}).to_csv(tmp_path / "edges.csv", index=False)
+    common = ("select", tmp_path / "r.csv", "-k", 2, "--method", "greedy", "--reconstructor", "ridge", "--out")
+    placed = command(*common, tmp_path / "a.keyhole", "--coordinates", tmp_path / "stations.csv", "--min-distance", 300)
+    assert placed.code == 0, placed.error
+    assert {"lat", "lon"} <= set(kh.load(tmp_path / "a.keyhole").sites)
+    linked = command(*common, tmp_path / "b.keyhole", "--graph", tmp_path / "edges.csv", "--min-distance", 3)
+    assert linked.code == 0, linked.error
+    first, second = sorted(kh.load(tmp_path / "b.keyhole").indices)
+    assert second - first >= 3

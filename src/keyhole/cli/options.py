@@ -75,13 +75,19 @@ class InputOptions:
     group
         Group within a NetCDF file or Zarr store.
     samples
-        Dimension that indexes samples; by default time, else the first.
+        Dimension that indexes samples, or several (member,time); by default time, else the first.
     at
         Nearest point of a dimension to select, such as level=500; repeatable.
     channels
         Axis of the array that holds channels, if any.
     channels_apart
         Treat each channel of a cell as a site with a sensor of its own.
+    coordinates
+        CSV file with the positions of a table's columns: name, lat, lon (or x, y), depth, ...
+    graph
+        CSV file with the edges of a graph of the sites: source, target, and length or weight.
+    vertical_scale
+        Kilometres of horizontal distance that one unit of the vertical coordinate counts like.
     size
         Resize images to rows x columns: 64 or 48x64.
     colour
@@ -102,6 +108,9 @@ class InputOptions:
     at: list[str] | None = None
     channels: int | None = None
     channels_apart: bool = False
+    coordinates: str | None = None
+    graph: str | None = None
+    vertical_scale: float | None = None
     size: str | None = None
     colour: str | None = None
     missing: str = "error"
@@ -171,9 +180,10 @@ class InputOptions:
 
         kind = target.kind()
         options: dict[str, Any] = {
-            "variable": names_of(self.variable), "group": self.group, "samples": self.samples,
+            "variable": names_of(self.variable), "group": self.group, "samples": names_of(self.samples),
             "at": points_of(self.at or []), "channels": self.channels, "size": sides_of(self.size),
-            "colour": self.colour,
+            "colour": self.colour, "coordinates": self.coordinates, "graph": self.graph,
+            "vertical_scale": self.vertical_scale,
         }  # fmt: skip
         if not isinstance(source, str) or source not in datasets.DATASETS:
             missing: Any = self.missing

@@ -98,7 +98,7 @@ def read(
     coordinates : DataFrame, mapping of columns or path of a CSV file, optional
         Positions of the columns of a table, such as stations: a row for each by name, with ``lat`` and ``lon`` or ``x``
         and ``y``. See `Samples.with_coordinates`.
-    graph : sparse or dense array, networkx graph, frame or list of edges, optional
+    graph : sparse or dense array, networkx graph, frame or list of edges, path of a CSV file, optional
         A graph whose nodes are the sites; distances are then along its edges. See `Samples.with_graph`.
     vertical_scale : float, optional
         Kilometres of horizontal distance (units of the horizontal coordinates, without latitude and longitude) that
@@ -138,7 +138,8 @@ def read(
     if vertical_scale is not None:
         read_samples = read_samples.with_vertical_scale(vertical_scale)
     if graph is not None:
-        read_samples = read_samples.with_graph(graph)
+        edges = load_csv(Path(graph), whole=True) if isinstance(graph, str | Path) else graph
+        read_samples = read_samples.with_graph(edges)
     if missing == "error":
         _check_complete(read_samples, f"{source}: " if isinstance(source, str | Path) else "")
     return read_samples

@@ -183,7 +183,8 @@ def open_fields(
                 names = variable_names(dataset, variable)
                 if admit is not None:
                     admit(path, names, _declared_bytes(dataset, names, at))
-                is_snapshot = several and _is_scalar(dataset[names[0]], samples or "time")
+                one = samples if isinstance(samples, str) else "time" if samples is None else None
+                is_snapshot = several and one is not None and _is_scalar(dataset[names[0]], one)
                 parts.append(Field.from_dataset(dataset, names, samples, at, is_snapshot=is_snapshot))
         yield _joined(paths, parts, named=samples is not None) if several else parts[0]
 

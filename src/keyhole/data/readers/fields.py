@@ -269,7 +269,9 @@ def _select(array: xr.DataArray, at: At, sample: str | Sequence[str]) -> xr.Data
             array = array.sel({dim: [position]}, method=None if exact else "nearest")
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise DataError(f"at: there is no {dim}={position!r} ({error})") from error
-    return array.squeeze([dim for dim in array.dims if array.sizes[dim] == 1 and dim not in (sample, *sample)], drop=True)
+    return array.squeeze(
+        [dim for dim in array.dims if array.sizes[dim] == 1 and dim not in (sample, *sample)], drop=True
+    )
 
 
 def _nearest_longitude(longitudes: NDArray[Any], value: Any) -> Any:
