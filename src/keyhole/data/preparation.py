@@ -164,7 +164,7 @@ def _known_enough(samples: Samples, parts: Split) -> Samples:
 
 def _check_varies(train: Samples) -> None:
     """Raise a DataError if the training part is constant."""
-    if not (np.nanmax(train.values, axis=0) > np.nanmin(train.values, axis=0)).any():
+    if not (np.fmax.reduce(train.values) > np.fmin.reduce(train.values)).any():
         raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
 
 

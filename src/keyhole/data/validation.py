@@ -90,7 +90,7 @@ def check_values(values: NDArray[Any], valid: NDArray[np.bool_]) -> None:
     if not valid.any():
         raise DataError("no site is valid: every site is missing (NaN) in all samples")
     known = values if valid.all() else values[:, :, valid]
-    if not (np.nanmax(known, axis=0) > np.nanmin(known, axis=0)).any():
+    if not (np.fmax.reduce(known) > np.fmin.reduce(known)).any():  # NaN only where all samples are
         raise DataError("the data are constant: every sample is the same, so there is nothing to reconstruct")
 
 
