@@ -17,6 +17,7 @@ from keyhole.data.readers.field_files import GRIB, NETCDF, ZARR, are_paths, name
 from keyhole.data.readers.fields import read_dataarray, read_dataset
 from keyhole.data.readers.images import IMAGES, Colour, image_files, read_images
 from keyhole.data.readers.matlab import read_mat
+from keyhole.data.readers.remote import is_remote, read_remote
 from keyhole.data.readers.tables import load_csv, read_csv, read_frame, read_parquet
 from keyhole.data.samples import Samples
 from keyhole.data.target import TargetKind
@@ -147,6 +148,8 @@ def read(
 
 def _read(source: Any, options: Mapping[str, Any]) -> Samples:
     """Read by the type of the source."""
+    if is_remote(source):
+        return read_remote(source, **_applicable("data at an address", options, (*_FIELD, "group")))
     if isinstance(source, str | Path) or are_paths(source):
         return _read_paths(source, options)
     if isinstance(source, np.ndarray | list | tuple):
