@@ -119,7 +119,7 @@ class SampleSet:
         """The fields that have one entry for each sample, for some of the samples."""
         rows = np.arange(len(self)) if self.rows is None else self.rows
         return {
-            "values": self.values[indices],
+            "values": self.values[_as_slice(indices)],
             "time": None if self.time is None else self.time[indices],
             "target": None if self.target is None else self.target.take(indices),
             "covariates": None if self.covariates is None else self.covariates[indices],
@@ -621,7 +621,7 @@ class ScaledSamples(SampleSet):
 
     def take(self, indices: Indices) -> ScaledSamples:
         """Return a subset of the samples; see `SampleSet.take`."""
-        missing = None if self.missing is None else self.missing[indices]
+        missing = None if self.missing is None else self.missing[_as_slice(indices)]
         return replace(self, **self._entries(indices), missing=missing)
 
     def with_targets(self, targets: NDArray[Any], **changes: Any) -> ScaledSamples:
@@ -741,3 +741,9 @@ class ScaledSamples(SampleSet):
             variance = (self.values[:, :, sites] * root).var(axis=0, dtype=np.float64)
             noise = noise + variance * (1 / np.maximum(available[sites], _LEAST_AVAILABLE) - 1)
         return noise
+
+
+def _as_slice(indices: Indices) -> Indices | slice:
+    """Consecutive sample numbers as a slice, by which arrays are shared instead of copied."""
+    consecutive = len(indices) > 0 and indices.dtype.kind in "iu" and bool((np.diff(indices) == 1).all())
+    return slice(int(indices[0]), int(indices[0]) + len(indices)) if consecutive else indices

@@ -121,7 +121,8 @@ class Scaler:
             of time.
         """
         values = samples.values - self.expected(samples)
-        values = np.divide(values, self._column, out=np.empty(values.shape, np.float32), casting="same_kind")
+        scaled = values if values.dtype == np.float32 else np.empty(values.shape, np.float32)
+        values = np.divide(values, self._column, out=scaled, casting="same_kind")
         if samples.missing is not None:
             values[samples.missing] = 0
         return ScaledSamples(
