@@ -106,3 +106,41 @@ def test_the_command_line_takes_coordinates_and_graphs(command, rng, tmp_path):
     assert linked.code == 0, linked.error
     first, second = sorted(kh.load(tmp_path / "b.keyhole").indices)
     assert second - first >= 3
+
+
+def stations(**columns):
+    """Two stations with some coordinates."""
+    return {"name": ["a", "b"], "lat": [1.0, 2.0], "lon": [3.0, 4.0], **columns}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"lat": [1.0, 200.0]}, "latitude.*200.*-90 to 90"),
+        ({"lat": [1.0, np.nan]}, "'lat' is missing"),
+        ({"lon": [np.inf, 1.0]}, "'lon' is missing"),
+    ],
+)
+def test_stations_without_a_place_on_earth_are_refused(columns, message, rng):
+    frame = pd.DataFrame(rng.normal(size=(9, 2)), columns=["a", "b"])
+    with pytest.raises((DataError, SettingsError), match=message):
+        kh.read(frame, coordinates=stations(**columns))
+
+
+@pytest.mark.parametrize("where", ["axis", "cells"])
+def test_latitudes_beyond_the_poles_are_refused(where, rng):
+    """They are another coordinate, or in other units than they say."""
+    latitude, east = [0.0, 10.0, 300.0], np.array([0.0, 10.0, 20.0])
+    if where == "axis":
+        array = xr.DataArray(rng.normal(size=(9, 3, 3)), {"lat": latitude, "lon": east}, ("time", "lat", "lon"))
+    else:
+        places = {"lat": ("cell", latitude), "lon": ("cell", east)}
+        array = xr.DataArray(rng.normal(size=(9, 3)), places, ("time", "cell"))
+    with pytest.raises(DataError, match=r"latitude.*300.*-90 to 90"):
+        kh.read(array)
+
+
+@pytest.mark.parametrize("scale", ["a", True, np.nan, 0, -1])
+def test_a_vertical_scale_is_a_number_above_zero(scale, rng):
+    with pytest.raises(SettingsError, match="a number above zero"):
+        kh.read(rng.normal(size=(9, 4)), vertical_scale=scale)

@@ -503,7 +503,8 @@ class Samples(SampleSet):
         return self._with_sites(self.sites.with_vertical_scale(scale))
 
     def _with_sites(self, sites: Sites) -> Samples:
-        """The same sites with another metric."""
+        """The same sites with another metric, or with positions."""
+        check_positions(sites)
         constraints = self.constraints
         plain = replace(self, sites=sites, constraints=None)
         if constraints is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -370,7 +371,7 @@ class Sites:
 
         Kilometres with latitude and longitude, else units of the horizontal coordinates.
         """
-        if not 0 < scale < np.inf:
+        if isinstance(scale, bool) or not isinstance(scale, Real) or not 0 < float(scale) < np.inf:
             raise SettingsError(f"vertical_scale={scale!r}: a number above zero is needed")
         if "vertical" not in self.roles:
             raise SettingsError("vertical_scale: the sites have no vertical coordinate")
@@ -436,7 +437,12 @@ def _rows_by_name(table: Any, labels: list[str]) -> tuple[Any, list[str]]:
         raise SettingsError(f"coordinates: site {frame.index[frame.index.duplicated()][0]!r} has more than one row")
     if not set(_roles_of(tuple(columns))) >= {"latitude", "longitude"} and not {"x", "y"} <= set(columns):
         raise SettingsError(f"coordinates: columns lat and lon, or x and y, are needed; there are {', '.join(columns)}")
-    return frame.loc[labels], columns
+    rows = frame.loc[labels]
+    for name in columns:
+        finite = np.isfinite(rows[name].to_numpy(np.float64))
+        if not finite.all():
+            raise SettingsError(f"coordinates: {name!r} is missing at site {labels[int((~finite).argmax())]!r}")
+    return rows, columns
 
 
 def _roles_of(names: tuple[str, ...]) -> dict[Role, str]:

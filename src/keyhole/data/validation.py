@@ -22,6 +22,8 @@ __all__ = [
     "floating",
 ]
 
+_POLE, _POLE_ROUNDING = 90.0, 1e-3  # degrees; radians in single precision are less exact
+
 Cycle = Literal["month"]
 
 
@@ -149,7 +151,7 @@ def check_cycle(cycle: Cycle | None, time: NDArray[Any] | None) -> None:
 
 
 def check_positions(sites: Sites) -> None:
-    """Raise a DataError if an auxiliary coordinate that says where sites are is missing at a valid one."""
+    """Raise a DataError if a site has no position, or a latitude that is none."""
     for name in (one for one in sites.location if one in sites.auxiliary):
         values = sites.coordinate(name)
         missing = int((~np.isfinite(values)).sum()) if values.dtype.kind == "f" else 0
@@ -158,3 +160,10 @@ def check_positions(sites: Sites) -> None:
                 f"coordinate {name!r} is missing at {missing} of {len(sites)} sites that have values; fill it in, or "
                 "set the values there to NaN in all samples"
             )
+    latitude = sites.role("latitude")
+    beyond = np.empty(0) if latitude is None else latitude[np.abs(latitude) > _POLE + _POLE_ROUNDING]
+    if len(beyond):
+        raise DataError(
+            f"coordinate {sites.roles['latitude']!r} is a latitude, and {beyond[0]:g} is not within -90 to 90 degrees; "
+            "correct it or its units, or rename it if it is another coordinate"
+        )
