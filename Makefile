@@ -39,6 +39,7 @@ bench: $(READY)
 	$(BIN)/keyhole-bench table2
 	$(BIN)/keyhole-bench weights
 	$(BIN)/keyhole-bench cgan
+	$(BIN)/keyhole-bench graphs
 	$(BIN)/keyhole-bench figures
 	$(BIN)/keyhole-bench show --readme README.md
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import keyhole as kh
+from keyhole.data import Sensors
 
 FOLDER = Path(__file__).parents[1] / "tests" / "golden"
 RECORD, PLANS = FOLDER / "record.json", FOLDER / "format1"
@@ -179,6 +180,12 @@ DATA: dict[str, Callable[[], Any]] = {
 }
 
 
+def between_cells() -> Sensors:
+    """Moorings on and between the cells of the globe."""
+    rng = np.random.default_rng(5)
+    return Sensors.at({"lat": rng.uniform(-60, 60, 12), "lon": rng.uniform(0, 360, 12)}, noise=0.0)
+
+
 # Cases: what to do, with what, and the arguments of the call
 
 RIDGE = {"method": "greedy", "reconstructor": "ridge"}
@@ -206,6 +213,8 @@ def _selectors() -> Iterator[tuple[str, dict[str, Any]]]:
         alone = {"warm_start": "none"} if name in ("iln", "vln", "sct", "simplex") else {}
         settings = {"train": {**QUICK, "steps": 40} if alone else QUICK, "n_masks": 8, **alone}
         yield name, case("field", 5, SEARCH, method=name, reconstructor="ridge", settings=settings)
+    settings = {"train": {**QUICK, "steps": 40}, "n_masks": 8, "warm_start": "none"}
+    yield "graph_vln", case("graph", 4, SEARCH, method="graph_vln", reconstructor="ridge", settings=settings)
     for name in ("cae", "cae_distinct", "aefs"):
         yield name, case("field", 5, SEARCH, method=name, reconstructor="ridge", settings={"train": QUICK})
     settings = {"train": QUICK, "n_masks": 4}
@@ -265,6 +274,9 @@ def _circumstances() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "no weights", case("globe", 4, weights="none", **RIDGE)
     yield "several channels", case("channels", 4, **RIDGE)
     yield "channels apart", case("channels apart", 5, **RIDGE)
+    yield "sensors between cells", case("globe", 3, sensors=between_cells(), **RIDGE)
+    kinds = {"buoy": Sensors.every_site(noise=0.5, cost=1), "float": Sensors.every_site(noise=0.05, cost=3)}
+    yield "kinds of sensors", case("globe", 4, SEARCH, sensors=kinds, constraints={"cost_limit": 8}, **RIDGE)
     yield "anomalies by month", case("anomalies", 4, method="qr", reconstructor="optimal_interpolation")
     yield "no bands", case("field", 4, intervals=False, **RIDGE)
     yield "sea-surface temperature", case("sst", 8, method="qr", reconstructor="ridge")
@@ -340,16 +352,15 @@ def plan_with_network(
 
 def stored(data: Any, k: int, *, file: str, method: str) -> list[dict[str, Any]]:
     """One plan of a field that stays in its file."""
-    from keyhole.workflow import open_store, select_stored
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"field.{file}"
         if file == "zarr":
-            data.to_dataset().to_zarr(path, consolidated=False)
+            chunks = {str(data.name): {"chunks": (10, *data.shape[1:])}}
+            data.to_dataset().to_zarr(path, consolidated=False, encoding=chunks)
         else:
             data.to_netcdf(path)
-        with open_store(path, "2MiB") as store:
-            return [_of_plan(select_stored(store, k, method=method, split=split_of(samples_of(data))))]
+        options: Any = {"method": method, "reconstructor": "ridge", "split": split_of(samples_of(data))}
+        return [_of_plan(kh.select(path, k, memory=int(2.9 * data.nbytes), **options))]
 
 
 def extend(data: Any, k: int, *, first: int, **options: Any) -> list[dict[str, Any]]:

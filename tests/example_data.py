@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,3 +86,13 @@ def crossed(n=900, seed=0):
     wave = 2 * np.cos(2 * causes.sum(axis=1, keepdims=True))
     values = np.concatenate([causes, wave, wave, np.zeros((n, 2))], axis=1) + 0.05 * rng.normal(size=(n, 6))
     return prepare(kh.read(values.astype(np.float32)), None, seed=0)
+
+
+def left_in_file(source: object, **options: object) -> Samples:
+    """Samples of a field that stay in their file, since a little less memory is allowed than they need."""
+    whole = kh.read(source, **options)
+    size = len(whole) * whole.channels * math.prod(whole.sites.shape) * whole.values.dtype.itemsize
+    samples = kh.read(source, memory=int(2.9 * size), **options)
+    if samples.memory is None:
+        raise ValueError("the samples were loaded")
+    return samples

@@ -7,7 +7,7 @@ from typing import Any
 from keyhole.placement import SELECTORS, Selector
 
 QUICK = {"train": {"steps": 20, "batch_size": 16, "ema_decay": 0.0}, "n_masks": 4}
-LEARNED = ["auto", "learned", "iln", "vln", "hnet", "sct", "simplex", "cgan"]
+LEARNED = ["auto", "learned", "iln", "vln", "hnet", "graph_vln", "sct", "simplex", "cgan"]
 CONCRETE = ["cae", "cae_distinct"]
 
 

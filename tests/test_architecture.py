@@ -26,6 +26,7 @@ PACKAGES = [
 
 # What points up, and is imported inside a function: where, and at what.
 UPWARD = {
+    "plan/plan.py": "report",  # Plan.plot draws
     "workflow/curves.py": "report",  # Curve.plot draws
     "workflow/sweeps/pareto.py": "report",  # fronts_figure draws
 }

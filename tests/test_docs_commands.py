@@ -43,6 +43,9 @@ def folder(tmp_path, monkeypatch):
     pd.DataFrame({"lat": [-52.5, -42.5], "lon": [2.5, 92.5]}).to_csv("moorings.csv", index=False)
     table = load_breast_cancer(as_frame=True)
     table.data.assign(diagnosis=table.target_names[table.target]).to_csv("patients.csv", index=False)
+    network = kh.datasets.water_network()
+    network.share.to_csv("hours.csv")
+    network.pipes.to_csv("pipes.csv", index=False)
     Path("study.toml").write_text(STUDY)
     np.save("prices.npy", np.full(kh.datasets.sst().sites.shape, 10.0))
     return tmp_path

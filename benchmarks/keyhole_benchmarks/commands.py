@@ -184,6 +184,25 @@ def networks(
 
 
 @app.command()
+def graphs(
+    hours: Annotated[str, typer.Option(help="Measured hours, comma-separated.")] = "24,48,384",
+    methods: Names = "",
+    reconstructors: Names = "",
+    k: Ks = "",
+    seeds: Seeds = "0,1,2",
+    results: Results = _RESULTS,
+    device: Device = "cpu",
+) -> None:
+    """Sensors on the embedded water network, with its graph and without."""
+    from keyhole_benchmarks import graphs as bench
+
+    chosen = _chosen(methods, bench.METHODS)
+    fitted = _chosen(reconstructors, bench.RECONSTRUCTORS, "reconstructors")
+    jobs = bench.jobs(_numbers(hours), chosen, fitted, _numbers(k), _numbers(seeds))
+    _run("graphs", jobs, results, device)
+
+
+@app.command()
 def tables(
     data: Names = "breast_cancer,digits,isolet,coil20,madelon",
     methods: Names = "",

@@ -13,7 +13,7 @@ METHODS = {
 DATA = {
     "mnist": "MNIST", "ipsl": "IPSL", "ncep": "NCEP", "celeba": "CelebA", "oisst": "OISST 2.5°", "sst": "SST",
     "isolet": "Isolet", "coil20": "COIL20", "digits": "digits", "madelon": "madelon",
-    "breast_cancer": "breast cancer",
+    "breast_cancer": "breast cancer", "water": "water network",
 }  # fmt: skip
 _IMAGES = ("mnist", "celeba")  # the paper has squared errors for these; the scale of others says nothing
 

@@ -15,6 +15,7 @@ from keyhole_benchmarks.sections import (
     answers,
     by_time,
     cgan,
+    graphs,
     l1,
     networks,
     quality,
@@ -33,7 +34,7 @@ __all__ = ["SWEPT", "write_page"]
 SWEPT = {
     "table1": (), "table2": (), "weights": ("l0_weight",), "cgan": (),
     "steps": ("mask_learning_rate", "latent_learning_rate", "selector_learning_rate"), "quality": (), "ablation": (),
-    "networks": (), "tables": (), "speed": (),
+    "networks": (), "graphs": (), "tables": (), "speed": (),
 }  # fmt: skip
 
 
@@ -77,6 +78,7 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
         yield from _part("Error against time", texts.BY_TIME, by_time, found["quality"])
     yield from _section("Ablation of the stages", texts.ABLATION, ablation, found["ablation"])
     yield from _section("Constraints, prediction intervals and failures", texts.NETWORKS, networks, found["networks"])
+    yield from _part("Sensors on a water network", texts.GRAPHS, graphs, found["graphs"])
     yield from _section("Features of tables", texts.TABLES, tables, found["tables"])
     yield from _section("Speed", texts.SPEED, speed, found["speed"])
     yield from _section("Answers", texts.ANSWERS, answers, found["table1"])

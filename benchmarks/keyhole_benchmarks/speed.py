@@ -10,9 +10,11 @@ from functools import partial
 
 from keyhole.core.run import Run
 from keyhole_benchmarks import tasks
+from keyhole_benchmarks.dask_workers import dask_workers
 from keyhole_benchmarks.peers import is_installed
 from keyhole_benchmarks.records import Case
 from keyhole_benchmarks.runner import Job, Outcome
+from keyhole_benchmarks.size import in_memory, larger_than_memory
 
 __all__ = ["SPEED_TESTS", "SpeedTest", "jobs"]
 
@@ -66,7 +68,34 @@ SPEED_TESTS = {
     ),
     "greedy_growth": SpeedTest("`greedy` on 10⁶ sites / 10 x on 10⁵", 1.2, tasks.greedy_growth, 1),
     "large_grid": SpeedTest("GiB that learned selection on 1024 x 1024 sites takes", 6.0, tasks.large_grid, 1),
-    "larger_than_memory": SpeedTest("GiB that `greedy` takes on a store of 8 GiB", 2.5, tasks.larger_than_memory, 1),
+    "larger_than_memory": SpeedTest("GiB that `greedy` takes on a store of 8 GiB", 2.3, larger_than_memory, 1),
+    "store_of_2_gib": SpeedTest("the same on a store of 2 GiB", 2.3, partial(larger_than_memory, 2**31), 1),
+    "store_of_1_gib": SpeedTest("the same on a store of 1 GiB", 2.3, partial(larger_than_memory, 2**30), 1),
+    "sites_in_memory": SpeedTest(
+        "memory that `greedy` takes on 400 samples of 10⁶ sites / that of the samples",
+        2.5,
+        partial(in_memory, 400, 1000, 1000, labelled=False),
+        1,
+    ),
+    "area_in_memory": SpeedTest(
+        "the same on 3000 fields of 300 x 300 with time and area weights",
+        2.5,
+        partial(in_memory, 3000, 300, 300, labelled=True),
+        1,
+    ),
+    "dask_workers": SpeedTest(
+        "processor time of `greedy` on a store of 8 GiB, two dask workers / one process",
+        1.5,
+        dask_workers,
+        1,
+        "distributed",
+    ),
+    "two_processes": SpeedTest(
+        "`vln` with a dense network on MNIST, two processes / one", 0.7, partial(tasks.two_processes, "dense", 200), 3
+    ),
+    "two_processes_resnet": SpeedTest(
+        "`vln` with a ResNet on MNIST, two processes / one", 0.6, partial(tasks.two_processes, "resnet", 60), 3
+    ),
     "curve": SpeedTest("ridge for ten K of a curve / for the largest alone", 2.0, tasks.curve, _QUICK),
     "reconstruct": SpeedTest("`plan.reconstruct` of 10000 fields / numpy's product", 1.5, tasks.reconstruct, _QUICK),
 }

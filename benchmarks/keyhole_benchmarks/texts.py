@@ -52,6 +52,10 @@ weighted by area where there is latitude, a tenth of the samples held out to cal
 "Relative" is the error relative to that without constraints. Coverage is the share of test values within the 90 %
 prediction interval, in total and by latitude. Failing sites are drawn at random, thirty times, and imputed from the
 others."""
+GRAPHS = """`keyhole-bench graphs`: the share of lake water at the junctions of the embedded water network
+([docs/graphs.md](graphs.md)), unexplained variance of four days after those that were measured. A third of the measured
+hours is the validation part; closed forms are fitted to all of them. Masks are learned from scratch
+(`warm_start=none`)."""
 TABLES = """`keyhole-bench tables` (other packages come with `pip install 'keyhole-benchmarks[peers]'`). Each selector
 sees the same standardised columns of four fifths of the samples, and selects K of them. Accuracy is that of extremely
 randomised trees (50, mean of three forests) on the other fifth; unexplained variance is that of ridge, for all columns

@@ -196,11 +196,22 @@ def test_a_limit_that_pays_for_nothing_is_named():
     assert "cost_limit=0.5" in refused(None, costs=COSTS, cost_limit=0.5)
 
 
-def test_k_and_a_limit_of_cost_exclude_each_other():
+def test_k_or_a_limit_of_cost_is_needed():
     """One of them says how many."""
-    assert "not both" in refused(3, costs=COSTS, cost_limit=5)
     assert "k is missing" in refused(None)
     assert "k or a cost limit" in refused(None, min_distance=1.0)
+
+
+def test_k_sites_within_a_limit_of_cost():
+    """Both together: exactly K sites that cost no more, by every way to select."""
+    for method in ("random", "variance", "qr", "greedy", "exchange"):
+        plan = kh.select(
+            np.random.default_rng(0).normal(size=(60, 3, 4)) * np.sqrt(COSTS), 4, method=method, reconstructor="ridge",
+            constraints={"costs": COSTS, "cost_limit": 6},
+        )  # fmt: skip
+        assert plan.k == 4
+        assert COSTS.ravel()[plan.indices].sum() <= 6
+    assert "cost_limit=3" in refused(4, costs=COSTS, cost_limit=3)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_digits_are_images_from_0_to_1():
 
 def test_a_data_set_is_had_by_name():
     assert datasets.load("digits").origin.name == "digits"
-    with pytest.raises(DataError, match="no data set 'iris'; there are sst, digits, mnist, celeba, ipsl, ncep, oisst"):
+    with pytest.raises(DataError, match="no data set 'iris'; there are sst, digits, water, mnist, celeba"):
         datasets.load("iris")
 
 

@@ -14,11 +14,10 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
-from example_data import gridded, monthly_field, quick, smooth
+from example_data import gridded, left_in_file, monthly_field, quick, smooth
 from keyhole.core.memory import check_fits, free_memory
 from keyhole.errors import DataError, KeyholeWarning, StorageError
 from keyhole.plan.files import write_reconstruction
-from keyhole.workflow import open_store, select_stored
 
 
 def test_a_field_keeps_coordinates_time_land_and_attributes():
@@ -95,8 +94,7 @@ def test_global_attributes_come_back_with_a_line_of_history(tmp_path, how, histo
         data.to_netcdf(tmp_path / "in.nc")
         names = list(data.data_vars)
         if how == "stored":
-            with open_store(tmp_path / "in.nc", "1GiB", variable=names) as store:
-                plan = select_stored(store, 3, method="qr")
+            plan = kh.select(left_in_file(tmp_path / "in.nc", variable=names), 3, method="qr")
         else:
             plan = quick(kh.read(data) if how == "read" else kh.read(tmp_path / "in.nc", variable=names))
         plan.save(tmp_path / "a.keyhole")
@@ -236,8 +234,8 @@ def test_a_dimension_that_is_no_space_is_refused_by_name(tmp_path, dim):
     for source in (field, field.to_dataset(name="t"), tmp_path / "ensemble.nc"):
         with pytest.raises(DataError, match=said):
             kh.read(source)
-    with pytest.raises(DataError, match=said), open_store(tmp_path / "ensemble.nc", "1GiB"):
-        pass
+    with pytest.raises(DataError, match=said):
+        kh.read(tmp_path / "ensemble.nc", memory="1KiB")
     assert kh.read(field, at={dim: 1}).sites.dims == ("lat", "lon")
     assert kh.read(field, samples=dim).sites.dims == ("time", "lat", "lon")
     assert kh.read(field.isel({dim: [0]})).sites.shape == (1, 4, 5)
@@ -454,8 +452,8 @@ def test_a_classic_file_that_was_cut_off_is_refused(tmp_path, kind, records, alo
         path.write_bytes(whole[:cut])
         with pytest.raises(DataError, match=r"field\.nc"):
             kh.read(path, variable=name)
-        with pytest.raises(DataError, match=r"field\.nc"), open_store(path, "100MiB", variable=name):
-            pass
+        with pytest.raises(DataError, match=r"field\.nc"):
+            kh.read(path, variable=name, memory=2 * len(whole))
 
 
 def test_a_damaged_header_of_cdf5_is_refused(tmp_path):
@@ -500,8 +498,7 @@ def test_files_whose_times_interleave_are_joined(tmp_path):
     whole[::2].to_netcdf(tmp_path / "odd.nc")
     whole[1::2].to_netcdf(tmp_path / "even.nc")
     np.testing.assert_array_equal(kh.read(tmp_path).values, kh.read(whole).values)
-    with open_store(tmp_path, "1GiB") as store:
-        np.testing.assert_array_equal(store.read(3, 9).values, kh.read(whole).values[3:9])
+    np.testing.assert_array_equal(left_in_file(tmp_path).panel(np.arange(3, 9)).values, kh.read(whole).values[3:9])
 
 
 def test_a_pattern_or_list_of_one_file_is_that_file(years):
@@ -533,8 +530,7 @@ def test_files_of_one_sample_may_have_their_time_as_a_number(tmp_path):
     np.testing.assert_array_equal(found.values, kh.read(whole).values)
     np.testing.assert_array_equal(found.time, kh.read(whole).time)
     assert found.origin == kh.read(whole).origin
-    with open_store(tmp_path, "1GiB") as store:
-        np.testing.assert_array_equal(store.read(2, 5).values, kh.read(whole).values[2:5])
+    np.testing.assert_array_equal(left_in_file(tmp_path).panel(np.arange(2, 5)).values, kh.read(whole).values[2:5])
 
 
 def test_files_without_time_are_joined_in_the_order_given(tmp_path):
@@ -576,8 +572,8 @@ def test_files_that_do_not_go_together_are_refused_by_name(tmp_path, change, say
     change(whole[12:]).to_netcdf(tmp_path / "b.nc")
     with pytest.raises(DataError, match=says):
         kh.read(tmp_path)
-    with pytest.raises(DataError, match=says), open_store(tmp_path, "1GiB"):
-        pass
+    with pytest.raises(DataError, match=says):
+        kh.read(tmp_path, memory="1KiB")
 
 
 def test_a_number_as_time_may_not_stand_in_two_files(tmp_path):
@@ -633,4 +629,4 @@ def test_files_that_declare_more_than_memory_together_are_refused(tmp_path):
             file["time"][:] = 1000 * year + np.arange(1000)
             file.createVariable("u", "f4", ("time", "x"), chunksizes=(1, 1000))
     with pytest.raises(DataError, match=r"files joined to it up to .*2\.nc: all of this declares .*memory are free"):
-        kh.read(tmp_path)
+        kh.read(tmp_path, memory=10 * free)

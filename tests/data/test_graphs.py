@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from keyhole.core.errors import DataError, SettingsError
 from keyhole.data.graphs import Graph
+from keyhole.data.metric import Euclidean, NoMetric
 
 EDGES = [("a", "b", 2.0), ("b", "c", 4.0), ("c", "d", 1.0)]
 EXPECTED = np.array([[0, 2, 6, 7], [2, 0, 4, 5], [6, 4, 0, 1], [7, 5, 1, 0]], float)
@@ -68,3 +69,34 @@ def test_sites_that_are_no_nodes_are_refused():
         Graph.read(EDGES).metric(["a", "e"])
     with pytest.raises(SettingsError, match="4 nodes for 3 sites"):
         Graph.read(forms()["dense"]).metric(3)
+
+
+def test_the_adjacency_has_the_sites_first():
+    """Nodes that are no sites come after them."""
+    adjacency = Graph.read(EDGES).metric(["d", "a"]).adjacency().toarray()
+    expected = np.zeros((4, 4))  # d, a, b, c
+    for one, other, length in ((1, 2, 2.0), (2, 3, 4.0), (3, 0, 1.0)):
+        expected[one, other] = expected[other, one] = 1 / length
+    np.testing.assert_allclose(adjacency, expected)
+
+
+def test_groups_of_nodes_are_connected_by_the_sum_of_their_edges():
+    weights = np.array([[0, 1, 2, 0], [1, 0, 0, 3], [2, 0, 0, 1], [0, 3, 1, 0]], float)
+    contracted = Graph.read(weights).metric(4).contract(np.array([0, 0, 1, 1]))
+    np.testing.assert_allclose(contracted.adjacency().toarray(), [[0, 5], [5, 0]])
+    assert contracted.distances(0, 1)[0, 0] == pytest.approx(1 / 5)
+    over = Graph.read(EDGES).metric(["a", "b", "d"]).contract(np.array([1, 0, 0]))  # c still connects
+    assert len(over) == 2
+    assert np.isfinite(over.distances(0, 1)[0, 0])
+
+
+def test_positions_have_their_nearest_ones_as_neighbours(rng):
+    points = rng.uniform(size=(40, 2))
+    adjacency = Euclidean(points).adjacency().toarray()
+    nearest = np.argsort(np.linalg.norm(points[:, np.newaxis] - points, axis=2), axis=1)[:, 1:7]
+    expected = np.zeros((40, 40))
+    np.put_along_axis(expected, nearest, 1.0, axis=1)
+    np.testing.assert_array_equal(adjacency, np.maximum(expected, expected.T))
+    assert Euclidean(points[:1]).adjacency().nnz == 0
+    with pytest.raises(SettingsError, match="neither a graph nor positions"):
+        NoMetric(3).adjacency()

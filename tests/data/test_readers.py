@@ -22,7 +22,6 @@ from example_data import gridded, little_memory, monthly_field, smooth
 from keyhole.data.readers import FILES
 from keyhole.errors import DataError, StorageError
 from keyhole.plan.files import read_readings
-from keyhole.workflow import open_store
 from keyhole.workflow.sweeps import read_study
 
 DTYPES = ["?", "u1", "i1", "<i2", ">i2", "<u4", ">i4", "<i8", ">u8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]
@@ -455,8 +454,8 @@ def test_a_pipe_among_images_or_chunks_is_refused_before_it_blocks(tmp_path):
     for source, pipe in ((images, images / "3.png"), (store, chunk)):
         with pytest.raises(StorageError, match=f"{pipe}: is a named pipe"):
             kh.read(source)
-    with pytest.raises(StorageError, match=f"{chunk}: is a named pipe"), open_store(store, "1GiB"):
-        pass
+    with pytest.raises(StorageError, match=f"{chunk}: is a named pipe"):
+        kh.read(store, memory="1KiB")
 
 
 def test_a_pipe_for_what_goes_with_the_data_is_refused_before_it_blocks(tmp_path):
@@ -467,7 +466,7 @@ def test_a_pipe_for_what_goes_with_the_data_is_refused_before_it_blocks(tmp_path
         lambda: kh.load(tmp_path / "plan.keyhole"),
         lambda: read_readings(tmp_path / "readings.csv"),
         lambda: read_study(tmp_path / "study.toml"),
-        lambda: open_store(tmp_path / "field.nc", "1GiB").__enter__(),
+        lambda: kh.read(tmp_path / "field.nc", memory="1KiB"),
         lambda: kh.read(tmp_path),
     ]
     for call in calls:

@@ -10,6 +10,7 @@ import xarray as xr
 import keyhole as kh
 from example_data import gridded, smooth
 from keyhole.core.errors import DataError
+from keyhole.data.mesh import Mesh
 from keyhole.data.metric import Euclidean, GreatCircle
 
 TIME = ("time", pd.date_range("2001-01-01", periods=30, freq="MS"))
@@ -100,6 +101,8 @@ def test_cells_of_icon_in_radians_with_vertices(tmp_path):
     assert samples.origin.name == "to"
     np.testing.assert_allclose(samples.sites.role("latitude"), up)
     np.testing.assert_allclose(samples.sites.role("longitude"), around)
+    for found, expected in zip(samples.sites.mesh.corners(), (corners_around, corners_up), strict=True):
+        np.testing.assert_allclose(found, expected)
     flat = 3 * 2 * np.cos(np.deg2rad(up - 1))  # half of three degrees high times four degrees wide, nearly plane
     np.testing.assert_allclose(samples.weights, flat * np.deg2rad(1) ** 2, rtol=0.02)
     plan = plan_of(samples, constraints={"existing": [{"lat": up[4], "lon": around[4] + 360}]})
@@ -131,6 +134,9 @@ def test_a_mesh_by_ugrid(tmp_path, location, count):
     samples = written(octahedron(location), tmp_path)
     assert (samples.origin.name, len(samples.sites)) == ("depth_of_water", count)
     np.testing.assert_allclose(samples.sites.area, 4 * np.pi / count)
+    mesh = samples.sites.mesh
+    assert (mesh.dim, mesh.location, mesh.faces.shape) == (location, location, (8, 3))
+    np.testing.assert_array_equal(mesh.y[mesh.faces[:, 2]], np.repeat([90.0, -90.0], 4))
     quarter = np.pi / 2 * 6371
     if location == "node":
         np.testing.assert_allclose(samples.sites.metric.distances(0, [1, 2, 4])[0], [quarter, 2 * quarter, quarter])
@@ -138,6 +144,28 @@ def test_a_mesh_by_ugrid(tmp_path, location, count):
         nearest = np.sort(samples.sites.metric.distances(0, range(8))[0])[1:4]
         np.testing.assert_allclose(nearest, np.arccos(1 / 3) * 6371, rtol=1e-6)
     assert {"lat", "lon"} <= {name.replace("mesh_y", "lat").replace("mesh_x", "lon") for name in plan_of(samples).sites}
+
+
+@pytest.mark.parametrize("location", ["face", "node"])
+def test_a_plan_of_a_mesh_keeps_its_faces(tmp_path, location):
+    """So that a map can be drawn without the data."""
+    plan = plan_of(written(octahedron(location), tmp_path))
+    plan.save(tmp_path / "plan.keyhole")
+    again = kh.load(tmp_path / "plan.keyhole").domain.mesh
+    assert (again.dim, again.location) == (location, location)
+    for name in ("faces", "x", "y"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(plan.domain.mesh, name))
+
+
+def test_faces_of_three_and_four_corners():
+    """A face with fewer corners repeats one of them; values on nodes divide the faces into triangles."""
+    faces = np.array([[0, 1, 2, 3], [1, 4, 2, -1], [-1, -1, -1, -1]])
+    mesh = Mesh("node", "node", faces, np.array([0.0, 1, 1, 0, 2]), np.array([0.0, 0, 1, 1, 0.5]))
+    x, y = mesh.corners()
+    np.testing.assert_array_equal(x[:2], [[0, 1, 1, 0], [1, 2, 1, 1]])
+    np.testing.assert_array_equal(y[:2], [[0, 0, 1, 1], [0, 0.5, 1, 0]])
+    assert np.isnan(x[2]).all()
+    assert mesh.triangles().tolist() == [[0, 1, 2], [0, 2, 3], [1, 4, 2]]
 
 
 def test_stations_with_a_feature_type(tmp_path):
@@ -232,3 +260,15 @@ def test_a_valid_site_without_a_position_is_refused(tmp_path):
     samples = kh.read(xr.Dataset({"t": (("time", "y", "x"), values)}, coordinates))
     assert len(samples.sites) == 19
     assert plan_of(samples, constraints={"min_distance": 200}).k == 3
+
+
+@pytest.mark.parametrize("columns", [["x", "y"], ["x", "y", "z"]])
+def test_stations_of_a_table_in_a_plane_or_in_space_have_straight_distances(columns):
+    """Between their positions, not between their numbers."""
+    points = np.random.default_rng(0).uniform(0, 10, (6, len(columns)))
+    names = [f"s{i}" for i in range(6)]
+    table = pd.DataFrame(points, columns=columns).assign(name=names)
+    sites = kh.read(pd.DataFrame(smooth(30, 6), columns=names), coordinates=table).sites
+    assert sites.location == tuple(columns)
+    expected = np.linalg.norm(points[:, np.newaxis] - points, axis=2)
+    np.testing.assert_allclose(sites.metric.distances(range(6), range(6)), expected)

@@ -10,10 +10,9 @@ import pytest
 import xarray as xr
 
 import keyhole as kh
-from example_data import monthly_field, quick, smooth
+from example_data import left_in_file, monthly_field, quick, smooth
 from keyhole.data.preparation import prepare
 from keyhole.errors import DataError, PlanError
-from keyhole.workflow import open_store, select_stored
 
 
 def numbered(n: int = 60, step: float = 0.1) -> xr.DataArray:
@@ -57,10 +56,9 @@ def test_the_order_of_samples_does_not_change_the_plan():
 
 def test_a_store_is_split_by_time_too(tmp_path):
     field = monthly_field(120)
-    with open_store(stored(field.isel(time=random_split(120)), tmp_path), "200MiB") as store:
-        plan = select_stored(store, 3, method="qr")
-    with open_store(stored(field, tmp_path), "200MiB") as store:
-        sorted_plan = select_stored(store, 3, method="qr")
+    options = {"method": "qr", "reconstructor": "ridge"}
+    plan = kh.select(left_in_file(stored(field.isel(time=random_split(120)), tmp_path)), 3, **options)
+    sorted_plan = kh.select(left_in_file(stored(field, tmp_path)), 3, **options)
     assert plan.metrics["test"]["rmse"] == pytest.approx(sorted_plan.metrics["test"]["rmse"], rel=1e-4)
 
 
@@ -68,9 +66,10 @@ def test_a_store_without_a_time_is_split_as_in_memory(tmp_path):
     slow = smooth(100, 4, 5).cumsum(axis=0)
     for values, kind in ((slow, "blocks"), (smooth(100, 4, 5), "random")):
         field = xr.DataArray(values, dims=("sample", "y", "x"), name="u")
-        with open_store(stored(field, tmp_path), "200MiB") as store:
-            plan = select_stored(store, 3, method="qr")
-            asked = select_stored(store, 3, method="qr", split="random")
+        (tmp_path / kind).mkdir()
+        samples = left_in_file(stored(field, tmp_path / kind))
+        plan = kh.select(samples, 3, method="qr")
+        asked = kh.select(samples, 3, method="qr", split="random")
         assert plan.metadata["split"] == quick(field).metadata["split"]
         assert (plan.metadata["split"]["kind"], asked.metadata["split"]["kind"]) == (kind, "random")
 

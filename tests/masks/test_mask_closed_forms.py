@@ -32,7 +32,7 @@ def agrees(estimate, expected, draws: int = DRAWS):
     return bool(((estimate - expected).abs() < 4 * standard_error(expected, draws)).all())
 
 
-@pytest.mark.parametrize("name", ["iln", "vln", "sct"])
+@pytest.mark.parametrize("name", ["iln", "vln", "graph_vln", "sct"])
 @pytest.mark.parametrize("temperature", [0.1, 0.3, 1.0])
 def test_open_probability_and_zero_temperature(name, temperature):
     """`P(S > 0)` and `P(u > 0)` hold at every temperature."""
@@ -61,7 +61,7 @@ def test_the_papers_formula_forgets_the_temperature(name, temperature):
 
 @pytest.mark.parametrize("temperature", [0.2, 0.5])
 @pytest.mark.parametrize("stretch", [(-0.1, 1.1), (-0.3, 1.2)])
-@pytest.mark.parametrize("name", ["iln", "vln", "simplex"])
+@pytest.mark.parametrize("name", ["iln", "vln", "graph_vln", "simplex"])
 def test_every_site_starts_with_atoms_of_a_fifth(name, temperature, stretch):
     """`P(S = 0) = P(S = 1) = 0.2`, whatever the temperature and the stretch."""
     distribution = make_distribution(name, LINE, temperature=temperature, gamma=stretch[0], eta=stretch[1])
@@ -72,7 +72,7 @@ def test_every_site_starts_with_atoms_of_a_fifth(name, temperature, stretch):
 
 def test_initial_spread_is_the_documented_one():
     """At temperature 0.3, `sigma = 0.855`."""
-    for name in ("iln", "vln"):
+    for name in ("iln", "vln", "graph_vln"):
         _, spread = make_distribution(name).moments()
         assert spread.tolist() == pytest.approx([0.8548] * len(spread), abs=1e-4)
 

@@ -71,7 +71,7 @@ def test_distributions_divide_by_their_temperature():
     assert distribution.interior_modes().tolist() == expected.tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize("name", ["iln", "vln", "sct"])
+@pytest.mark.parametrize("name", ["iln", "vln", "graph_vln", "sct"])
 def test_distributions_start_without_interior_modes(name):
     """The paper's condition on the starting point holds at the default temperature."""
     assert not make_distribution(name).interior_modes().any()

@@ -101,8 +101,8 @@ def test_the_unit_of_a_column_does_not_matter(name):
     factors = np.array([1e6, 1, 1, 1e-6, 1, 1], np.float32)
     other = replace(
         parts,
-        train=replace(parts.train, values=parts.train.values * factors),
-        validation=replace(parts.validation, values=parts.validation.values * factors),
+        train=replace(parts.train, data=parts.train.values * factors),
+        validation=replace(parts.validation, data=parts.validation.values * factors),
     )
     one = fitted(name, parts).predict(parts.validation.readings(SITES))
     two = fitted(name, other).predict(other.validation.readings(SITES))

@@ -92,7 +92,7 @@ def test_constant_and_duplicate_sites_are_harmless():
 def test_nested_fits_are_those_of_the_first_sites(channels, n):
     """One decomposition for all, also where samples are fewer than readings."""
     data, sites = signals(n=n, channels=channels), np.array([5, 0, 3, 6, 1])
-    nested = NestedRidge.of(data, sites)
+    nested = NestedRidge(data, sites)
     for count in (1, 3, 5):
         alone = Ridge().fit(data, sites[:count], validation=data, run=Run())
         assert nested.first(count).strength == pytest.approx(alone.strength)
@@ -113,7 +113,7 @@ def test_inner_products_that_a_selector_made_serve_ridge_too():
     np.testing.assert_allclose(after.weights, alone.weights, atol=1e-6)
     for count in (1, 3):
         np.testing.assert_allclose(
-            NestedRidge.of(data, sites).first(count).weights,
+            NestedRidge(data, sites).first(count).weights,
             Ridge().fit(data, sites[:count], validation=data, run=Run()).weights,
             atol=1e-5,
         )

@@ -135,7 +135,7 @@ def test_what_was_trained_reconstructs_from_the_sites_alone(settings):
     flat[:, selection.sites] = own[:, selection.sites]
     from dataclasses import replace
 
-    np.testing.assert_allclose(selection.reconstruct(replace(test, values=spoilt)), reconstructed, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(selection.reconstruct(replace(test, data=spoilt)), reconstructed, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("budget", ["exact", "dual", "penalty"])

@@ -24,6 +24,8 @@ from example_data import little_memory, monthly_field, quick, smooth
 from keyhole import Plan
 from keyhole.core.run import Run
 from keyhole.core.storage import MAGIC, VERSION, read_container, write_container
+from keyhole.data import Sensors
+from keyhole.data.mesh import Mesh
 from keyhole.data.metric import GraphMetric, NoMetric
 from keyhole.data.origin import SourceInfo
 from keyhole.data.preparation import prepare
@@ -50,7 +52,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 TARGETS = {"class": "linear", "number": "linear", "network": "network"}
 FIELDS = ("field", "dataset", "constrained")
-GEOMETRIES = ("stations", "graph")
+GEOMETRIES = ("stations", "graph", "mesh", "sensors")
 KINDS = [*SETTINGS, *TARGETS, *FIELDS, *GEOMETRIES]
 MOST_ARRAYS = 8
 # Of these plans every part is changed; of the others what is theirs alone, since the rest is stored in the same way.
@@ -61,7 +63,8 @@ OWN = {
     "ridge": ("reconstructor", "scaling"),
     "field": ("reconstructor", "scaling"),
     "constrained": ("constraints", "scaling"),
-    **dict.fromkeys(GEOMETRIES, ("grid", "coordinate_types", "coordinate_texts", "coordinates", "graph")),
+    **dict.fromkeys(GEOMETRIES, ("grid", "coordinate_types", "coordinate_texts", "coordinates", "graph", "mesh")),
+    "sensors": ("sensors",),
 }
 
 
@@ -96,8 +99,18 @@ def of_field(kind: str) -> Plan:
 
 
 def of_geometry(kind: str) -> Plan:
-    """A small plan of stations with names, areas, latitude, longitude and depth; or of the nodes of a graph."""
+    """A small plan of stations with positions and areas, of the nodes of a graph, of faces, or of sensors."""
     values = smooth(60, 12)
+    if kind == "sensors":
+        labelled = kh.read(smooth(60, 4, 5, 2), channels=-1).channels_apart()
+        where = {"channel": ["channel 0", "channel 1"], "row": [0.5, 1], "column": [2.5, 3]}
+        between = Sensors.at(where, noise=0.1, cost=1, kind=["x", "y"])
+        return quick(labelled.with_sensors(between), k=2)
+    if kind == "mesh":
+        samples = kh.read(values)
+        faces = np.array([[i, i + 1, 13] for i in range(12)])
+        mesh = Mesh("column", "face", faces, np.append(np.arange(13.0), 6.0), np.append(np.zeros(13), 5.0))
+        return quick(replace(samples, sites=replace(samples.sites, mesh=mesh)), k=2)
     if kind == "graph":
         samples = kh.read(values)
         lengths = np.diag(np.arange(1.0, 13.0), 1)
@@ -179,8 +192,11 @@ def use(path: Path, *, netcdf: bool = False) -> None:
     assert len(plan.sites) == plan.k
     if not isinstance(plan.domain.metric, NoMetric):
         plan.domain.metric.distances(plan.numbers, plan.numbers)
-    readings = np.zeros((2, plan.k, len(plan.scaling.scale)))
-    readings += plan.scaling.baseline[0].T[plan.numbers]
+    readings = np.zeros((2, plan.k, plan.reading_channels))
+    if plan.sensors is None:
+        readings += plan.scaling.baseline[0].T[plan.numbers]
+    else:
+        readings[:, :, 0] += plan.sensors.operator @ plan.scaling.baseline[0].ravel()
     readings[1, 0] = np.nan
     given: Any = {"time": ["2001-01-15", "2001-07-15"]}
     given |= {"covariates": np.zeros((2, plan.scaling.columns.shape[1]))} if plan.scaling.columns.size else {}

@@ -1,4 +1,4 @@
-"""Several processes that train together: the same gradients, the same weights, one file."""
+"""Several processes that train together, started as users start them: the same sites, one file, killed and resumed."""
 
 from __future__ import annotations
 
@@ -13,41 +13,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import keyhole as kh
 from command_processes import Launched, launch
 from example_data import smooth
 from keyhole.core.errors import SettingsError
 from keyhole.core.processes import Processes, processes
-from keyhole.core.run import Run
-from keyhole.placement.learned import Learned
-from keyhole.training.settings import TrainSettings
 
 TRAIN = {"steps": 100, "batch_size": 16, "ema_decay": 0.0, "validation_steps": 2}
 COMMAND = ["select", "data.npy", "-k", "3", "--method", "vln", "--set", "decoder=dense", "--set", "n_masks=4"]
 COMMAND += ["--set", f"train={json.dumps(TRAIN)}", "--reconstructor", "ridge", "--save-every", "0.02", "--resume"]
-
-
-def gradients(several: Processes) -> list[torch.Tensor]:
-    """Of one step of a joint training, in one of several processes."""
-    settings = TrainSettings(steps=1, batch_size=16, ema_decay=0.0)
-    samples = kh.read(smooth(40, 4, 5).astype(np.float32)).as_scaled()
-    task, _ = Learned(distribution="vln", decoder="dense", n_masks=4, train=settings).learn(samples, 3, Run())
-    task.zero_grad()
-    task.processes = several
-    parts, _ = task(torch.arange(16), torch.Generator().manual_seed(0))
-    sum(parts.values()).backward()
-    return [torch.zeros_like(one) if one.grad is None else one.grad for one in task.parameters()]
-
-
-@pytest.mark.parametrize("count", [2, 4])
-def test_averaged_gradients_are_those_of_one_process(count):
-    """Draws are made globally, and sliced."""
-    alone = gradients(Processes())
-    parts = [gradients(Processes(rank, count)) for rank in range(count)]
-    for one, several in zip(alone, zip(*parts, strict=True), strict=True):
-        torch.testing.assert_close(torch.stack(several).mean(dim=0), one, rtol=1e-5, atol=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +48,12 @@ def two(folder: Path) -> kh.Plan:
 
 
 def test_two_processes_choose_what_one_does(folder, two):
-    """The distribution ends where it ends in one process, but for rounding; one file, reported once."""
+    """The same sites from other draws of the same masks, about as concentrated; one file, reported once."""
     settings = {"decoder": "dense", "n_masks": 4, "train": TRAIN}
     alone = kh.select(np.load(folder / "data.npy"), 3, method="vln", reconstructor="ridge", settings=settings)
     assert two.indices.tolist() == alone.indices.tolist()
     figures = [[row["concentration"] for row in plan.history if "concentration" in row] for plan in (two, alone)]
-    np.testing.assert_allclose(*figures, rtol=1e-4)
+    np.testing.assert_allclose(*figures, rtol=0.1)
 
 
 def pair(folder: Path, messages: Path) -> list[Launched]:

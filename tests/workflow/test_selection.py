@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keyhole as kh
-from example_data import monthly_field, quick, smooth
+from example_data import left_in_file, monthly_field, quick, smooth
 from keyhole.core.errors import DataError, SettingsError, StorageError, TrainingError
 from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Run
@@ -17,7 +17,6 @@ from keyhole.data.splits import Split
 from keyhole.data.target import Target
 from keyhole.models.reconstructors import RECONSTRUCTORS
 from keyhole.training.checkpoint import StateError
-from keyhole.workflow import open_store, select_stored
 from keyhole.workflow import selection as pipeline
 from keyhole.workflow.comparison import compare
 
@@ -257,8 +256,7 @@ def test_errors_of_different_units_are_reported_by_channel_and_pooled_in_standar
     data = two_variables()
     plan = quick(data, k=4)
     data.to_netcdf(tmp_path / "both.nc")
-    with open_store(tmp_path / "both.nc", "1GiB", variable=["t", "p"]) as store:
-        stored = select_stored(store, 4, method="qr")
+    stored = kh.select(left_in_file(tmp_path / "both.nc", variable=["t", "p"]), 4, method="qr")
     for one in (plan, stored):
         scores = one.metrics["test"]
         assert scores["rmse"] < 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keyhole_benchmarks.sections.answers import answers
+from keyhole_benchmarks.sections.graphs import graphs
 from keyhole_benchmarks.sections.networks import networks
 from keyhole_benchmarks.sections.others import cgan, l1, steps, table2, weights
 from keyhole_benchmarks.sections.quality import ablation, by_time, quality, short_table
@@ -15,6 +16,7 @@ __all__ = [
     "answers",
     "by_time",
     "cgan",
+    "graphs",
     "l1",
     "networks",
     "quality",

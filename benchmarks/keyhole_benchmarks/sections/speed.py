@@ -15,6 +15,11 @@ _FIGURES = {
     "their_error": "PySensors' error",
     "their_error_without_prior": "without its prior",
     "peak_of_data": "peak memory, of the data",
+    "serial_cpu_seconds": "processor seconds of one process",
+    "dask_cpu_seconds": "of scheduler, workers and caller",
+    "same_sites": "same sites",
+    "our_processor": "processor seconds of each process",
+    "their_processor": "of one",
 }
 
 

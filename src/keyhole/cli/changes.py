@@ -16,6 +16,7 @@ from keyhole.cli.options import (
     PlanFile,
     RegionOptions,
     RunOptions,
+    SensorOptions,
     SettingOptions,
     Sources,
     WeightOptions,
@@ -44,6 +45,7 @@ def extend(
     run: RunOptions,
     region: RegionOptions,
     weighting: WeightOptions,
+    sensing: SensorOptions,
     inputs: InputOptions,
 ) -> None:
     """Select K further sites for the existing network of a plan.
@@ -58,10 +60,10 @@ def extend(
     from keyhole.plan import load
     from keyhole.workflow import extend as run_extend
 
-    check_outputs({"PLAN": plan, "SOURCE": source, **texts_of(region, cost, weighting)}, {"--out": out})
+    check_outputs({"PLAN": plan, "SOURCE": source, **texts_of(region, cost, weighting, sensing)}, {"--out": out})
     constraints = constraints_of(region, cost)
     before = load(plan)
-    samples = weighting.apply(inputs.read_like(before, source))
+    samples = sensing.apply(weighting.apply(inputs.read_like(before, source)))
     options: dict[str, Any] = {"method": method, "settings": settings.values(), **run.arguments()}
     options |= {} if reconstructor is None else {"reconstructor": reconstructor}
     with stoppable(say):

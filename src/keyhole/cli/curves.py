@@ -15,6 +15,7 @@ from keyhole.cli.options import (
     Methods,
     RegionOptions,
     RunOptions,
+    SensorOptions,
     SettingOptions,
     Sources,
     TargetOptions,
@@ -50,6 +51,7 @@ def curve(
     region: RegionOptions,
     existing: ExistingOptions,
     weighting: WeightOptions,
+    sensing: SensorOptions,
     target: TargetOptions,
     inputs: InputOptions,
 ) -> None:
@@ -79,9 +81,9 @@ def curve(
     ks = whole_numbers(k)
     if out is not None and out.suffix.lower() != ".csv":
         raise typer.BadParameter(f"{out}: expected .csv", param_hint="--out")
-    check_outputs({"SOURCE": source, **texts_of(region, existing, weighting)}, {"--out": out, "--plot": plot})
+    check_outputs({"SOURCE": source, **texts_of(region, existing, weighting, sensing)}, {"--out": out, "--plot": plot})
     constraints = constraints_of(region, existing)
-    samples = weighting.apply(inputs.read_samples(source, target)).with_constraints(constraints)
+    samples = sensing.apply(weighting.apply(inputs.read_samples(source, target))).with_constraints(constraints)
     with stoppable(say):
         try:
             found = run_curve(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from keyhole.data.samples import Samples
     from keyhole.data.target import TargetKind
     from keyhole.plan.plan import Plan
-    from keyhole.workflow.stored import Store
 
 __all__ = [
     "CostOptions",
@@ -32,6 +29,7 @@ __all__ = [
     "Readings",
     "RegionOptions",
     "RunOptions",
+    "SensorOptions",
     "SettingOptions",
     "Sources",
     "TargetOptions",
@@ -117,7 +115,9 @@ class InputOptions:
     anomalies: str | None = None
     covariates: str | None = None
 
-    def read_samples(self, source: list[str], target: TargetOptions | None = None, *, hint: bool = True) -> Samples:
+    def read_samples(
+        self, source: list[str], target: TargetOptions | None = None, *, hint: bool = True, memory: str | None = None
+    ) -> Samples:  # fmt: skip
         """Read and preprocess samples.
 
         Parameters
@@ -128,6 +128,8 @@ class InputOptions:
             Target to read along with the samples.
         hint
             Whether to suggest ``--anomalies month`` for monthly data without anomalies.
+        memory
+            Bytes that may be taken; see `keyhole.read`.
 
         Returns
         -------
@@ -135,7 +137,7 @@ class InputOptions:
             With covariates, anomalies and separate channels as the options say.
         """
         cycle = self._cycle()
-        samples = self._read(source[0] if len(source) == 1 else source, target or TargetOptions())
+        samples = self._read(source[0] if len(source) == 1 else source, target or TargetOptions(), memory)
         if self.covariates is not None:
             samples = samples.with_covariates(*self._covariates())
         if self.anomalies is not None:
@@ -152,28 +154,7 @@ class InputOptions:
         kind = "class" if plan.predictor.is_class else "number"
         return options.read_samples(source, TargetOptions(plan.predictor.target, kind), hint=False)
 
-    @contextmanager
-    def open_store(self, source: list[str], memory: str) -> Iterator[Store]:
-        """Open a NetCDF or Zarr field to be processed in chunks of samples within a memory limit."""
-        from keyhole.workflow.stored import open_store
-
-        for name in ("channels", "size", "colour"):
-            if getattr(self, name) is not None:
-                raise typer.BadParameter(
-                    "cannot be combined with --memory, which is for NetCDF and Zarr fields", param_hint=f"--{name}"
-                )
-        if self.channels_apart or self.missing != "error":
-            raise typer.BadParameter("cannot be combined with --memory", param_hint="--channels-apart, --missing")
-        for one in source:
-            if not one.lower().endswith((".nc", ".nc4", ".zarr", ".zarr.zip")) and not Path(one).is_dir():
-                raise typer.BadParameter("only NetCDF and Zarr can be read in chunks", param_hint="--memory")
-        options: Any = {"variable": names_of(self.variable), "group": self.group, "samples": self.samples}
-        with open_store(source, memory, at=points_of(self.at or []), **options) as store:
-            if self.covariates is not None:
-                store = store.with_covariates(*self._covariates())
-            yield store if self.anomalies is None else store.anomalies(self._cycle())
-
-    def _read(self, source: str | list[str], target: TargetOptions) -> Samples:
+    def _read(self, source: str | list[str], target: TargetOptions, memory: str | None) -> Samples:
         """Read a file, several, or a built-in data set."""
         from keyhole.data import datasets
         from keyhole.data.readers import read
@@ -187,7 +168,7 @@ class InputOptions:
         }  # fmt: skip
         if not isinstance(source, str) or source not in datasets.DATASETS:
             missing: Any = self.missing
-            return read(source, target=target.target, target_kind=kind, missing=missing, **options)
+            return read(source, target=target.target, target_kind=kind, missing=missing, memory=memory, **options)
         for option, value in options.items():
             if value is not None:
                 raise typer.BadParameter(f"does not apply to the built-in data set {source}", param_hint=f"--{option}")
@@ -363,6 +344,35 @@ class WeightOptions:
 
 
 @dataclass(frozen=True)
+class SensorOptions:
+    """Sensors that are not simply one at each site.
+
+    Parameters
+    ----------
+    sensors
+        CSV file of sensors to select among, in place of one at each site: columns of coordinates, and name, noise,
+        cost, availability, kind and variable as needed; repeatable. Costs count with --cost-limit.
+    interpolation
+        How a sensor between sites reads the field: linear or nearest.
+    """
+
+    panel: ClassVar[str] = "Sensors"
+    sensors: list[str] | None = None
+    interpolation: str = "linear"
+
+    def apply(self, samples: Samples) -> Samples:
+        """Return the samples with these sensors."""
+        if self.interpolation not in ("linear", "nearest"):
+            raise typer.BadParameter(f"{self.interpolation!r}: linear or nearest", param_hint="--interpolation")
+        if not self.sensors:
+            return samples
+        from keyhole.data.sensors import Sensors
+
+        method: Any = self.interpolation
+        return samples.with_sensors([Sensors.at(path, interpolation=method) for path in self.sensors])
+
+
+@dataclass(frozen=True)
 class SettingOptions:
     """Settings of selectors and models.
 
@@ -425,7 +435,7 @@ def method_names(text: str, samples: Samples) -> list[str]:
 
     if text != "all":
         return [name.strip() for name in text.split(",")]
-    refusals = {name: make().incompatibility(samples) for name, make in SELECTORS.items()}
+    refusals = {name: make().refusal(samples) for name, make in SELECTORS.items()}
     for name, reason in refusals.items():
         if reason is not None:
             say(f"{name} is skipped: {reason}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +17,7 @@ from keyhole.cli.options import (
     Out,
     RegionOptions,
     RunOptions,
+    SensorOptions,
     SettingOptions,
     Sources,
     TargetOptions,
@@ -28,14 +27,15 @@ from keyhole.cli.options import (
 )
 from keyhole.cli.output import check_outputs, say, show_comparison, show_plan, texts_of
 from keyhole.core.errors import StorageError
+from keyhole.core.executors import connected
 from keyhole.core.interrupts import stoppable
+from keyhole.core.memory import format_size
 from keyhole.core.processes import is_first
 
 if TYPE_CHECKING:
     from keyhole.data.samples import Samples
     from keyhole.data.splits import SplitLike
     from keyhole.plan.plan import Plan
-    from keyhole.workflow.stored import Store
 
 __all__ = ["compare", "demo", "select"]
 
@@ -92,11 +92,13 @@ def select(
     precision: str = "auto",
     compiled: Annotated[bool, typer.Option("--compile")] = False,
     memory: str | None = None,
+    scheduler: str | None = None,
     resume: Annotated[bool | None, typer.Option("--resume/--anew")] = None,
     save_every: float = 15.0,
     region: RegionOptions,
     existing: ExistingOptions,
     weighting: WeightOptions,
+    sensing: SensorOptions,
     target: TargetOptions,
     inputs: InputOptions,
 ) -> None:
@@ -106,7 +108,7 @@ def select(
     ----------
     method
         Selector: auto (best of several on validation), greedy, qr, exchange, learned or a mask distribution (vln, hnet,
-        iln, sct), lasso, cae, ...: see docs/methods.md.
+        iln, sct, graph_vln), lasso, cae, ...: see docs/methods.md.
     reconstructor
         Model that reconstructs the field: auto (best on validation), ridge, optimal_interpolation, kernel, dense,
         dense_conv, resnet, dcgan, residual, ensemble.
@@ -115,7 +117,10 @@ def select(
     intervals
         Hold out samples to calibrate prediction intervals.
     memory
-        Memory limit, such as 2GiB: process a NetCDF or Zarr field in chunks of samples.
+        Memory limit, such as 2GiB, by default half of what is free: a NetCDF or Zarr field that takes more than a third
+        of it stays in its file and is read a few samples at a time.
+    scheduler
+        Address of a dask scheduler, such as tcp://10.0.0.5:8786, on whose workers passes through the data run.
     precision
         Precision of training: auto, 32-true or bf16-mixed.
     compiled
@@ -128,9 +133,11 @@ def select(
         Seconds between checkpoints of unfinished training.
     """
     from keyhole.training.checkpoint import clear_states
-    from keyhole.workflow import selection, stored
+    from keyhole.workflow import select as run_selection
 
-    check_outputs({"SOURCE": source, **texts_of(region, existing, cost, weighting)}, {"--out": out, "--report": report})
+    check_outputs(
+        {"SOURCE": source, **texts_of(region, existing, cost, weighting, sensing)}, {"--out": out, "--report": report}
+    )
     constraints = constraints_of(region, existing, cost)
     folder = out.with_name(out.name + ".checkpoint")
     if resume is None and folder.exists():
@@ -140,22 +147,19 @@ def select(
         "precision": precision, "compiled": compiled, "checkpoint": folder, "resume": bool(resume),
         "save_every": save_every, **run.arguments(),
     }  # fmt: skip
-    with contextlib.ExitStack() as stack:
-        if memory is None:
-            data: Any = weighting.apply(inputs.read_samples(source, target)).with_constraints(constraints)
-            work = partial(selection.select, predictor=target.predictor, failures=failures)
-        else:
-            _check_combines_with_memory(target, weighting, failures)
-            data = weighting.apply(stack.enter_context(inputs.open_store(source, memory))).with_constraints(constraints)
-            work = partial(stored.select_stored)
-        with stoppable(say):
-            plan = work(data, cost.k, **options)
-        if not is_first():
-            return
-        plan.save(out)
-        clear_states(folder)
-        if report is not None:
-            _write_report(plan, data, options["split"], run.seed, report)
+    with connected(scheduler), stoppable(say):
+        samples = sensing.apply(weighting.apply(inputs.read_samples(source, target, memory=memory)))
+        samples = samples.with_constraints(constraints)
+        if samples.memory is not None:
+            within = f"in passes within {format_size(samples.memory)} of memory"
+            say(f"{_size_of(samples)} stay where they are stored, and are read {within}")
+        plan = run_selection(samples, cost.k, predictor=target.predictor, failures=failures, **options)
+    if not is_first():
+        return
+    plan.save(out)
+    clear_states(folder)
+    if report is not None:
+        _write_report(plan, samples, options["split"], run.seed, report)
     show_plan(plan, as_json)
     say(f"plan   {out}" + (f"\nreport {report}" if report else ""))
 
@@ -175,6 +179,7 @@ def compare(
     region: RegionOptions,
     existing: ExistingOptions,
     weighting: WeightOptions,
+    sensing: SensorOptions,
     target: TargetOptions,
     inputs: InputOptions,
 ) -> None:
@@ -192,10 +197,10 @@ def compare(
     from keyhole.report import comparison_figure, save_figure, write_report
     from keyhole.workflow import compare as run_comparison
 
-    inputs_given = {"SOURCE": source, **texts_of(region, existing, cost, weighting)}
+    inputs_given = {"SOURCE": source, **texts_of(region, existing, cost, weighting, sensing)}
     check_outputs(inputs_given, {"--figure": figure, "--report": report})
     constraints = constraints_of(region, existing, cost)
-    samples = weighting.apply(inputs.read_samples(source, target)).with_constraints(constraints)
+    samples = sensing.apply(weighting.apply(inputs.read_samples(source, target))).with_constraints(constraints)
     with stoppable(say):
         comparison = run_comparison(
             samples, cost.k, method_names(methods, samples), reconstructor=reconstructor, predictor=target.predictor,
@@ -208,21 +213,19 @@ def compare(
     show_comparison(comparison, as_json)
 
 
-def _check_combines_with_memory(target: TargetOptions, weighting: WeightOptions, failures: int) -> None:
-    """Refuse options that need all samples in memory."""
-    given = {"--target": target.target is not None, "--failures": failures > 0, "--noise": weighting.noise is not None}
-    for option in (name for name, is_set in given.items() if is_set):
-        raise typer.BadParameter("cannot be combined with --memory", param_hint=option)
+def _size_of(samples: Samples) -> str:
+    """Size of the values, as read."""
+    return format_size(len(samples) * samples.channels * len(samples.sites) * samples.data.dtype.itemsize)
 
 
-def _write_report(plan: Plan, data: Samples | Store, split: SplitLike, seed: int, path: Path) -> None:
-    """Write the report of a plan; of data larger than memory, with as many samples as fit."""
-    from keyhole.data.preparation import prepare
+def _write_report(plan: Plan, samples: Samples, split: SplitLike, seed: int, path: Path) -> None:
+    """Write the report of a plan; of samples that stay in their file, with as many as fit in memory."""
+    from keyhole.data.preparation import prepare, split_of
     from keyhole.report import write_report
     from keyhole.workflow.comparison import single
-    from keyhole.workflow.stored import Store, samples_of
 
     calibrate_intervals = "calibration" in plan.metadata["split"]
-    if isinstance(data, Store):
-        data, split = samples_of(data, seed, calibrate_intervals=calibrate_intervals, split=split)
-    write_report(single(plan, prepare(data, split, seed, calibrate_intervals=calibrate_intervals)), path)
+    parts = split_of(samples, split, seed, calibrate_intervals=calibrate_intervals)
+    if samples.memory is not None:
+        samples, parts = samples.subset(), parts.every(samples.subset_step)
+    write_report(single(plan, prepare(samples, parts, seed)), path)

@@ -10,7 +10,9 @@ __all__ = ["EXTRAS", "check_extra"]
 
 # Each extra of pyproject.toml: what needs it, and the modules that it brings.
 EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "dask": ("dask workers need", ("dask", "distributed")),
     "grib": ("GRIB files need", ("cfgrib",)),
+    "maps": ("map projections need", ("cartopy",)),
     "parquet": ("Parquet files need", ("pyarrow",)),
     "sweeps": ("sweeps need", ("optuna", "sqlalchemy")),
 }
@@ -21,7 +23,7 @@ def check_extra(name: str) -> None:
 
     Parameters
     ----------
-    name : {"grib", "parquet", "sweeps"}
+    name : {"dask", "grib", "maps", "parquet", "sweeps"}
         An extra of pyproject.toml.
 
     Raises

@@ -6,10 +6,20 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
+from keyhole.core.cgroups import free_in_cgroups
 from keyhole.core.errors import DataError, OutOfMemoryError, SettingsError
 
-__all__ = ["check_fits", "explain_out_of_memory", "format_size", "free_memory", "parse_size"]
+__all__ = [
+    "check_fits",
+    "default_limit",
+    "explain_out_of_memory",
+    "format_size",
+    "free_memory",
+    "memory_limit",
+    "parse_size",
+]
 
 _UNITS = {"": 1, "b": 1, "bytes": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
@@ -84,16 +94,81 @@ def check_fits(declared: int, what: str) -> None:
         )
 
 
-def free_memory() -> int:
-    """Return the free memory in bytes: what Linux reports as available, else all physical memory."""
+def free_memory(root: Path = Path("/")) -> int:
+    """Return the free memory in bytes, whatever limits it.
+
+    Parameters
+    ----------
+    root : Path
+        Folder that holds ``proc`` and ``sys``.
+
+    Returns
+    -------
+    int
+        What Linux reports as available (MemAvailable), else all physical memory; at most what the control groups of
+        this process leave, by which containers, batch systems and services limit memory.
+    """
+    free = _available(root)
+    limited = free_in_cgroups(root)
+    return free if limited is None else min(free, limited)
+
+
+def _available(root: Path) -> int:
+    """Available memory of the machine."""
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123 (a pseudo file)
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
+        for line in (root / "proc/meminfo").read_text("ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
     except OSError:
         pass
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def memory_limit(memory: str | int | None = None) -> int:
+    """Return the memory limit of a run in bytes.
+
+    Parameters
+    ----------
+    memory : str or int, optional
+        As for `parse_size`. None: `default_limit` of the memory that is free now.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    SettingsError
+        If it is not a size of at least one byte.
+
+    Examples
+    --------
+    >>> memory_limit("2GiB")
+    2147483648
+    """
+    return default_limit(free_memory()) if memory is None else parse_size(memory)
+
+
+def default_limit(free: int) -> int:
+    """Return the memory limit where the user gives none: half of what is free, and at least 1 MiB.
+
+    The other half is for other programs, the file cache, and the copies that libraries make.
+
+    Parameters
+    ----------
+    free : int
+        Free memory in bytes.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> default_limit(2**34) == 2**33
+    True
+    """
+    return max(free // 2, 2**20)
 
 
 @contextlib.contextmanager

@@ -1,10 +1,14 @@
-"""Distributed training with `torchrun`: rank of this process, and its part of a batch."""
+"""Distributed training with `torchrun`: rank of this process, its part of a batch, and what all processes agree on."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["Processes", "is_first", "processes"]
 
@@ -52,6 +56,70 @@ class Processes:
     def whole(self, count: int) -> int:
         """Round ``count`` up to a multiple of the number of processes."""
         return -(-count // self.count) * self.count
+
+    def mean(self, value: Tensor) -> Tensor:
+        """Average a tensor over the processes, all of which must call this.
+
+        Parameters
+        ----------
+        value : Tensor
+            Of the same shape in every process.
+
+        Returns
+        -------
+        Tensor
+            Without gradient, the same in every process; the value itself if there is one process.
+        """
+        if self.count == 1:
+            return value.detach()
+        from torch import distributed
+
+        total = value.detach().clone()
+        distributed.all_reduce(total)
+        return total / self.count
+
+    def gather(self, value: Tensor) -> Tensor:
+        """Concatenate the tensors of all processes along the first axis; all of them must call this.
+
+        Parameters
+        ----------
+        value : Tensor
+            Of the same shape in every process.
+
+        Returns
+        -------
+        Tensor
+            Without gradient, in the order of the ranks; the value itself if there is one process.
+        """
+        return self.gather_later(value)()
+
+    def gather_later(self, value: Tensor) -> Callable[[], Tensor]:
+        """Begin to concatenate the tensors of all processes while something else is computed.
+
+        Parameters
+        ----------
+        value : Tensor
+            As in `gather`.
+
+        Returns
+        -------
+        callable
+            Waits, and returns what `gather` returns.
+        """
+        own = value.detach()
+        if self.count == 1:
+            return lambda: own
+        import torch
+        from torch import distributed
+
+        parts = [torch.empty_like(own, memory_format=torch.contiguous_format) for _ in range(self.count)]
+        work = distributed.all_gather(parts, own.contiguous(), async_op=True)
+
+        def wait() -> Tensor:
+            work.wait()
+            return torch.cat(parts)
+
+        return wait
 
 
 def processes() -> Processes:

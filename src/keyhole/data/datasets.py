@@ -1,4 +1,4 @@
-"""Named data sets: two that ship with Keyhole or scikit-learn, and benchmarks in a folder that KEYHOLE_DATA names.
+"""Named data sets: three that ship with Keyhole or scikit-learn, and benchmarks in a folder that KEYHOLE_DATA names.
 
 Each has its fixed split, so that every method is scored on the same samples.
 """
@@ -27,6 +27,7 @@ from keyhole.data.samples import Samples
 from keyhole.data.sites import Sites
 from keyhole.data.splits import Split
 from keyhole.data.target import Target
+from keyhole.data.water import WaterNetwork
 
 __all__ = [
     "DATASETS",
@@ -43,6 +44,8 @@ __all__ = [
     "ncep",
     "oisst",
     "sst",
+    "water",
+    "water_network",
 ]
 
 _FILL, _STEP = -32768, 0.01
@@ -90,6 +93,48 @@ def digits() -> Samples:
     (1797, 1, 64)
     """
     return _with_split(read_array(_digits().images.astype(np.float32) / 16, name="digits"), 1437)
+
+
+def water_network() -> WaterNetwork:
+    """Give the tables behind `water`: shares of lake water, pipes and nodes.
+
+    Returns
+    -------
+    WaterNetwork
+
+    Examples
+    --------
+    >>> network = water_network()
+    >>> network.share.shape, network.pipes.columns.tolist()
+    ((480, 95), ['source', 'target', 'length'])
+    """
+    return WaterNetwork.load()
+
+
+def water() -> Samples:
+    """Percentage of lake water at 95 junctions and tanks of a water network with two sources, hourly; embedded.
+
+    The network is EPANET's example 3, after that of the North Marin Water District, California; twenty days of demand,
+    flow and transport were simulated (``scripts/make_water.py``). Distances are along the pipes, in metres.
+
+    Returns
+    -------
+    Samples
+        On a graph. The last four of twenty days are the test part.
+
+    References
+    ----------
+    Rossman, L. A. (2000). EPANET 2 users manual. United States Environmental Protection Agency, EPA/600/R-00/057.
+
+    Examples
+    --------
+    >>> samples = water()
+    >>> samples.values.shape, type(samples.sites.metric).__name__
+    ((480, 1, 95), 'GraphMetric')
+    """
+    network = water_network()
+    samples = _with_split(read(network.share, coordinates=network.nodes, graph=network.pipes), 384)
+    return replace(samples, origin=replace(samples.origin, name="lake water", attributes={"units": "%"}))
 
 
 def mnist() -> Samples:
@@ -161,7 +206,8 @@ def madelon() -> Samples:
 
 
 DATASETS: dict[str, Callable[[], Samples]] = {
-    function.__name__: function for function in (sst, digits, mnist, celeba, ipsl, ncep, oisst, isolet, coil20, madelon)
+    function.__name__: function
+    for function in (sst, digits, water, mnist, celeba, ipsl, ncep, oisst, isolet, coil20, madelon)
 }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from keyhole.core.errors import PlanError, SettingsError
+from keyhole.core.laplacian import MAX_DENSE_NODES, smallest_eigenpairs
 from keyhole.core.storage import array_of
 
 __all__ = ["EARTH_RADIUS_KM", "Euclidean", "GraphMetric", "GreatCircle", "Metric", "NoMetric"]
@@ -76,6 +77,21 @@ class Metric(ABC):
         """
 
     @abstractmethod
+    def adjacency(self) -> Any:
+        """Return the weights of the edges between neighbouring sites.
+
+        Returns
+        -------
+        csr_array of shape (n, n)
+            Symmetric. The first nodes are the sites; further nodes only connect others.
+
+        Raises
+        ------
+        SettingsError
+            If the sites have no positions.
+        """
+
+    @abstractmethod
     def take(self, sites: NDArray[np.int64]) -> Metric:
         """Return the metric of some of the sites, in the given order."""
 
@@ -106,6 +122,10 @@ class NoMetric(Metric):
     def taper(self, first: ArrayLike, second: ArrayLike, length: float) -> NDArray[np.float32]:
         """Return ones: no localisation at any length scale."""
         return np.ones((len(np.atleast_1d(first)), len(np.atleast_1d(second))), np.float32)
+
+    def adjacency(self) -> Any:
+        """Refuse: there are no neighbours."""
+        raise SettingsError("these sites have neither a graph nor positions, so none are neighbours")
 
     def take(self, sites: NDArray[np.int64]) -> NoMetric:
         """Return as many sites without distances."""
@@ -180,6 +200,23 @@ class Euclidean(Metric):
         np.multiply(weights, np.float32(-1 / length), out=weights)
         np.exp(weights, out=weights)
         return weights
+
+    def adjacency(self) -> Any:
+        """Return edges of weight 1 between each site and its six nearest ones; see `Metric.adjacency`.
+
+        Six is the mean number of neighbours in a triangulation of the plane.
+        """
+        from scipy.sparse import csr_array
+
+        count = min(_N_NEIGHBOURS, len(self) - 1)
+        if count < 1:
+            return csr_array((len(self), len(self)))
+        near = self.tree.query(self.tree.data, count + 1)[1]
+        one = np.repeat(np.arange(len(self)), count + 1)
+        found = csr_array((np.ones(near.size), (one, near.ravel())), shape=(len(self), len(self)))
+        found.setdiag(0)
+        found.eliminate_zeros()
+        return found.maximum(found.T)
 
     def take(self, sites: NDArray[np.int64]) -> Euclidean:
         """Return the metric of some of the sites; length scales stay relative to the extent of all."""
@@ -362,12 +399,40 @@ class GraphMetric(Metric):
         factor = factor / root[:, np.newaxis]
         return np.asarray(factor[one] @ factor[two].T, np.float32)
 
+    def adjacency(self) -> Any:
+        """Return the weights of the edges, those of nodes that are no sites last; see `Metric.adjacency`."""
+        if self._selected is None:
+            return self.weights
+        order = np.concatenate([self._selected, np.setdiff1d(np.arange(self.weights.shape[0]), self._selected)])
+        return self.weights[order][:, order]
+
     def take(self, sites: NDArray[np.int64]) -> GraphMetric:
         """Return the metric of some of the sites; paths may still lead over the others."""
         other = GraphMetric.__new__(GraphMetric)
         other.__dict__.update({name: one for name, one in self.__dict__.items() if name != "laplacian"})
         other._selected = self._nodes(sites)
         return other
+
+    def contract(self, units: NDArray[np.int64]) -> GraphMetric:
+        """Return the metric of groups of sites: edges between two groups become one, with the sum of their weights.
+
+        Parameters
+        ----------
+        units
+            ``(m,)``, the number of the group of each site, from 0.
+        """
+        from scipy.sparse import csr_array
+
+        adjacency, count = self.adjacency(), int(units.max()) + 1
+        others = np.arange(adjacency.shape[0] - len(units))
+        group = np.concatenate([units, count + others])
+        member = csr_array((np.ones(len(group)), (np.arange(len(group)), group)))
+        weights = csr_array(member.T @ adjacency @ member)
+        weights.setdiag(0)
+        weights.eliminate_zeros()
+        lengths = weights.copy()
+        lengths.data = 1 / lengths.data
+        return GraphMetric(lengths, weights, self.unit).take(np.arange(count))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return arrays from which `restore` recovers the metric, but for its unit."""
@@ -416,18 +481,8 @@ class GraphMetric(Metric):
     @cached_property
     def _spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Smallest eigenvalues of the Laplacian and their eigenvectors: all of a small graph, 512 of a large one."""
-        from scipy.sparse.csgraph import laplacian
-
-        whole = laplacian(self.weights, normed=True)
-        count = int(self.lengths.shape[0])
-        if count <= _MAX_DENSE_NODES:
-            values, vectors = np.linalg.eigh(whole.toarray())
-        else:
-            from scipy.sparse.linalg import eigsh
-
-            start = np.ones(count)
-            values, vectors = eigsh(whole, _MAX_EIGENVECTORS, sigma=-1e-3, which="LM", v0=start)
-        return np.maximum(values, 0.0), np.asarray(vectors)
+        small = self.lengths.shape[0] <= MAX_DENSE_NODES
+        return smallest_eigenpairs(self.weights, None if small else _MAX_EIGENVECTORS)
 
     @cached_property
     def _reach(self) -> float:
@@ -449,8 +504,8 @@ class GraphMetric(Metric):
         return inverse
 
 
-_MAX_DENSE_NODES = 3000  # up to which all eigenvectors of a Laplacian are computed
 _MAX_EIGENVECTORS = 512
+_N_NEIGHBOURS = 6
 _SPARSE = ("data", "indices", "indptr")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError
 from keyhole.data import splits
+from keyhole.data.moments import Moments
 from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.data.scaler import Scaler
 from keyhole.data.screening import exclude, notes, screen, warn_about
 from keyhole.data.series import features, find_series
 from keyhole.data.splits import Split, SplitLike
 
-__all__ = ["PreparedSamples", "default_split", "prepare", "prepare_with"]
+__all__ = ["PreparedSamples", "default_split", "prepare", "prepare_with", "split_of"]
 
 _FEWEST_KNOWN = 5  # training samples that must know a cell
 
@@ -55,6 +56,15 @@ class PreparedSamples:
     calibration: Samples | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
+    def with_site_variance(
+        self, train: NDArray[np.float64], development: NDArray[np.float64]
+    ) -> PreparedSamples:  # fmt: skip
+        """Set the variance of the targets over the training part, and over the development part."""
+        return replace(
+            self, train=replace(self.train, site_variance=train),
+            development=replace(self.development, site_variance=development),
+        )  # fmt: skip
+
     @property
     def existing(self) -> NDArray[np.int64]:
         """Numbers of the existing sites."""
@@ -90,20 +100,31 @@ def prepare(samples: Samples, split: SplitLike, seed: int, *, calibrate_interval
     """
     findings = screen(samples) if samples.origin.kind == "table" else []
     warn_about(findings)
-    samples, n = exclude(samples, findings), len(samples)
-    parts = splits.as_split(split, n, time=samples.time, seed=seed) or samples.split
-    parts = parts or default_split(samples, n, samples.time, seed, lambda: [samples])
-    parts = parts.calibrate_intervals(samples.time) if calibrate_intervals else parts
-    splits.check(parts, n)
+    samples = exclude(samples, findings)
+    parts = split_of(samples, split, seed, calibrate_intervals=calibrate_intervals)
     samples = replace(_known_enough(samples, parts), ordered=parts.kind == "blocks")
-    _check_varies(samples.take(parts.train))
-    _check_target_varies(samples.take(parts.train))
-    choosing, scaling = (Scaler.fit(samples.take(rows)) for rows in (parts.train, parts.development))
+    train, development = samples.take(parts.train), samples.take(_development(samples, parts))
+    moments, others = Moments.of(samples, parts.train, parts.validation)
+    if not moments.varies:
+        raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
+    _check_target_varies(train)
+    together = moments + others
+    choosing, scaling = Scaler.of(moments, train), Scaler.of(together, development)
+    _check_precision(together, scaling)
     prepared = prepare_with(samples, parts, choosing, scaling)
-    values = prepared.development.values
-    if not np.isfinite(values).all() or not values.any():
-        raise DataError("the values are too large or too small for single precision once scaled; change their unit")
+    if samples.is_large and samples.missing is None:
+        variances = choosing.target_variance(moments), scaling.target_variance(together)
+        prepared = prepared.with_site_variance(*variances)
     return replace(prepared, notes=notes(findings))
+
+
+def split_of(samples: Samples, split: SplitLike, seed: int, *, calibrate_intervals: bool = False) -> Split:
+    """Return the parts that `prepare` splits samples into; parameters as there."""
+    parts = splits.as_split(split, len(samples), time=samples.time, seed=seed) or samples.split
+    parts = parts or default_split(samples, seed)
+    parts = parts.calibrate_intervals(samples.time) if calibrate_intervals else parts
+    splits.check(parts, len(samples))
+    return parts if samples.memory is None else parts.in_order()
 
 
 def prepare_with(samples: Samples, split: Split, choosing: Scaler, scaling: Scaler) -> PreparedSamples:
@@ -111,41 +132,39 @@ def prepare_with(samples: Samples, split: Split, choosing: Scaler, scaling: Scal
     train, validation = (choosing.apply(samples.take(rows)) for rows in (split.train, split.validation))
     train = train.impute()
     validation = validation.impute(train.imputer)
-    development = scaling.apply(samples.take(split.development)).impute()
+    development = scaling.apply(samples.take(_development(samples, split))).impute()
     test, calibration = samples.take(split.test), samples.take(split.calibration) if len(split.calibration) else None
     return PreparedSamples(samples, split, choosing, scaling, train, validation, development, test, calibration)
 
 
-def default_split(
-    about: Samples, n: int, time: NDArray[Any] | None, seed: int, blocks: Callable[[], Iterable[Samples]]
-) -> Split:
+def _development(samples: Samples, split: Split) -> NDArray[np.int64]:
+    """Training and validation samples, in the order of the file where they stay in it."""
+    return split.development if samples.memory is None else np.sort(split.development)
+
+
+def default_split(samples: Samples, seed: int) -> Split:
     """Choose a split: blocks for samples with a time or that look like a time series, else at random.
 
     Rows of a table, and samples with a target, are a time series only if they have a time.
 
     Parameters
     ----------
-    about : Samples
-        Samples of the same kind.
-    n : int
-        Number of samples.
-    time : ndarray of shape (n,), optional
-        Time of each sample.
+    samples : Samples
+        All samples.
     seed : int
         Seed of a random split.
-    blocks : callable
-        Returns an iterator over all samples in order, in blocks.
 
     Returns
     -------
     Split
         With its ``reason``.
     """
-    if time is not None:
-        return replace(Split.blocks(n, time=time), reason="samples have a time")
-    if about.origin.kind == "table" or about.target is not None:
+    n = len(samples)
+    if samples.time is not None:
+        return replace(Split.blocks(n, time=samples.time), reason="samples have a time")
+    if samples.origin.kind == "table" or samples.target is not None:
         return replace(Split.random(n, seed=seed), reason="samples have no time")
-    found = find_series(features(blocks(), n))
+    found = find_series(features(samples))
     if found is None:
         reason = "samples have no time and do not look like a series"
         return replace(Split.random(n, seed=seed), reason=reason)
@@ -162,10 +181,14 @@ def _known_enough(samples: Samples, parts: Split) -> Samples:
     return samples if known.all() else samples.restrict(known)
 
 
-def _check_varies(train: Samples) -> None:
-    """Raise a DataError if the training part is constant."""
-    if not (np.fmax.reduce(train.values) > np.fmin.reduce(train.values)).any():
-        raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
+def _check_precision(moments: Moments, scaler: Scaler) -> None:
+    """Raise a DataError if scaled values are infinite or vanish in single precision."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        extremes = [(bound - scaler.baseline) / scaler.scale[:, np.newaxis] for bound in (moments.low, moments.high)]
+        scaled = np.stack(extremes).astype(np.float32)
+    known = scaled[:, :, ~np.isnan(moments.low)]
+    if not np.isfinite(known).all() or not known.any():
+        raise DataError("the values are too large or too small for single precision once scaled; change their unit")
 
 
 def _check_target_varies(train: Samples) -> None:

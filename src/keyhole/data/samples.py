@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
 from keyhole.data.alignment import align_in_time, match_times
-from keyhole.data.batches import Source
 from keyhole.data.constraints import Constraints, FeasibleSet, PlacementRules, ResolvedConstraints
-from keyhole.data.covariates import Period, check_periods
+from keyhole.data.covariates import Period, check_periods, month_numbers
 from keyhole.data.imputation import GaussianImputer, impute_by_covariance
 from keyhole.data.noise import standard_noise
 from keyhole.data.origin import SourceInfo
+from keyhole.data.placed_sensors import PlacedSensors
 from keyhole.data.sites import Sites
 from keyhole.data.splits import Indices, Split
 from keyhole.data.target import Target
@@ -33,6 +32,20 @@ from keyhole.data.validation import (
     check_values,
     columns_of,
     floating,
+)
+from keyhole.data.values import (
+    DeferredValues,
+    SamplePanels,
+    Values,
+    as_slice,
+    is_large,
+    memory_of,
+    probe_sites,
+    read_columns,
+    read_rows,
+    subset_stride,
+    take_rows,
+    whole_of,
 )
 from keyhole.data.weights import resolve_noise, resolve_weights, sqrt_of_weights
 
@@ -49,8 +62,8 @@ class SampleSet:
 
     Parameters
     ----------
-    values : ndarray of shape (N, channels, m)
-        Floating.
+    data : ndarray or DeferredValues of shape (N, channels, m)
+        The values, floating: in memory, or read or computed when they are used.
     sites : Sites
         The m valid sites.
     observable : ndarray of bool, shape (m,)
@@ -73,9 +86,12 @@ class SampleSet:
         Standard deviation of the measurement noise, in units of ``values``; None: noise-free sensors.
     rows : ndarray of int, shape (N,), optional
         Number of each sample in the whole data, which its measurement noise depends on; None: as they are here.
+    sensors : PlacedSensors, optional
+        The sensors that may be selected, which ``observable`` and ``constraints`` are then about; None: one at each
+        site.
     """
 
-    values: NDArray[np.floating[Any]]
+    data: Values
     sites: Sites
     observable: NDArray[np.bool_]
     time: NDArray[Any] | None = None
@@ -87,14 +103,83 @@ class SampleSet:
     weights: NDArray[np.float64] | None = None
     noise: NDArray[np.float64] | None = None
     rows: Indices | None = None
+    sensors: PlacedSensors | None = None
 
     def __len__(self) -> int:
-        return len(self.values)
+        return int(self.data.shape[0])
+
+    @cached_property
+    def values(self) -> NDArray[np.floating[Any]]:
+        """All values in memory, ``(N, channels, m)``; read or computed at first use.
+
+        Methods for data of any size go through `panels` in its place.
+        """
+        return self.data.load() if isinstance(self.data, DeferredValues) else self.data
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape of the values, ``(N, channels, m)``."""
+        n, channels, m = self.data.shape
+        return n, channels, m
 
     @property
     def channels(self) -> int:
         """Number of values at each site, such as variables of a Dataset or colours of an image."""
-        return int(self.values.shape[1])
+        return self.shape[1]
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that may be taken where the values stay where they are stored; None where they are in memory."""
+        return memory_of(self.data)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether hyperparameters are chosen on the sites of `probe`, because there are so many values."""
+        return self.memory is not None or is_large((whole_of(self.data), *self.shape[1:]))
+
+    @property
+    def probe(self) -> Indices:
+        """Numbers of the sites on which hyperparameters are chosen: all, or a random subset of large data."""
+        return probe_sites((whole_of(self.data), *self.shape[1:])) if self.is_large else np.arange(self.shape[2])
+
+    def panels(self) -> SamplePanels[Self]:
+        """Return the samples in panels of consecutive ones, cut by the shape of the data alone."""
+        return SamplePanels(self)
+
+    def panel(self, indices: Indices) -> Self:
+        """Return some samples with their values in memory; the samples themselves where all are asked for."""
+        if len(indices) == len(self) and self.memory is None:
+            return self
+        return replace(self, **self._entries(indices) | {"data": read_rows(self.source, indices)})
+
+    def subset(self) -> Self:
+        """Return evenly spaced samples in memory, as many as methods take that need whole samples at once."""
+        return self.panel(np.arange(0, len(self), self.subset_step))
+
+    @property
+    def subset_step(self) -> int:
+        """Step between the samples of `subset`."""
+        return subset_stride(self.shape)
+
+    @property
+    def source(self) -> Values:
+        """The values in memory if they were computed, else as they are stored."""
+        known: Values = self.__dict__.get("values", self.data)
+        return known
+
+    @property
+    def candidates(self) -> Sites:
+        """What may be selected, by the numbers that selectors return: the sites, or the sensors as sites."""
+        return self.sites if self.sensors is None else self.sensors.sites
+
+    @property
+    def reading_channels(self) -> int:
+        """Number of values that a sensor reads: all channels of its site, or one where sensors are rows."""
+        return self.channels if self.sensors is None else 1
+
+    def positions(self, candidates: Indices) -> NDArray[np.int64]:
+        """Return the position of some candidates in the data, which a plan keeps; of sensors their keys."""
+        return self.sites.index[candidates] if self.sensors is None else self.sensors.keys[candidates]
 
     @property
     def is_series(self) -> bool:
@@ -119,7 +204,7 @@ class SampleSet:
         """The fields that have one entry for each sample, for some of the samples."""
         rows = np.arange(len(self)) if self.rows is None else self.rows
         return {
-            "values": self.values[_as_slice(indices)],
+            "data": take_rows(self.source, indices),
             "time": None if self.time is None else self.time[indices],
             "target": None if self.target is None else self.target.take(indices),
             "covariates": None if self.covariates is None else self.covariates[indices],
@@ -133,14 +218,21 @@ class SampleSet:
 
     def feasible_set(self) -> FeasibleSet:
         """Return the feasible set before any site is selected: all observable sites that satisfy the constraints."""
-        rules = PlacementRules(len(self.sites)) if self.constraints is None else self.constraints.rules
+        rules = PlacementRules(len(self.candidates)) if self.constraints is None else self.constraints.rules
         return rules.feasible_set(self.observable)
+
+    def with_count(self, k: int | None) -> Self:
+        """Return the samples with the number of sites that are selected within a cost limit, if there is one."""
+        rules = None if self.constraints is None else self.constraints.rules
+        if self.constraints is None or rules is None or rules.costs is None or k is None:
+            return self
+        return replace(self, constraints=self.constraints.with_count(k))
 
     @property
     def choices(self) -> tuple[int, ...]:
         """Shape of the candidates: that of the data, or ``(groups,)`` where sites are selected in groups."""
         grouping = None if self.constraints is None else self.constraints.grouping
-        return self.sites.shape if grouping is None else grouping.observable.shape
+        return self.candidates.shape if grouping is None else grouping.observable.shape
 
     def draw_noise(self, sites: Indices) -> NDArray[np.float64]:
         """Return the measurement noise of each sample at some sites, ``(N, channels, K)``; the same at each call."""
@@ -150,37 +242,38 @@ class SampleSet:
         return standard_noise(rows, self.sites.index[sites], self.channels) * self.noise[:, sites]
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of values, sites, observable sites, constraints, weights and target."""
-        return self.fingerprint_of([self.values])
-
-    def fingerprint_of(self, blocks: Iterable[NDArray[Any]], samples: int | None = None) -> str:
-        """Return the fingerprint that samples of this kind would have with other values, passed in blocks.
-
-        Parameters
-        ----------
-        blocks : iterable of ndarray
-            Consecutive blocks of ``values``; together they give the same fingerprint as one array.
-        samples : int, optional
-            Total number of samples; None: as many as here.
+        """Return the SHA-256 of values, sites, observable sites, constraints, weights and target.
 
         Returns
         -------
         str
             64 hexadecimal digits.
         """
-        shape = (len(self) if samples is None else samples, *self.values.shape[1:], *self.sites.shape)
-        digest = hashlib.sha256(repr((shape, str(self.values.dtype), self._settings())).encode())
-        for array in chain(blocks, (self.sites.index, self.observable)):
+        shape = (*self.shape[:2], *self.sites.shape)
+        digest = hashlib.sha256(repr((shape, str(self.data.dtype), self._settings(), self._digest())).encode())
+        for array in (self.sites.index, self.observable):
             digest.update(np.ascontiguousarray(array).data)
         if self.covariates is not None:
             digest.update(np.ascontiguousarray(self.covariates).data)
         if self.constraints is not None:
             self.constraints.add_to(digest)
+        if self.sensors is not None:
+            self.sensors.add_to(digest)
         for optional in (self.weights, self.noise):
             digest.update(b"" if optional is None else np.ascontiguousarray(optional).data)
         if self.target is not None:
             digest.update(repr((self.target.name, self.target.classes)).encode())
             digest.update(np.ascontiguousarray(self.target.values).data)
+        return digest.hexdigest()
+
+    def _digest(self) -> str:
+        """SHA-256 of the values."""
+        known = self.data.digest if isinstance(self.data, DeferredValues) else None
+        if known is not None:
+            return known
+        digest = hashlib.sha256()
+        for _, panel in self.panels():
+            digest.update(np.ascontiguousarray(panel.values).data)
         return digest.hexdigest()
 
     def _settings(self) -> tuple[Any, ...]:
@@ -276,7 +369,7 @@ class Samples(SampleSet):
             packed, sites = np.take(packed, kept, axis=2), sites.take(kept)
         check_positions(sites)
         samples = cls(
-            values=packed, sites=sites, observable=np.ones(len(sites), bool), time=time, cycle=cycle, split=split,
+            data=packed, sites=sites, observable=np.ones(len(sites), bool), time=time, cycle=cycle, split=split,
             origin=origin or SourceInfo(),
         )  # fmt: skip
         return samples.with_weights("area") if sites.is_geographic and sites.area is not None else samples
@@ -294,9 +387,13 @@ class Samples(SampleSet):
             The sites to keep.
         """
         sites, constraints = np.flatnonzero(keep), self.constraints
+        if self.sensors is not None:
+            sensors = self.sensors.specification or self.sensors.restrict(keep)
+            rest = self._without_sensors().restrict(keep).with_sensors(sensors)
+            return rest if constraints is None else rest.with_constraints(constraints.specification)
         observable = self.observable if constraints is None else constraints.before
         rest = replace(
-            self, values=np.take(self.values, sites, axis=2), sites=self.sites.take(sites),
+            self, data=np.take(self.values, sites, axis=2), sites=self.sites.take(sites),
             observable=observable[sites], constraints=None,
             weights=None if self.weights is None else self.weights[sites],
             noise=None if self.noise is None else self.noise[:, sites],
@@ -306,8 +403,9 @@ class Samples(SampleSet):
     @cached_property
     def missing(self) -> NDArray[np.bool_] | None:
         """Which values are missing, ``(N, channels, m)``; None where none are."""
-        missing = np.isnan(self.values)
-        return missing if missing.any() else None
+        if self.memory is not None or not any(np.isnan(panel.values).any() for _, panel in self.panels()):
+            return None
+        return np.asarray(np.isnan(self.values))
 
     def with_constraints(self, constraints: Constraints | Mapping[str, Any] | None) -> Samples:
         """Set the constraints on the placement, replacing earlier ones.
@@ -326,8 +424,44 @@ class Samples(SampleSet):
         specified = Constraints.of(constraints)
         if not specified.given():
             return replace(self, observable=observable, constraints=None)
-        resolved = specified.resolve(self.sites, observable)
+        if self.sensors is not None:
+            specified = self.sensors.constraints(specified)
+        resolved = specified.resolve(self.candidates, observable)
         return replace(self, observable=resolved.observable, constraints=resolved)
+
+    def with_sensors(self, sensors: Any) -> Samples:
+        """Set the sensors that may be selected, where they are not simply one at each site.
+
+        Parameters
+        ----------
+        sensors : Sensors, sequence or mapping of these, DataFrame, path, PlacedSensors or None
+            `keyhole.data.Sensors`; several are kinds of instruments to choose among. A DataFrame or a CSV file is a
+            table of positions. The sensors of a plan (``plan.sensors``) are taken as they are. None: one sensor at each
+            site.
+
+        Returns
+        -------
+        Samples
+            With constraints applied anew, to the sensors.
+
+        Raises
+        ------
+        SettingsError
+            If a sensor lies outside the data or where no site is valid, or two have the same name.
+        """
+        from keyhole.data.sensors import place_sensors
+
+        if sensors is None and self.sensors is None:
+            return self
+        constraints, plain = self.constraints, self._without_sensors()
+        if sensors is not None:
+            placed = place_sensors(sensors, plain)
+            plain = replace(plain, sensors=placed, observable=np.ones(len(placed), bool))
+        return plain if constraints is None else plain.with_constraints(constraints.specification)
+
+    def _without_sensors(self) -> Samples:
+        """The samples with a sensor at each site, without constraints."""
+        return replace(self, observable=np.ones(len(self.sites), bool), sensors=None, constraints=None)
 
     def with_target(self, target: Target | None) -> Samples:
         """Set what is predicted from the readings; None to reconstruct the field itself.
@@ -442,20 +576,22 @@ class Samples(SampleSet):
         precision = 1 / np.where(variance > 0, variance, 1.0)
         weights = np.ones(len(self.sites)) if self.weights is None else self.weights
         return replace(
-            self, values=self.values.reshape(len(self), 1, -1), sites=sites, constraints=None,
+            self, data=self.values.reshape(len(self), 1, -1), sites=sites, constraints=None,
             origin=replace(self.origin, variables={}, channel_axis=None, attributes={}),
             observable=np.tile(self.observable, self.channels), weights=np.outer(precision, weights).ravel(),
-            noise=None if self.noise is None else self.noise.reshape(1, -1),
+            noise=None if self.noise is None else self.noise.reshape(1, -1), sensors=None,
         )  # fmt: skip
 
     def as_scaled(self) -> ScaledSamples:
         """Return the samples as methods take them, as they are: neither centred nor scaled, in single precision."""
         values = np.where(np.isnan(self.values), 0, self.values).astype(np.float32)
-        return ScaledSamples(
-            values=values, sites=self.sites, observable=self.observable, time=self.time, ordered=self.ordered,
+        scaled = ScaledSamples(
+            data=values, sites=self.sites, observable=self.observable, time=self.time, ordered=self.ordered,
             origin=self.origin, target=self.target, covariates=self.covariates, constraints=self.constraints,
             weights=self.weights, noise=self.noise, rows=self.rows, missing=self.missing,
+            root=sqrt_of_weights(self.weights),
         )  # fmt: skip
+        return scaled.observed_by(self.sensors, np.ones(self.channels))
 
     def with_graph(self, graph: Any) -> Samples:
         """Set a graph whose nodes are the sites: distances, and what is near, are then along its edges.
@@ -506,6 +642,9 @@ class Samples(SampleSet):
         """The same sites with another metric, or with positions."""
         check_positions(sites)
         constraints = self.constraints
+        if self.sensors is not None:
+            moved = self._without_sensors()._with_sites(sites).with_sensors(self.sensors.specification or self.sensors)
+            return moved if constraints is None else moved.with_constraints(constraints.specification)
         plain = replace(self, sites=sites, constraints=None)
         if constraints is None:
             return plain
@@ -542,6 +681,10 @@ class Samples(SampleSet):
             raise SettingsError(f"anomalies={asked!r}: 'month', 'none' or None is needed")
         return self if asked is None else self.anomalies("month" if asked == "month" else None)
 
+    def phase(self) -> NDArray[np.int64]:
+        """Return the month of each sample, from 0 to 11, where anomalies are monthly; else 0."""
+        return month_numbers(self.time, len(self), self.cycle)
+
     def _settings(self) -> tuple[Any, ...]:
         return (self.cycle,)
 
@@ -558,10 +701,14 @@ class Samples(SampleSet):
         SettingsError
             If a position is not that of a valid site.
         """
-        return self.values[:, :, self._numbers(sites)].transpose(0, 2, 1)
+        if self.sensors is not None:
+            return self.sensors.readings(self, np.asarray(sites))
+        return read_columns(self.source, self._numbers(sites)).transpose(0, 2, 1)
 
     def noisy_readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
         """Return what sensors would measure, ``(N, K, channels)``: `readings` plus measurement noise."""
+        if self.sensors is not None:
+            return self.sensors.readings(self, np.asarray(sites), noisy=True)
         readings = self.readings(sites)
         return readings if self.noise is None else readings + self.draw_noise(self._numbers(sites)).transpose(0, 2, 1)
 
@@ -584,35 +731,70 @@ class ScaledSamples(SampleSet):
     ----------
     offset : ndarray of shape (channels, m), optional
         The offset subtracted from all samples, in scaled units; None where it differs between samples, or weights do.
+    root : ndarray of shape (m,), optional
+        Square root of the relative loss weights; None: uniform.
     missing : ndarray of bool, shape (N, channels, m), optional
         Which values are missing; ``values`` holds imputed ones there, or zeros.
     imputer : GaussianImputer, optional
         The model that imputed missing values.
-    source : Source, optional
-        Access to all samples where these are a subset of data larger than memory.
+    site_variance : ndarray of shape (channels, m), optional
+        Variance of the targets over these samples, where it is known already.
     **others
         Those of `SampleSet`.
     """
 
     offset: NDArray[np.floating[Any]] | None = None
+    root: NDArray[np.float32] | None = None
     missing: NDArray[np.bool_] | None = None
     imputer: GaussianImputer | None = None
-    source: Source | None = None
+    site_variance: NDArray[np.float64] | None = None
+
+    def observed_by(self, sensors: PlacedSensors | None, scale: NDArray[np.float64]) -> ScaledSamples:
+        """Return the samples as sensors observe them, which have been scaled by ``scale``; unchanged without any."""
+        from keyhole.data.observed import ObservedSamples
+
+        return self if sensors is None else ObservedSamples.of(self, sensors, scale)
+
+    def reading_sites(self, candidates: Indices) -> NDArray[np.int64]:
+        """Return the site of each reading, ``(readings,)``, by which its distance to other sites is known."""
+        return np.repeat(candidates, self.channels)
 
     @property
-    def n_training(self) -> int:
-        """Number of training samples: these, or those of ``source`` where these are a subset of them."""
-        return len(self) if self.source is None else len(self.source)
-
-    @cached_property
-    def root(self) -> NDArray[np.float32] | None:
-        """Square root of the relative loss weights, ``(m,)``; None: uniform."""
-        return sqrt_of_weights(self.weights)
+    def is_noisy(self) -> bool:
+        """Whether the measurement noise of the sensors is known, which their readings then contain."""
+        return self.noise is not None
 
     @cached_property
     def targets(self) -> NDArray[np.float32]:
         """What is to be reconstructed, ``(N, channels, m)``: ``values`` times ``root``."""
         return self.values if self.root is None else self.values * self.root
+
+    def target_variance(self) -> NDArray[np.float64]:
+        """Return the variance of the targets over the samples, ``(channels, m)``."""
+        return self._target_variance if self.site_variance is None else self.site_variance
+
+    @cached_property
+    def _target_variance(self) -> NDArray[np.float64]:
+        """The variance in two passes."""
+        mean = sum((panel.targets.sum(axis=0, dtype=np.float64) for _, panel in self.panels()), 0.0) / len(self)
+        centre = np.asarray(mean, np.float32)
+        squares = (np.square(panel.targets - centre).sum(axis=0, dtype=np.float64) for _, panel in self.panels())
+        return np.asarray(sum(squares, 0.0)) / len(self)
+
+    def at(self, sites: Indices) -> ScaledSamples:
+        """Restrict the samples to some sites, in memory and without constraints.
+
+        Parameters
+        ----------
+        sites : ndarray of int
+            Numbers of the sites.
+        """
+        return replace(
+            self, data=read_columns(self.source, sites), sites=self.sites.take(sites),
+            observable=self.observable[sites], constraints=None, weights=_of(self.weights, sites),
+            root=_of(self.root, sites), noise=_of(self.noise, sites), offset=_of(self.offset, sites),
+            missing=_of(self.missing, sites), imputer=None, site_variance=_of(self.site_variance, sites),
+        )  # fmt: skip
 
     @property
     def known_targets(self) -> NDArray[np.float32]:
@@ -622,13 +804,16 @@ class ScaledSamples(SampleSet):
 
     def take(self, indices: Indices) -> ScaledSamples:
         """Return a subset of the samples; see `SampleSet.take`."""
-        missing = None if self.missing is None else self.missing[_as_slice(indices)]
-        return replace(self, **self._entries(indices), missing=missing)
+        return replace(self, **self._entries(indices))
+
+    def _entries(self, indices: Indices) -> dict[str, Any]:
+        missing = None if self.missing is None else self.missing[as_slice(indices)]
+        return super()._entries(indices) | {"missing": missing, "site_variance": None}
 
     def with_targets(self, targets: NDArray[Any], **changes: Any) -> ScaledSamples:
         """Return samples whose targets are given, such as the residual of a prediction."""
         values = targets if self.root is None else targets / self.root
-        return replace(self, values=np.asarray(values, np.float32), offset=None, **changes)
+        return replace(self, data=np.asarray(values, np.float32), offset=None, site_variance=None, **changes)
 
     def impute(self, imputer: GaussianImputer | None = None) -> ScaledSamples:
         """Impute the missing values by their conditional mean given the rest of the sample.
@@ -668,7 +853,7 @@ class ScaledSamples(SampleSet):
             A missing reading is NaN, or, if missing values were imputed, its conditional mean given the other readings
             of the same sample.
         """
-        readings: NDArray[np.floating[Any]] = self.values[:, :, sites]
+        readings = read_columns(self.source, sites)
         if self.noise is not None:
             readings = readings + self.draw_noise(sites).astype(np.float32)
         if self.missing is not None:
@@ -739,12 +924,14 @@ class ScaledSamples(SampleSet):
             noise = noise + np.square(self.noise[:, sites] * root)
         available = self.availability()
         if available is not None:
-            variance = (self.values[:, :, sites] * root).var(axis=0, dtype=np.float64)
+            variance = (read_columns(self.source, sites) * root).var(axis=0, dtype=np.float64)
             noise = noise + variance * (1 / np.maximum(available[sites], _LEAST_AVAILABLE) - 1)
         return noise
 
 
-def _as_slice(indices: Indices) -> Indices | slice:
-    """Consecutive sample numbers as a slice, by which arrays are shared instead of copied."""
-    consecutive = len(indices) > 0 and indices.dtype.kind in "iu" and bool((np.diff(indices) == 1).all())
-    return slice(int(indices[0]), int(indices[0]) + len(indices)) if consecutive else indices
+Of = TypeVar("Of", bound=np.generic)
+
+
+def _of(values: NDArray[Of] | None, sites: Indices) -> NDArray[Of] | None:
+    """Entries of some sites along the last axis."""
+    return None if values is None else values[..., sites]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.errors import DataError, PlanError
-from keyhole.data.covariates import Period, harmonics
+from keyhole.core.errors import PlanError
+from keyhole.data.covariates import Period, harmonics, month_numbers
+from keyhole.data.moments import Moments
 from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.data.validation import Cycle
+from keyhole.data.values import DeferredValues, Values, memory_of, read_columns, read_rows, whole_of
 from keyhole.data.weights import sqrt_of_weights
 
 __all__ = ["Scaler"]
@@ -78,33 +79,37 @@ class Scaler:
         DataError
             If there are no samples, or a climatology is wanted and a month has none.
         """
-        return cls.fit_blocks(lambda: [samples])
+        return cls.of(Moments.of(samples, np.arange(len(samples)))[0], samples)
 
     @classmethod
-    def fit_blocks(cls, blocks: Callable[[], Iterable[Samples]]) -> Scaler:
-        """Estimate baseline and scale from samples that do not fit in memory, in two passes.
+    def of(cls, moments: Moments, samples: Samples) -> Scaler:
+        """Make a scaler from sums over samples.
 
         Parameters
         ----------
-        blocks : callable
-            Returns an iterator over blocks of samples; called once for each pass.
+        moments : Moments
+            Sums over the samples.
+        samples : Samples
+            The samples themselves, for weights, climatology and covariates.
 
         Returns
         -------
         Scaler
         """
-        baseline = _baseline(blocks())
-        columns: list[NDArray[Any]] = []
-        squares, known = np.zeros(baseline.shape[1]), np.zeros(baseline.shape[1])
-        for block in blocks():
-            root = sqrt_of_weights(block.weights)
-            anomalies = np.square(block.values - baseline[_phase_of(block)], dtype=np.float64)
-            squares += np.nansum(anomalies * (1.0 if root is None else np.square(root)), axis=(0, 2))
-            known += (~np.isnan(block.values)).sum(axis=(0, 2))
-            columns += [] if block.covariates is None else [block.covariates]
-        scale = np.sqrt(squares / np.maximum(known, 1))
-        moments = _moments(np.concatenate(columns) if columns else None)
-        return cls(baseline, np.where(scale > 0, scale, 1.0), block.cycle, _periods_of(block), moments, root)
+        baseline, root = moments.baseline(), sqrt_of_weights(samples.weights)
+        # Large samples are not gone through once more.
+        squares = moments.anomaly_squares(baseline) if samples.is_large else _anomaly_squares(samples, baseline)
+        known = moments.counts.sum(axis=(0, 2), dtype=np.int64)
+        weighted = squares * (1.0 if root is None else np.square(root))
+        scale = np.sqrt(weighted.sum(axis=1) / np.maximum(known, 1))
+        columns = _moments(samples.covariates)
+        return cls(baseline, np.where(scale > 0, scale, 1.0), samples.cycle, _periods_of(samples), columns, root)
+
+    def target_variance(self, moments: Moments) -> NDArray[np.float64]:
+        """Return the variance of the scaled targets over the samples of some sums, ``(channels, m)``."""
+        weight = 1.0 if self.root is None else np.square(self.root)
+        squares = moments.anomaly_squares(self.baseline) / np.square(self._column)
+        return np.asarray(squares * weight / np.maximum(moments.counts.sum(axis=0), 1))
 
     def apply(self, samples: Samples) -> ScaledSamples:
         """Scale samples.
@@ -120,19 +125,16 @@ class Scaler:
             float32; zero where values are missing. ``covariates`` holds the standardised covariates with the harmonics
             of time.
         """
-        values = samples.values - self.expected(samples)
-        scaled = values if values.dtype == np.float32 else np.empty(values.shape, np.float32)
-        values = np.divide(values, self._column, out=scaled, casting="same_kind")
-        if samples.missing is not None:
-            values[samples.missing] = 0
-        return ScaledSamples(
-            values=values, sites=samples.sites, observable=samples.observable, time=samples.time,
-            ordered=samples.ordered, origin=samples.origin, target=samples.target,
-            covariates=self.covariates(samples.time, samples.covariates, len(samples)), constraints=samples.constraints,
-            weights=samples.weights, noise=None if samples.noise is None else samples.noise / self._column,
-            rows=samples.rows, offset=None if self.cycle or self.root is not None else self.baseline[0] / self._column,
-            missing=samples.missing,
+        scaled = ScaledSamples(
+            data=_ScaledValues(samples.source, self, self.phase(samples.time, len(samples))), sites=samples.sites,
+            observable=samples.observable, time=samples.time, ordered=samples.ordered, origin=samples.origin,
+            target=samples.target, covariates=self.covariates(samples.time, samples.covariates, len(samples)),
+            constraints=samples.constraints, weights=samples.weights,
+            noise=None if samples.noise is None else samples.noise / self._column, rows=samples.rows,
+            offset=None if self.cycle or self.root is not None else self.baseline[0] / self._column,
+            root=sqrt_of_weights(samples.weights), missing=samples.missing,
         )  # fmt: skip
+        return scaled.observed_by(samples.sensors, self.scale)
 
     def covariates(
         self, time: NDArray[np.datetime64] | None, columns: NDArray[Any] | None, n: int
@@ -175,11 +177,11 @@ class Scaler:
 
         Without a climatology it is one row, ``(1, channels, m)``.
         """
-        return self.baseline if self.cycle is None else self.baseline[_phase_of(samples)]
+        return self.baseline if self.cycle is None else self.baseline[samples.phase()]
 
     def phase(self, time: NDArray[np.datetime64] | None, n: int) -> NDArray[np.int64]:
         """Return the row of ``baseline`` for each of ``n`` samples: the month from 0 to 11, or 0."""
-        return _phase(time, n, self.cycle)
+        return month_numbers(time, n, self.cycle)
 
     def scale_readings(
         self, readings: NDArray[Any], sites: NDArray[np.int64], time: NDArray[np.datetime64] | None
@@ -200,7 +202,7 @@ class Scaler:
         ndarray of shape (N, K, channels)
             float32.
         """
-        phase = _phase(time, len(readings), self.cycle)
+        phase = month_numbers(time, len(readings), self.cycle)
         flat = self.baseline[:, :, sites]
         return np.asarray((readings - flat.transpose(0, 2, 1)[phase]) / self.scale, np.float32)
 
@@ -222,7 +224,7 @@ class Scaler:
         -------
         ndarray of shape (N, K, channels)
         """
-        phase = _phase(time, len(scaled), self.cycle)
+        phase = month_numbers(time, len(scaled), self.cycle)
         flat = self.baseline[:, :, sites]
         return np.asarray(scaled * self.scale + flat.transpose(0, 2, 1)[phase], np.float64)
 
@@ -240,7 +242,7 @@ class Scaler:
         -------
         ndarray of shape (N, channels, m)
         """
-        phase = _phase(time, len(scaled), self.cycle)
+        phase = month_numbers(time, len(scaled), self.cycle)
         plain = scaled if self.root is None else scaled / self.root
         return np.asarray(plain * self._column + self.baseline[phase], self.baseline.dtype)
 
@@ -248,6 +250,69 @@ class Scaler:
     def _column(self) -> NDArray[np.float64]:
         """Scale of each channel, ``(channels, 1)``."""
         return self.scale[:, np.newaxis]
+
+
+@dataclass(frozen=True, eq=False)
+class _ScaledValues(DeferredValues):
+    """Values that are scaled when they are used.
+
+    Parameters
+    ----------
+    base
+        In the user's units.
+    scaler
+        Baseline and scale.
+    phase
+        Row of the baseline for each sample.
+    """
+
+    base: Values
+    scaler: Scaler
+    phase: NDArray[np.int64]
+    shape: tuple[int, int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False, default=np.dtype(np.float32))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", self.base.shape)
+
+    def read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Scale some samples; see `DeferredValues.read`."""
+        return self._scaled(read_rows(self.base, rows), self.phase[rows], self.scaler.baseline)
+
+    def columns(self, sites: NDArray[np.int64] | slice) -> NDArray[np.float32]:
+        """Scale some sites; see `DeferredValues.columns`."""
+        return self._scaled(read_columns(self.base, sites), self.phase, self.scaler.baseline[:, :, sites])
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that may be taken, as for ``base``."""
+        return memory_of(self.base)
+
+    @property
+    def whole(self) -> int:
+        """Number of samples of the data that ``base`` is part of."""
+        return whole_of(self.base)
+
+    def _scaled(
+        self, values: NDArray[Any], phase: NDArray[np.int64], baseline: NDArray[np.floating[Any]]
+    ) -> NDArray[np.float32]:
+        """Scaled values; zero where they are missing."""
+        anomalies = values - (baseline if len(baseline) == 1 else baseline[phase])
+        scaled = anomalies if anomalies.dtype == np.float32 else np.empty(anomalies.shape, np.float32)
+        np.divide(anomalies, self.scaler.scale[:, np.newaxis], out=scaled, casting="same_kind")
+        missing = np.isnan(scaled)
+        if missing.any():
+            scaled[missing] = 0
+        return scaled
+
+
+def _anomaly_squares(samples: Samples, baseline: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Sum of squared anomalies of each site, ``(channels, m)``."""
+    squares = np.zeros(baseline.shape[1:])
+    for _, panel in samples.panels():
+        anomalies = np.square(panel.values - baseline[panel.phase()], dtype=np.float64)
+        squares += np.nansum(anomalies, axis=0)
+    return squares
 
 
 def _periods_of(samples: Samples) -> tuple[Period, ...]:
@@ -263,53 +328,3 @@ def _moments(columns: NDArray[Any] | None) -> NDArray[np.float64]:
         return np.zeros((2, 0))
     spread = columns.std(axis=0)
     return np.stack([columns.mean(axis=0), np.where(spread > 0, spread, 1.0)])
-
-
-def _phase(time: NDArray[np.datetime64] | None, n: int, cycle: Cycle | None) -> NDArray[np.int64]:
-    """Row of the baseline for each of ``n`` samples."""
-    if cycle is None:
-        return np.zeros(n, np.int64)
-    if time is None:
-        raise PlanError(
-            "this plan was fitted to monthly anomalies: give the time of each reading "
-            "(time=..., --time, or a time column)"
-        )
-    if time.dtype.kind != "M":
-        raise PlanError(
-            "this plan was fitted to monthly anomalies: the time of each reading must be a date, not a number"
-        )
-    if len(time) != n:
-        raise PlanError(f"time has {len(time)} entries for {n} readings")
-    return time.astype("datetime64[M]").astype(np.int64) % 12
-
-
-def _phase_of(samples: Samples) -> NDArray[np.int64]:
-    """Row of the baseline for each sample."""
-    return _phase(samples.time, len(samples), samples.cycle)
-
-
-def _baseline(blocks: Iterable[Samples]) -> NDArray[np.floating[Any]]:
-    """Mean of each site, by month with a climatology; the mean over all months where a month has no value."""
-    totals: NDArray[np.float64] | None = None
-    for block in blocks:
-        values, phase = block.values, _phase_of(block)
-        if totals is None:
-            shape = (1 if block.cycle is None else 12, *values.shape[1:])
-            totals, counts, seen = np.zeros(shape), np.zeros(shape), np.zeros(shape[0], np.int64)
-        for month in np.unique(phase):
-            selected = values[phase == month]
-            totals[month] += np.nansum(selected, axis=0, dtype=np.float64)
-            counts[month] += (~np.isnan(selected)).sum(axis=0)
-            seen[month] += len(selected)
-    if totals is None:
-        raise DataError("there are no samples to fit a scaler to")
-    absent = [str(month + 1) for month in np.flatnonzero(seen == 0)]
-    if absent:
-        raise DataError(f"the training part has no sample of month {', '.join(absent)}; a climatology needs all twelve")
-    overall = _ratio(totals.sum(axis=0), counts.sum(axis=0), 0.0)
-    return _ratio(totals, counts, overall).astype(values.dtype)
-
-
-def _ratio(totals: NDArray[np.float64], counts: NDArray[np.float64], otherwise: Any) -> NDArray[np.float64]:
-    """Quotient, and a default value where the count is zero."""
-    return np.where(counts > 0, totals / np.maximum(counts, 1), otherwise)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, permutations
@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.data.samples import Samples
+from keyhole.data.values import read_columns
 
-__all__ = ["Evidence", "features", "find_series"]
+__all__ = ["Evidence", "feature_sites", "features", "find_series"]
 
 _WINDOW = 7  # samples whose 2520 orders (up to reversal) are all compared
 _LAGS = (1, 2, 3, 4)  # lags at which the samples of a window are compared: oscillations may be faster than four samples
@@ -47,27 +48,33 @@ class Evidence:
         return f"samples look like a series: neighbours correlate at {self.correlation:.2f}"
 
 
-def features(blocks: Iterable[Samples], n: int) -> NDArray[np.float32]:
+def features(samples: Samples) -> NDArray[np.float32]:
     """Return values at evenly spaced valid sites, centred and scaled by channel, for `find_series`.
 
     Parameters
     ----------
-    blocks : iterable of Samples
-        All samples in order, in blocks; a missing value is replaced by the mean of its site.
-    n : int
-        Total number of samples.
+    samples : Samples
+        All samples in order; a missing value is replaced by the mean of its site.
 
     Returns
     -------
     ndarray of shape (n, features)
         float32.
     """
-    rows = np.concatenate([_values_of(block, n) for block in blocks])
+    rows = read_columns(samples.source, feature_sites(samples.shape))
     known = ~np.isnan(rows)
     mean = np.where(known, rows, 0).sum(axis=0, dtype=np.float64) / np.maximum(known.sum(axis=0), 1)
     anomalies = np.where(known, rows - mean, 0)
     spread = np.sqrt(np.square(anomalies).mean(axis=(0, 2)))
-    return np.asarray((anomalies / np.where(spread > 0, spread, 1)[:, np.newaxis]).reshape(n, -1), np.float32)
+    return np.asarray((anomalies / np.where(spread > 0, spread, 1)[:, np.newaxis]).reshape(len(rows), -1), np.float32)
+
+
+def feature_sites(shape: tuple[int, int, int]) -> NDArray[np.int64]:
+    """Return evenly spaced sites that stand for samples of a shape ``(n, channels, m)``."""
+    n, channels, m = shape
+    low, high = _CELLS
+    most = min(m, max(low, min(high, _MOST_VALUES // (n * channels))))
+    return np.linspace(0, m - 1, most).astype(np.int64)
 
 
 def find_series(rows: NDArray[np.floating]) -> Evidence | None:
@@ -107,14 +114,6 @@ def find_series(rows: NDArray[np.floating]) -> Evidence | None:
     candidates = (ranks for ranks in _all_ranks(rows) if ranks.mean() <= _MOST_MEAN)
     p_value = min((_p_value(ranks) for ranks in candidates), default=1.0)
     return Evidence(_correlation(rows), p_value) if p_value <= _LEVEL else None
-
-
-def _values_of(block: Samples, n: int) -> NDArray[np.floating]:
-    """Evenly spaced valid sites of each sample, ``(samples, channels, sites)``, within the memory bound."""
-    low, high = _CELLS
-    count = len(block.sites)
-    most = min(count, max(low, min(high, _MOST_VALUES // (n * block.channels))))
-    return block.values[:, :, np.linspace(0, count - 1, most).astype(np.int64)]
 
 
 def _all_ranks(rows: NDArray[np.floating]) -> Iterator[NDArray[np.float64]]:

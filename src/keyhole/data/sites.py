@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
 from keyhole.data.areas import area_on_lattice
+from keyhole.data.mesh import Mesh
 from keyhole.data.metric import EARTH_RADIUS_KM, Euclidean, GreatCircle, Metric, NoMetric, on_sphere
 
 __all__ = ["FULL_TURN", "Auxiliary", "Role", "Sites", "is_latitude", "is_longitude"]
@@ -70,6 +71,8 @@ class Sites:
         ``(m,)``, area of each site where the data say it (cell measures, bounds); None: not known.
     vertical_scale
         See `Sites.build`.
+    mesh
+        Faces of the mesh on whose faces or nodes the sites are; None where they lie on none, or it is not known.
 
     Examples
     --------
@@ -88,6 +91,7 @@ class Sites:
     metric: Metric = field(default_factory=lambda: NoMetric(0))
     cell_area: NDArray[np.float64] | None = None
     vertical_scale: float | None = None
+    mesh: Mesh | None = None
 
     @classmethod
     def build(
@@ -102,6 +106,7 @@ class Sites:
         names: tuple[str, ...] | None = None,
         cell_area: NDArray[np.float64] | None = None,
         vertical_scale: float | None = None,
+        mesh: Mesh | None = None,
     ) -> Sites:
         """Make sites from coordinates, with the metric that these allow.
 
@@ -118,6 +123,8 @@ class Sites:
         vertical_scale
             Kilometres of horizontal distance (units of the horizontal coordinates, without latitude and longitude) that
             count like one unit of the vertical coordinate. None: distances are horizontal.
+        mesh
+            See `Sites`.
 
         Returns
         -------
@@ -131,7 +138,7 @@ class Sites:
             _roles_of((*dims, *auxiliary)) if roles is None else dict(roles),
             None if names is None else tuple(names[place] for place in index),
             cell_area=None if cell_area is None else np.asarray(cell_area, np.float64).ravel()[index],
-            vertical_scale=vertical_scale,
+            vertical_scale=vertical_scale, mesh=mesh,
         )  # fmt: skip
         return replace(sites, metric=_metric_of(sites, vertical_scale))
 
@@ -363,7 +370,10 @@ class Sites:
             values = np.full(self.size, np.nan)
             values[self.index] = rows[name].to_numpy(np.float64)
             auxiliary[name] = Auxiliary(self.dims, values)
-        sites = replace(self, auxiliary=auxiliary, roles=_roles_of(tuple(columns)), names=tuple(labels))
+        roles = _roles_of(tuple(columns))
+        if not set(roles) >= {"latitude", "longitude"}:
+            roles = {"x": "x", "y": "y", **{role: name for role, name in roles.items() if role == "vertical"}}
+        sites = replace(self, auxiliary=auxiliary, roles=roles, names=tuple(labels))
         return replace(sites, metric=_metric_of(sites, None))
 
     def with_vertical_scale(self, scale: float) -> Sites:

@@ -196,6 +196,19 @@ class Split:
         train, validation, calibration = np.split(self.development, cuts)
         return replace(self, train=train, validation=validation, calibration=calibration)
 
+    def in_order(self) -> Split:
+        """Return the same parts with their samples in ascending order, as data are read that stay in their file."""
+        train, validation, test, calibration = map(np.sort, self._parts())
+        return replace(self, train=train, validation=validation, test=test, calibration=calibration)
+
+    def every(self, step: int) -> Split:
+        """Return the same parts of every ``step``-th sample, which are numbered anew."""
+        train, validation, test, calibration = (rows[rows % step == 0] // step for rows in self._parts())
+        return replace(self, train=train, validation=validation, test=test, calibration=calibration)
+
+    def _parts(self) -> tuple[Indices, Indices, Indices, Indices]:
+        return self.train, self.validation, self.test, self.calibration
+
     def sizes(self) -> dict[str, int | str]:
         """Return the size of each part, the kind of split and its reason, as stored in a plan's record.
 

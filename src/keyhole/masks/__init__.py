@@ -10,6 +10,7 @@ loop.
 `CorrelatedLogitNormal` (vln)     logits share a low-dimensional latent: a low-rank covariance; the default choice
 `HyperNetworkLogitNormal` (hnet)  location and weights are themselves functions of the latent: not Gaussian
 `HardConcrete` (sct)              independent sites, logistic logits
+`GraphLogitNormal` (graph_vln)    the low-rank covariance, localised along a graph: neighbours alone are correlated
 `SimplexLogitNormal` (simplex)    each site takes one of several options (instruments, precisions) or none
 `L0Penalty`                       weight on the expected number of open sites; the number results from the weight
 `DualAscent`                      a Lagrange multiplier holds the expected number at K
@@ -53,6 +54,7 @@ from __future__ import annotations
 from keyhole.masks.base import MaskDistribution, MaskSample, concentration_of, share
 from keyhole.masks.budgets import Budget, CountBudget, DualAscent, ExactK, L0Penalty
 from keyhole.masks.collapse import best_of, frequency, marginal, rounded
+from keyhole.masks.graph_logit_normal import GraphLogitNormal
 from keyhole.masks.hard_concrete import HardConcrete
 from keyhole.masks.hyper_network import HyperNetworkLogitNormal
 from keyhole.masks.logit_normal import CorrelatedLogitNormal, IndependentLogitNormal
@@ -65,6 +67,7 @@ __all__ = [
     "CountBudget",
     "DualAscent",
     "ExactK",
+    "GraphLogitNormal",
     "HardConcrete",
     "HyperNetworkLogitNormal",
     "IndependentLogitNormal",
@@ -86,6 +89,7 @@ MASK_DISTRIBUTIONS: dict[str, type[MaskDistribution]] = {
         IndependentLogitNormal,
         CorrelatedLogitNormal,
         HyperNetworkLogitNormal,
+        GraphLogitNormal,
         HardConcrete,
         SimplexLogitNormal,
     )

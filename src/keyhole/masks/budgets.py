@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from keyhole.core.processes import Processes
 from keyhole.masks.base import MaskDistribution
 from keyhole.masks.sample import MaskSample
 
@@ -23,7 +24,17 @@ class Budget(nn.Module, ABC):
 
     `ExactK` is the best default when the number of sites is given; `DualAscent` keeps the soft masks of the paper and
     meets the number on average; `L0Penalty` is the paper's objective, where the number depends on the weight.
+
+    Attributes
+    ----------
+    processes : Processes
+        The processes of distributed training, of which each draws masks of its own and uses them for its part of a
+        batch; one by default. What a budget counts is then counted over the masks of all processes, all of which must
+        call `loss` and `update`, and the average over the processes of the gradients of `loss` is that of one process
+        with all masks.
     """
+
+    processes: Processes = Processes()
 
     def masks(self, distribution: MaskDistribution, sample: MaskSample) -> Tensor:
         """Compute the masks that are applied to the reconstructor's input.
@@ -247,10 +258,11 @@ class DualAscent(CountBudget):
             There are fewer than k observable sites, or k is less than 1.
         """
         distribution.check_k(self.k)
-        price = self.multiplier + self.stiffness * self._violation(sample)
+        count = self._count(sample)
+        price = self.multiplier + self.stiffness * self._relative(count)
         penalised = sample.expected_l0 if price > 0 and not self.hard else sample.soft_count
         path = (penalised + torch.sigmoid(sample.logits / distribution.temperature).sum(1).mean()) / 2
-        return price * (self._count(sample) + (path - path.detach()) - self.k) / self.k
+        return price * (count + (path - path.detach()) - self.k) / self.k
 
     @torch.no_grad()
     def update(self, distribution: MaskDistribution, sample: MaskSample) -> None:
@@ -262,18 +274,24 @@ class DualAscent(CountBudget):
             As in `Budget.update`. Distributions whose open sites are not those with a positive logit
             (`SimplexLogitNormal`) are not shifted.
         """
-        self.gap.lerp_((sample.sampled_count - sample.soft_count).to(self.gap), 1 - self.smoothing)
+        by_sign = sample.soft_count.new_tensor(
+            float(torch.equal(sample.opened, sample.logits > 0))
+        )  # not on the simplex
+        gap, by_sign = self.processes.mean(torch.stack([sample.sampled_count - sample.soft_count, by_sign]))
+        self.gap.lerp_(gap.to(self.gap), 1 - self.smoothing)
         self.multiplier.add_(self.rate * self._violation(sample).to(self.multiplier))
-        if torch.equal(sample.opened, sample.logits > 0):  # not so on the simplex
-            _recentre(distribution, sample, self.k, _RECENTRE_RATE)
+        if by_sign == 1:
+            _recentre(distribution, sample, self.k, _RECENTRE_RATE, self.processes)
 
     def _count(self, sample: MaskSample) -> Tensor:
         """Return the bias-corrected count."""
-        return sample.soft_count.detach() + self.gap
+        return self.processes.mean(sample.soft_count) + self.gap
 
     def _violation(self, sample: MaskSample) -> Tensor:
         """Return the relative violation of the constraint, between -1 and 1."""
-        count = self._count(sample)
+        return self._relative(self._count(sample))
+
+    def _relative(self, count: Tensor) -> Tensor:
         return (count - self.k) / count.clamp_min(self.k)
 
 
@@ -365,14 +383,25 @@ class ExactK(CountBudget):
         distribution, sample
             As in `Budget.update`.
         """
-        _recentre(distribution, sample, self.k, self.rate)
+        _recentre(distribution, sample, self.k, self.rate, self.processes)
 
 
-def _recentre(distribution: MaskDistribution, sample: MaskSample, k: int, share: float) -> None:
-    """Shift the logits by a share of the way to where k of them per draw, on average, are positive."""
-    pooled, total = sample.logits.reshape(1, -1), k * len(sample.logits)
-    ordered = pooled.topk(min(total + 1, pooled.shape[1]), dim=1).values
+def _recentre(distribution: MaskDistribution, sample: MaskSample, k: int, share: float, several: Processes) -> None:
+    """Shift the logits by a share of the way to where k of them per draw, on average, are positive.
+
+    The draws are those of all processes; of each process's logits only the largest, which may be among the largest of
+    all, are communicated.
+    """
+    total = k * len(sample.logits) * several.count
+    own = _descending(sample.logits.flatten(), total + 1)
+    ordered = own if several.count == 1 else _descending(several.gather(own), total + 1)
+    ordered = ordered.reshape(1, -1)
     distribution.shift(-share * float(_threshold_after(ordered, total, distribution.temperature)))
+
+
+def _descending(values: Tensor, most: int) -> Tensor:
+    """Return the largest values, at most so many, in descending order."""
+    return values.topk(min(most, len(values))).values
 
 
 def _largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:

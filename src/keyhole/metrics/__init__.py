@@ -80,6 +80,13 @@ class ErrorAccumulator:
         self.spread = self.spread + _squares(truth, expected)
         self.known = self.known + (~np.isnan(truth)).sum(axis=0)
 
+    def __add__(self, other: ErrorAccumulator) -> ErrorAccumulator:
+        """Return the sums over both sets of samples."""
+        together = ErrorAccumulator(self.sites, scale=self.scale, names=self.names)
+        for name in ("error", "spread", "known"):
+            setattr(together, name, getattr(self, name) + getattr(other, name))
+        return together
+
     def scores(self, weights: NDArray[np.float64] | None = None) -> dict[str, float]:
         """Return the metrics of all samples so far; see `evaluate`."""
         area = self.sites.area

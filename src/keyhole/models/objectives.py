@@ -7,7 +7,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-__all__ = ["adversarial", "prediction", "reconstruction"]
+from keyhole.core.processes import Processes
+
+__all__ = ["adversarial", "known_share", "prediction", "reconstruction"]
 
 
 def reconstruction(reconstructed: Tensor, truth: Tensor, *, gaps: bool = False) -> Tensor:
@@ -29,6 +31,28 @@ def reconstruction(reconstructed: Tensor, truth: Tensor, *, gaps: bool = False) 
         return functional.mse_loss(reconstructed, truth)
     known = ~truth.isnan()
     return functional.mse_loss(reconstructed[known], truth[known], reduction="sum") / known.sum().clamp_min(1)
+
+
+def known_share(truth: Tensor, processes: Processes) -> Tensor:
+    """Return the number of known values of this process's samples, relative to the mean over all processes.
+
+    A mean over the known values of one process's samples, multiplied by this, averages over the processes to the mean
+    over the known values of the whole batch.
+
+    Parameters
+    ----------
+    truth
+        NaN where it is missing.
+    processes
+        The processes, all of which must call this.
+
+    Examples
+    --------
+    >>> known_share(torch.tensor([1.0, torch.nan]), Processes())
+    tensor(1.)
+    """
+    known = (~truth.isnan()).sum().to(truth.dtype)
+    return known / processes.mean(known).clamp_min(1)
 
 
 def prediction(outputs: Tensor, target: Tensor, is_class: bool) -> Tensor:

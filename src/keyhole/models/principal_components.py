@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from keyhole.core.errors import SettingsError
+from keyhole.core.memory import format_size
+from keyhole.core.reduction import reduce
 from keyhole.data.samples import ScaledSamples
+from keyhole.data.values import Panel, read_columns
+from keyhole.models.subspace import leading_subspace
 
 __all__ = [
     "Components",
@@ -32,6 +37,8 @@ _SINGLE_PRECISION_LIMIT = 1e-4
 _ROUNDING = {4: 1e-5, 8: 1e-10}
 _BLOCK = 4_000_000  # values processed at a time
 _SUMMED_IN_SINGLE = 64  # samples summed in their own precision
+_COPIES = 3  # of a basis, while a subspace is iterated
+_MOST_EXACT = 4096  # samples or values whose covariance is decomposed; beyond, a subspace is iterated
 _MAX_CACHED = 2000  # samples up to which the Gram matrix is cached
 # Gram matrices, for the lifetime of the samples: several selectors and ridge need the same one.
 _GRAMS: WeakKeyDictionary[ScaledSamples, NDArray[np.float64]] = WeakKeyDictionary()
@@ -39,6 +46,7 @@ _GRAMS: WeakKeyDictionary[ScaledSamples, NDArray[np.float64]] = WeakKeyDictionar
 _COMPONENTS: WeakKeyDictionary[ScaledSamples, tuple[int, NDArray[np.float64], NDArray[np.float64]]] = (
     WeakKeyDictionary()
 )
+_SUBSPACES: WeakKeyDictionary[ScaledSamples, tuple[int, NDArray[np.float64], NDArray[np.float32]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +91,22 @@ def principal_components(samples: ScaledSamples, most: int) -> Components:
     >>> principal_components(kh.read(fields).as_scaled(), 10).basis.shape
     (1, 24, 2)
     """
-    packed = samples.targets.reshape(len(samples), -1)
-    mean = column_sums([packed]) / len(packed)
-    if len(packed) <= packed.shape[1]:
-        variances, basis = _from_gram(samples, packed, mean, most)
+    shape, n = (samples.channels, len(samples.sites)), len(samples)
+    width = shape[0] * shape[1]
+    # Large samples are not gone through for their mean, which is zero by their scaling.
+    mean = np.zeros(width) if samples.site_variance is not None else _mean(samples)
+    if min(n, width) > _MOST_EXACT or (samples.memory is not None and n <= width):
+        variances, basis = _from_subspace(samples, mean, most)
+    elif n <= width:
+        variances, basis = _from_gram(samples, mean.reshape(shape), most)
     else:
-        variances, basis = _from_covariance(samples, packed, mean, most)
-    shape = (samples.channels, len(samples.sites))
+        variances, basis = _from_covariance(samples, mean, most)
     return Components(variances, basis.reshape(*shape, len(variances)), mean.reshape(shape))
+
+
+def _mean(samples: ScaledSamples) -> NDArray[np.float64]:
+    """Mean of the targets, ``(channels * m,)``."""
+    return column_sums(flat_targets(panel.targets) for _, panel in samples.panels()) / len(samples)
 
 
 def cached_gram(samples: ScaledSamples) -> NDArray[np.float64] | None:
@@ -98,41 +114,80 @@ def cached_gram(samples: ScaledSamples) -> NDArray[np.float64] | None:
     return _GRAMS.get(samples)
 
 
-def _from_gram(
-    samples: ScaledSamples, packed: Floats, mean: NDArray[np.float64], most: int
-) -> tuple[NDArray[np.float64], Floats]:
-    """Variances and basis ``(sites, r)`` from the Gram matrix, the samples being fewer than the sites.
+def _from_gram(samples: ScaledSamples, mean: NDArray[np.float64], most: int) -> tuple[NDArray[np.float64], Floats]:
+    """Variances and basis ``(channels, m, r)`` from the Gram matrix, the samples being fewer than the sites.
 
     In the precision of the data, unless a component is so small that rounding would show.
     """
-    precision: Any = packed.dtype
-    gram = _GRAMS[samples] if samples in _GRAMS else _gram(samples, packed, mean, precision)
-    variances, eigenvectors = _leading_eigenpairs(gram / len(packed), most)
-    if precision == np.float32 and variances[-1] < _SINGLE_PRECISION_LIMIT * variances[0]:
-        precision = np.float64
-        variances, eigenvectors = _leading_eigenpairs(_gram(samples, packed, mean, precision) / len(packed), most)
-    weights = (eigenvectors / np.sqrt(variances * len(packed))).astype(precision)
-    basis = np.empty((packed.shape[1], len(variances)), precision)
-    for block, part in blocks_of_cells(packed, mean, precision):
-        np.matmul(part.T, weights, out=basis[block])
+    precision: Any = np.dtype(np.float32)
+    gram = _GRAMS[samples] if samples in _GRAMS else _gram(samples, mean, precision)
+    variances, eigenvectors = _leading_eigenpairs(gram / len(samples), most)
+    if variances[-1] < _SINGLE_PRECISION_LIMIT * variances[0]:
+        precision = np.dtype(np.float64)
+        variances, eigenvectors = _leading_eigenpairs(_gram(samples, mean, precision) / len(samples), most)
+    weights = (eigenvectors / np.sqrt(variances * len(samples))).astype(precision)
+    # Of large samples the basis is the largest array: it is kept in single precision however it was computed.
+    basis = np.empty((*mean.shape, len(variances)), np.float32 if samples.is_large else precision)
+    for sites, part in blocks_of_sites(samples, mean, precision):
+        basis[:, sites] = (part.T @ weights).reshape(samples.channels, -1, len(variances))
     return variances, basis
 
 
 def _from_covariance(
-    samples: ScaledSamples, packed: Floats, mean: NDArray[np.float64], most: int
+    samples: ScaledSamples, mean: NDArray[np.float64], most: int
 ) -> tuple[NDArray[np.float64], Floats]:
-    """Variances and basis ``(sites, r)`` from the covariance of the sites; cached for smaller requests."""
+    """Variances and basis ``(channels * m, r)`` from the covariance of the sites; cached for smaller requests."""
     if samples not in _COMPONENTS or _COMPONENTS[samples][0] < most:
-        centred = np.subtract(packed, mean, dtype=np.float64)
-        _COMPONENTS[samples] = (most, *_leading_eigenpairs(centred.T @ centred / len(packed), most))
+        covariance = reduce(samples.panels(), _Scatter(mean)) / len(samples)
+        _COMPONENTS[samples] = (most, *_leading_eigenpairs(covariance, most))
     _, variances, basis = _COMPONENTS[samples]
     return variances[:most], np.ascontiguousarray(basis[:, :most])
 
 
-def _gram(samples: ScaledSamples, packed: Floats, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
+def _from_subspace(samples: ScaledSamples, mean: NDArray[np.float64], most: int) -> tuple[NDArray[np.float64], Floats]:
+    """Variances and basis ``(channels * m, r)`` by subspace iteration; cached for smaller requests."""
+    _check_fits(samples, most)
+    if samples not in _SUBSPACES or _SUBSPACES[samples][0] < most:
+        _SUBSPACES[samples] = (most, *leading_subspace(samples, mean.astype(np.float32), most))
+    _, variances, basis = _SUBSPACES[samples]
+    return variances[:most], basis[:, :most]
+
+
+def _check_fits(samples: ScaledSamples, most: int) -> None:
+    """Raise a SettingsError if components take more memory than is allowed."""
+    width = samples.channels * len(samples.sites)
+    needed, memory = 4 * _COPIES * width * min(most, len(samples)), samples.memory
+    if memory is not None and needed > memory:
+        raise SettingsError(
+            f"{most} components of {width} values need {format_size(needed)} of memory, and {format_size(memory)} are "
+            "allowed; ask for fewer sites, allow more (memory=, --memory), or coarsen the grid"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Scatter:
+    """The sum of outer products of centred targets."""
+
+    stage: ClassVar[str] = "covariance"
+    mean: NDArray[np.float64]
+
+    def start(self) -> NDArray[np.float64]:
+        return np.zeros((len(self.mean), len(self.mean)))
+
+    def update(self, state: NDArray[np.float64], panel: Panel[ScaledSamples]) -> NDArray[np.float64]:
+        centred = np.subtract(flat_targets(panel.samples.targets), self.mean, dtype=np.float64)
+        state += centred.T @ centred
+        return state
+
+    def merge(self, one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+        one += other
+        return one
+
+
+def _gram(samples: ScaledSamples, mean: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
     """Gram matrix of the centred samples; cached if it is small."""
-    gram = np.zeros((len(packed), len(packed)))
-    for _, part in blocks_of_cells(packed, mean, precision):
+    gram = np.zeros((len(samples), len(samples)))
+    for _, part in blocks_of_sites(samples, mean, precision):
         gram += part @ part.T
     if len(gram) <= _MAX_CACHED:
         _GRAMS[samples] = gram
@@ -178,19 +233,40 @@ def unresolved_variance(samples: ScaledSamples, rows: Floats, variances: NDArray
     ndarray
         ``(channels, sites)``; zero where it is no more than rounding.
     """
-    whole = _variance(samples)[:, samples.observable]
+    whole = samples.target_variance()[:, samples.observable]
     unresolved = whole - np.einsum("csr,csr,r->cs", rows, rows, variances)
     return np.where(unresolved > rounding(rows) * whole, unresolved, 0.0)
 
 
-def _variance(samples: ScaledSamples) -> NDArray[np.float64]:
-    """Variance at valid sites, ``(channels, sites)``, of these samples or of the larger set they were drawn from."""
-    shape = (samples.channels, -1)
-    if samples.source is not None:
-        return samples.source.spread.reshape(shape)
-    packed = samples.targets.reshape(len(samples), -1)
-    parts = blocks_of_cells(packed, column_sums([packed]) / len(packed), packed.dtype)
-    return np.concatenate([np.einsum("ij,ij->j", part, part) / len(packed) for _, part in parts]).reshape(shape)
+def blocks_of_sites(
+    samples: ScaledSamples, mean: NDArray[np.float64], precision: Any
+) -> Iterator[tuple[slice, Floats]]:
+    """Iterate over blocks of sites, centred, so that the samples are not copied.
+
+    Parameters
+    ----------
+    samples
+        Samples in memory.
+    mean
+        ``(channels, m)``, subtracted.
+    precision
+        Data type of the blocks.
+
+    Yields
+    ------
+    sites : slice
+        Sites of the block.
+    part : ndarray
+        Centred targets, ``(N, channels * sites)``.
+    """
+    step = max(1, _BLOCK // (len(samples) * samples.channels))
+    for start in range(0, len(samples.sites), step):
+        sites = slice(start, start + step)
+        values = read_columns(samples.source, sites)
+        if samples.root is not None:
+            values = values * samples.root[sites]
+        centred = np.subtract(values, mean[:, sites].astype(precision), dtype=precision)
+        yield sites, centred.reshape(len(samples), -1)
 
 
 def blocks_of_cells(packed: Floats, mean: Floats, precision: Any) -> Iterator[tuple[slice, Floats]]:
@@ -219,6 +295,11 @@ def blocks_of_cells(packed: Floats, mean: Floats, precision: Any) -> Iterator[tu
         block = slice(start, min(start + step, cells))
         part = buffer[:, : block.stop - start]
         yield block, np.subtract(packed[:, block], mean[block].astype(precision), out=part)
+
+
+def flat_targets(targets: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Targets ``(N, channels, m)`` as ``(N, channels * m)``."""
+    return targets.reshape(len(targets), -1)
 
 
 def column_sums(parts: Iterable[NDArray[Any]]) -> NDArray[np.float64]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from keyhole.data.samples import ScaledSamples
 from keyhole.models.principal_components import blocks_of_cells, column_sums
+from keyhole.models.projection import Targets, probe_columns, probe_targets, project
 
 __all__ = ["STRENGTHS", "RidgeFit", "RidgeRegression", "nested_squared_errors"]
 
@@ -54,8 +56,8 @@ class RidgeRegression:
     inputs
         ``(N, inputs)``.
     targets
-        Called to iterate over blocks ``(n, targets)`` of consecutive samples; the targets need not fit in memory.
-        It is called three times.
+        ``(N, targets)`` in memory, or samples of any size, which are gone through three times; once where they are
+        large (`ScaledSamples.is_large`), the strength being chosen by the errors on the sites of their ``probe``.
     products
         Gram matrix of the centred targets, ``(N, N)``, if it is available: the leave-one-out errors then need no pass
         over the targets.
@@ -71,21 +73,39 @@ class RidgeRegression:
     --------
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(50, 3))
-    >>> fit = RidgeRegression(x, lambda: [3 + x[:, :1]], precision=np.float64).best(2)
+    >>> fit = RidgeRegression(x, 3 + x[:, :1], precision=np.float64).best(2)
     >>> fit.weights.round(3).ravel(), fit.offset.round(3)
     (array([1., 0.]), array([3.]))
     """
 
     def __init__(
-        self, inputs: NDArray[Any], targets: Callable[[], Iterable[NDArray[Any]]],
+        self, inputs: NDArray[Any], targets: Targets,
         *, products: NDArray[np.float64] | None = None, precision: type[np.floating[Any]] = np.float32,
     ) -> None:  # fmt: skip
         self.precision = precision
         self.centre = inputs.mean(axis=0, dtype=np.float64)
-        self.target_mean = column_sums(targets()) / len(inputs)
         self.basis, self.triangle = np.linalg.qr(inputs - self.centre)
-        basis = self.basis.astype(precision)
-        self.scores = np.zeros((basis.shape[1], len(self.target_mean)), precision)
+        if isinstance(targets, ScaledSamples) and targets.is_large:
+            self._project_once(targets)
+        else:
+            self._project_centred(targets, products)
+
+    def _project_once(self, samples: ScaledSamples) -> None:
+        """Means and scores in one pass, since the basis is orthogonal to a constant; errors at the probe's sites."""
+        ones = np.full((len(self.basis), 1), 1 / len(self.basis))
+        projected = project(np.concatenate([ones, self.basis], axis=1), samples)
+        self.target_mean, self.scores = projected[0], projected[1:].astype(self.precision)
+        columns = probe_columns(samples)
+        probe = probe_targets(samples) - self.target_mean[columns].astype(self.precision)
+        scores = self.scores[:, columns]
+        self.energy = np.einsum("ij,ij->i", probe, probe).astype(np.float64)
+        self.cross, self.inner = (probe @ scores.T).astype(np.float64), (scores @ scores.T).astype(np.float64)
+
+    def _project_centred(self, targets: Targets, products: NDArray[np.float64] | None) -> None:
+        """Means, then scores of the centred targets, then the products that leave-one-out errors need."""
+        self.target_mean = column_sums(_blocks(targets)) / len(self.basis)
+        basis = self.basis.astype(self.precision)
+        self.scores = np.zeros((basis.shape[1], len(self.target_mean)), self.precision)
         for rows, columns, part in self._centred(targets):
             self.scores[:, columns] += basis[rows].T @ part
         if products is None:
@@ -97,10 +117,10 @@ class RidgeRegression:
             self.energy, self.cross = np.diag(products), products @ self.basis
         self.inner = (self.scores @ self.scores.T).astype(np.float64)
 
-    def _centred(self, targets: Callable[[], Iterable[NDArray[Any]]]) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
+    def _centred(self, targets: Targets) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
         """Yield row slice, column slice and centred values of each block of the targets."""
         start, target_mean = 0, self.target_mean.astype(self.precision)
-        for block in targets():
+        for block in _blocks(targets):
             rows = slice(start, start + len(block))
             for columns, part in blocks_of_cells(block, target_mean, self.precision):
                 yield rows, columns, part
@@ -158,6 +178,13 @@ class RidgeRegression:
     def _leverage(left: NDArray[np.float64], shrinkage: NDArray[np.float64]) -> NDArray[np.float64]:
         """Leverage of each sample, with that of the mean; below one, so that residuals stay finite."""
         return np.asarray(np.minimum(np.square(left) @ shrinkage + 1 / len(left), 1 - 1e-9))
+
+
+def _blocks(targets: Targets) -> Iterator[NDArray[Any]]:
+    """Blocks of the targets, ``(n, targets)``."""
+    if isinstance(targets, ScaledSamples):
+        return (panel.targets.reshape(len(panel), -1) for _, panel in targets.panels())
+    return iter([targets])
 
 
 def nested_squared_errors(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from keyhole.core.run import Run, digest
 from keyhole.core.settings import Settings
+from keyhole.models.objectives import known_share
 from keyhole.training.loop import Task, train
 from keyhole.training.settings import TrainSettings
 
@@ -68,7 +69,9 @@ class SupervisedTask(Task):
     validation
         Validation samples, or None to keep the last weights.
     loss
-        Mean loss of outputs and targets.
+        Mean loss of outputs and targets; where targets are NaN, of the known ones.
+    has_missing
+        Whether targets may be NaN.
     allows_bf16
         Whether bfloat16 mixed precision does not harm the result.
     """
@@ -80,16 +83,18 @@ class SupervisedTask(Task):
         validation: FixedBatches | None,
         loss: Callable[[Tensor, Tensor], Tensor],
         *,
+        has_missing: bool = False,
         allows_bf16: bool = False,
     ) -> None:
         super().__init__()
         self.model, self.batches, self.validation, self.loss = model, batches, validation, loss
-        self.samples, self.allows_bf16 = batches.samples, allows_bf16
+        self.samples, self.has_missing, self.allows_bf16 = batches.samples, has_missing, allows_bf16
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], None]:
         """Return the loss of a batch; see `Task.forward`."""
         *inputs, targets = self.batches(batch, generator)
-        return {"loss": self.loss(self.model(*inputs), targets)}, None
+        loss = self.loss(self.model(*inputs), targets)
+        return {"loss": loss * known_share(targets, self.processes) if self.has_missing else loss}, None
 
     def validate(self) -> float | None:
         """Return the mean loss of the validation samples, in chunks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -29,6 +29,8 @@ STAGES_FOR_A_TARGET = ("relevance", "forest", "learned")
 _CLOSED: dict[str, Callable[[], Selector]] = {
     "greedy": Greedy, "qr": QR, "exchange": Exchange, "relevance": Relevance, "forest": Forest,
 }  # fmt: skip
+# Stages that need the covariance of the samples alone, for data of any size.
+_LINEAR = ("greedy", "qr", "exchange")
 # Stages that run even after the deadline, so that there is always a result.
 _ALWAYS_RUN = ("greedy", "qr", "relevance")
 # In a time series, the ratio of errors below which another stage is preferred to the best closed form: it may have no
@@ -60,6 +62,8 @@ class Auto(Selector):
     The history has a row for each stage: its error, the lowest error so far (``best``), and the seconds it took. After
     the deadline only the first stages are run.
 
+    Of large samples (`ScaledSamples.is_large`), which may stay in their file, only the linear stages are run.
+
     Parameters
     ----------
     settings
@@ -80,6 +84,8 @@ class Auto(Selector):
     """
 
     name: ClassVar[str] = "auto"
+    takes_sensors: ClassVar[bool] = True
+    any_size: ClassVar[bool] = True
     supervised: ClassVar[bool] = True
     settings_class: ClassVar[type[AutoSettings]] = AutoSettings
     options: AutoSettings
@@ -91,10 +97,14 @@ class Auto(Selector):
 
     def incompatibility(self, samples: Samples | ScaledSamples) -> str | None:
         """Return what prevents the learned stage from using the samples, if it is run."""
+        if samples.sensors is not None:
+            return None
         return self._selector("learned").incompatibility(samples) if "learned" in self.options.stages else None
 
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Run the stages and return the sites with the lowest validation error."""
+        if train.is_large:
+            return self._select_large(train, k, train if validation is None else validation, run)
         scorer = Scorer(train, train if validation is None else validation, run, nonlinear=True)
         results = Results("search", lambda found: scorer(found.sites))
         for stage in self._stages(train):
@@ -104,10 +114,23 @@ class Auto(Selector):
         closed = [trial for trial in results.tried if trial.name in _CLOSED]
         chosen = results.best_unless_close(closed, _MIN_RATIO if train.is_series else 1.0)
         sites = chosen.result.sites
-        if validation is not None and not train.is_series and scorer.is_nonlinear:
+        for_networks = train.reading_channels == train.channels and not train.is_series
+        if validation is not None and for_networks and scorer.is_nonlinear:
             chosen, sites = _best_by_network(results, chosen, scorer, run)
         notes = {"chosen": chosen.name, "scores": {trial.name: trial.error for trial in results.tried}}
         return Selection(sites, results.history, {**chosen.result.notes, **notes})
+
+    def _select_large(self, train: ScaledSamples, k: int, validation: ScaledSamples, run: Run) -> Selection:
+        """Run the linear stages, which need the covariance alone, and score their sites after one pass for all."""
+        stages = [stage for stage in self.options.stages if stage in _LINEAR]
+        found = {stage: self._selector(stage).select(train, k, validation=None, run=run.share(0.5)) for stage in stages}
+        train.readings(np.unique(np.concatenate([one.sites for one in found.values()])))  # read once, and kept
+        scorer = Scorer(train, validation, run)
+        results = Results("search", lambda one: scorer(one.sites))
+        for stage in stages:
+            results.run(lambda stage=stage: found[stage], stage)  # type: ignore[misc]
+        notes = {"chosen": results.best.name, "scores": {trial.name: trial.error for trial in results.tried}}
+        return replace(results.best.result, history=results.history, notes={**results.best.result.notes, **notes})
 
     def refit(self, found: Selection, development: ScaledSamples, run: Run) -> Selection:
         """Refit the winning stage on training and validation samples, time permitting.
@@ -116,6 +139,8 @@ class Auto(Selector):
         Otherwise only deterministic stages are refitted, since a random search may end in a worse optimum. Closed forms
         that took little time are refitted even after the deadline.
         """
+        if development.is_large and run.seconds_left() <= 0:
+            return found
         stage, k = found.notes["chosen"], len(found.sites)
         if not development.is_series and stage not in _DETERMINISTIC:
             return found
@@ -132,10 +157,14 @@ class Auto(Selector):
         return replace(found, sites=refitted.sites)
 
     def _stages(self, train: ScaledSamples) -> Iterator[str]:
-        """Return the stages for these samples; those for a target differ, except for learned masks."""
-        if train.target is None:
-            return iter(self.options.stages)
-        return (stage for stage in STAGES_FOR_A_TARGET if stage != "learned" or "learned" in self.options.stages)
+        """Return the stages for these samples; those for a target differ, except for learned masks.
+
+        Learned masks need a sensor at each site.
+        """
+        stages: Sequence[str] = self.options.stages
+        if train.target is not None:
+            stages = [stage for stage in STAGES_FOR_A_TARGET if stage != "learned" or "learned" in stages]
+        return iter(stages if train.sensors is None else [stage for stage in stages if stage != "learned"])
 
     def _run_stage(
         self, stage: str, results: Results, train: ScaledSamples, k: int, validation: ScaledSamples | None, run: Run

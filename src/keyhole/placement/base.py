@@ -14,6 +14,7 @@ from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.run import Run
 from keyhole.core.settings import Configurable
 from keyhole.data.constraints import FeasibleSet, largest_feasible, packing
+from keyhole.data.observed import ObservedSamples
 from keyhole.data.samples import Samples, ScaledSamples
 
 if TYPE_CHECKING:
@@ -74,11 +75,18 @@ class Selector(Configurable, ABC):
         Whether the selector uses the target where there is one. Such a selector conditions on the existing sites
         (`ScaledSamples.existing`) itself; all others get samples from which the linear prediction of the existing sites
         has been subtracted (`SelectionView`).
+    takes_sensors
+        Whether the candidates may be other sensors than one at each site (`ObservedSamples`). Such a selector uses
+        ``observable``, `ScaledSamples.readings` and what is made of them, and takes no candidate for a site.
+    any_size
+        Whether the selector takes samples that stay in their file, going through them in panels.
     """
 
     kind: ClassVar[str] = "method"
     nested: ClassVar[bool] = False
     supervised: ClassVar[bool] = False
+    takes_sensors: ClassVar[bool] = False
+    any_size: ClassVar[bool] = False
 
     @property
     def requires_validation(self) -> bool:
@@ -99,6 +107,12 @@ class Selector(Configurable, ABC):
             The reason as part of a sentence, or None where the selector can be used.
         """
         return None
+
+    def refusal(self, samples: Samples | ScaledSamples) -> str | None:
+        """Explain why the selector cannot be used with these samples: `incompatibility`, or their sensors."""
+        if samples.sensors is not None and not self.takes_sensors:
+            return "it needs a sensor at each site; greedy, qr, exchange, kernel_exchange and auto select among others"
+        return self.incompatibility(samples)
 
     @abstractmethod
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
@@ -210,7 +224,7 @@ def complete(sites: NDArray[np.int64], k: int, train: ScaledSamples) -> NDArray[
     array([3, 0])
     """
     feasible = train.feasible_set()
-    limit = np.inf if feasible.rules.costs is not None else k
+    limit = np.inf if feasible.rules.is_open else k
     feasible.fill(sites, limit)
     if len(feasible.selected) < limit:
         feasible.fill(_by_variance(train), limit)
@@ -222,7 +236,12 @@ def complete(sites: NDArray[np.int64], k: int, train: ScaledSamples) -> NDArray[
 def _by_variance(train: ScaledSamples) -> NDArray[np.int64]:
     """Return the observable sites by decreasing variance, summed over channels."""
     sites = np.flatnonzero(train.observable)
-    spread = train.values.reshape(len(train), train.channels, -1)[:, :, sites].var(axis=0).sum(axis=0)
+    if isinstance(train, ObservedSamples):
+        spread = train.clean_readings(sites).var(axis=0)
+    else:
+        spread = train.target_variance()[:, sites].sum(axis=0)
+        if train.root is not None:
+            spread = spread / np.square(train.root[sites])
     return np.asarray(sites[np.argsort(-spread, kind="stable")], np.int64)
 
 

@@ -44,7 +44,7 @@ class FeasibleCandidates:
     def __init__(self, samples: ScaledSamples, candidates: NDArray[np.int64], k: int, *, exact: bool = False) -> None:
         self.feasible, self.candidates = samples.feasible_set(), candidates
         self.costs = None if self.feasible.rules.costs is None else self.feasible.rules.costs[candidates]
-        self.grows = self.costs is not None and not exact
+        self.grows = self.feasible.rules.is_open and not exact
         self.limit = len(candidates) if self.grows else k
 
     def copy(self) -> FeasibleCandidates:
@@ -125,7 +125,7 @@ class FeasibleCandidates:
         if self.complete:
             return None
         gains = np.where(self.mask, gains, -np.inf)
-        best = int((gains if self.costs is None else gains / self.costs).argmax())
+        best = int((gains / self.costs if self.costs is not None and self.feasible.rules.is_open else gains).argmax())
         if gains[best] <= floor:
             return None
         self.add(best)

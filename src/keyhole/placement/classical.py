@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.data.samples import ScaledSamples
-from keyhole.models.principal_components import components_at_sites, rounding, unresolved_variance
+from keyhole.models.principal_components import rounding
 from keyhole.placement.base import Selection, Selector, complete
 from keyhole.placement.candidates import FeasibleCandidates
-from keyhole.placement.explained_variance import ExplainedVariance
+from keyhole.placement.low_rank_covariance import LowRankCovariance
 from keyhole.placement.settings import GreedySettings
 
 __all__ = ["QR", "Greedy", "Random", "Variance", "rank_sites"]
@@ -33,7 +33,9 @@ class Random(Selector):
     """
 
     name: ClassVar[str] = "random"
+    any_size: ClassVar[bool] = True
     nested: ClassVar[bool] = True
+    takes_sensors: ClassVar[bool] = True
 
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Draw ``k`` of the observable sites."""
@@ -53,7 +55,9 @@ class Variance(Selector):
     """
 
     name: ClassVar[str] = "variance"
+    any_size: ClassVar[bool] = True
     nested: ClassVar[bool] = True
+    takes_sensors: ClassVar[bool] = True
 
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Rank the sites by their variance, summed over channels."""
@@ -67,7 +71,8 @@ class QR(Selector):
     component orthogonal to the rows already selected. A site with several channels has several rows, whose squared
     norms are added and which are all projected out. Where values are missing, the norm is weighted by the availability
     of the site. Components are not weighted by their variance, and their number grows with K, so rankings are not
-    nested. `Greedy` accounts for the variances and for measurement noise, and is usually better.
+    nested. `Greedy` accounts for the variances and for measurement noise, and is usually better; of two kinds of
+    instruments this takes the first.
 
     References
     ----------
@@ -84,10 +89,13 @@ class QR(Selector):
     """
 
     name: ClassVar[str] = "qr"
+    takes_sensors: ClassVar[bool] = True
+    any_size: ClassVar[bool] = True
 
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Select ``k`` sites; O(sites x K) for each."""
-        sites, rows, _ = components_at_sites(train, k)
+        covariance = LowRankCovariance.of(train, k)
+        sites, rows = covariance.candidates, covariance.rows
         residual = np.einsum("csr,csr->s", rows, rows).astype(np.float64)
         directions = np.empty((0, rows.shape[2]))
         floor, candidates = rounding(rows) * residual.max(), FeasibleCandidates(train, sites, k)
@@ -132,16 +140,21 @@ class Greedy(Selector):
     """
 
     name: ClassVar[str] = "greedy"
+    any_size: ClassVar[bool] = True
     nested: ClassVar[bool] = True
+    takes_sensors: ClassVar[bool] = True
     settings_class: ClassVar[type[GreedySettings]] = GreedySettings
     options: GreedySettings
 
+    @staticmethod
+    def components_for(k: int) -> int:
+        """Return the default number of components for ``k`` sites."""
+        return max(4 * k, 200)
+
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Select ``k`` sites."""
-        n_components = self.options.n_components or max(4 * k, 200)
-        sites, rows, variances = components_at_sites(train, n_components)
-        unresolved, candidates = unresolved_variance(train, rows, variances), FeasibleCandidates(train, sites, k)
-        explained = ExplainedVariance(rows, variances, train.reading_noise(sites), unresolved)
+        covariance = LowRankCovariance.of(train, self.options.n_components or self.components_for(k))
+        explained, candidates = covariance.explained(), FeasibleCandidates(train, covariance.candidates, k)
         while (best := candidates.add_best(explained.gains(), explained.floor)) is not None:
             explained.observe(best)
         return Selection(complete(candidates.sites, k, train))
@@ -179,7 +192,7 @@ def rank_sites(train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> NDAr
     >>> rank_sites(samples, np.array([0, 2, 3]), Run()).tolist()
     [3, 2, 0]
     """
-    among = np.zeros(len(train.sites), bool)
+    among = np.zeros(len(train.observable), bool)
     among[sites] = True
     only = replace(train, observable=among)
     return Greedy().select(only, len(sites), validation=None, run=run).sites

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.data.constraints import Grouping, ResolvedConstraints
-from keyhole.data.metric import Euclidean, NoMetric
+from keyhole.data.metric import Euclidean, GraphMetric, NoMetric
 from keyhole.data.samples import ScaledSamples
 from keyhole.data.sites import Sites
 from keyhole.models.reconstructors import Ridge
@@ -121,8 +121,9 @@ class _GroupProjection:
             drawn = self._projected(part.draw_noise(np.arange(len(part.sites))) * root)
             noise = np.sqrt(np.square(drawn, dtype=np.float64).mean(axis=0))
         return replace(
-            part, values=self._projected(part.targets), sites=self.resolved.sites, observable=self.resolved.observable,
-            constraints=self.resolved, offset=None, weights=None, noise=noise, missing=None, imputer=None,
+            part, data=self._projected(part.targets), sites=self.resolved.sites, observable=self.resolved.observable,
+            constraints=self.resolved, offset=None, weights=None, root=None, noise=noise, missing=None, imputer=None,
+            site_variance=None,
         )  # fmt: skip
 
     def _projected(self, packed: NDArray[Any]) -> NDArray[np.float32]:
@@ -145,7 +146,7 @@ def _axes(members: NDArray[Any], most: int) -> NDArray[np.float32]:
 
 
 def _resolved(constraints: ResolvedConstraints, grouping: Grouping, domain: Sites) -> ResolvedConstraints:
-    """Constraints on sites as constraints on groups, which lie at the mean position of their sites."""
+    """Constraints on sites as constraints on groups: at the mean position of their sites, or one node of a graph."""
     count = len(grouping.observable)
     rules, observable = constraints.units()
     sites = replace(Sites.plain((count,)), metric=NoMetric(count))
@@ -154,4 +155,6 @@ def _resolved(constraints: ResolvedConstraints, grouping: Grouping, domain: Site
         sums = np.stack([np.bincount(grouping.units, column, count) for column in points.T], axis=1)
         centres = sums / np.bincount(grouping.units)[:, np.newaxis]
         sites = replace(sites, metric=Euclidean(centres, extent=domain.metric.extent))
+    elif isinstance(domain.metric, GraphMetric):
+        sites = replace(sites, metric=domain.metric.contract(grouping.units))
     return ResolvedConstraints(sites, observable, observable, rules)

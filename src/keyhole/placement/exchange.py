@@ -14,8 +14,9 @@ from keyhole.placement.candidates import FeasibleCandidates
 from keyhole.placement.classical import Greedy
 from keyhole.placement.failures import Network
 from keyhole.placement.local_search import LocalSearch, SearchState
-from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance, fit_localised_covariance
+from keyhole.placement.posterior_covariance import Covariance, PosteriorCovariance, fit_localisation
 from keyhole.placement.settings import ExchangeSettings
+from keyhole.placement.sketch import sketch
 
 __all__ = ["Exchange"]
 
@@ -54,6 +55,8 @@ class Exchange(Selector):
     """
 
     name: ClassVar[str] = "exchange"
+    takes_sensors: ClassVar[bool] = True
+    any_size: ClassVar[bool] = True
     settings_class: ClassVar[type[ExchangeSettings]] = ExchangeSettings
     options: ExchangeSettings
 
@@ -76,9 +79,9 @@ class Exchange(Selector):
         Selection
             Ranked sites; the notes hold the length scale, the noise and the number of random restarts.
         """
-        subset = subsample(train, self.options.max_samples, run, "samples to exchange by")
-        start = Greedy().select(subset, k, validation=None, run=run).sites
-        covariance, notes = fit_localised_covariance(subset, start, run, "exchange", self.options.limits)
+        subset = self._subset(train, k, run)
+        start = Greedy().select(train if train.is_large else subset, k, validation=None, run=run).sites
+        covariance, notes = self._covariance(train, subset, start, run)
         state = _state(covariance, train, k)
         # No variance, or fewer than K feasible sites: the greedy sites were completed.
         if not state.add_greedily() or not state.candidates.full:
@@ -105,12 +108,33 @@ class Exchange(Selector):
         Selection
             As many ranked sites.
         """
-        subset = subsample(train, self.options.max_samples, run, "samples to exchange by")
-        covariance, notes = fit_localised_covariance(subset, sites, run, "exchange", self.options.limits)
+        subset = self._subset(train, len(sites), run)
+        covariance, notes = self._covariance(train, subset, sites, run)
         search = LocalSearch(self.options, run, "exchange sites")
         best = search.search([_state(covariance, train, len(sites), sites)], n_restarts=0)
         selected = _better_of(best.selected, sites, covariance, subset)
         return _selection(selected, covariance, train, len(sites), notes)
+
+    def _subset(self, train: ScaledSamples, k: int, run: Run) -> ScaledSamples:
+        """Samples in memory that the covariance is estimated from: some of them, or a few that stand for large ones."""
+        if train.is_large:
+            return sketch(train, Greedy.components_for(k))
+        return subsample(train, self.options.max_samples, run, "samples to exchange by")
+
+    def _covariance(
+        self, train: ScaledSamples, subset: ScaledSamples, sites: NDArray[np.int64], run: Run
+    ) -> tuple[Covariance, dict[str, float]]:
+        """The localised covariance, tuned to sites."""
+        tuned, numbers = subset, sites
+        if train.is_large:
+            among = np.union1d(train.probe, sites)
+            tuned, numbers = train.at(among), np.searchsorted(among, sites)
+        parameters = fit_localisation(tuned, numbers, run)
+        rng = run.generator("cells to exchange by")
+        covariance = Covariance.of(
+            subset, **parameters, rng=rng, seconds=run.seconds_left(), limits=self.options.limits
+        )
+        return covariance, parameters
 
 
 def _state(covariance: Covariance, train: ScaledSamples, k: int, sites: NDArray[np.int64] | None = None) -> SearchState:

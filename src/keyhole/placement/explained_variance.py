@@ -12,6 +12,7 @@ from keyhole.models.principal_components import rounding
 __all__ = ["ExplainedVariance"]
 
 _SINGULAR = 1e-8
+_BLOCK = 2**16  # sites whose rows are multiplied at a time
 _REFRESHED = 0.1  # statistics are recomputed when the trace has fallen to this share
 
 
@@ -86,8 +87,13 @@ class ExplainedVariance:
         """Recompute the statistics of each site from `M`."""
         self._trace = float(np.trace(self.matrix))
         matrix = self.matrix.astype(self.rows.dtype)
-        projected = np.matmul(self.rows, matrix)
-        self._own, self._products = _products(projected, self.rows), _products(projected, projected)
+        channels, sites, _ = self.rows.shape
+        self._own, self._products = np.empty((2, channels, channels, sites))
+        for start in range(0, sites, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            projected = np.matmul(self.rows[:, block], matrix)
+            self._own[..., block] = _products(projected, self.rows[:, block])
+            self._products[..., block] = _products(projected, projected)
         self.floor = rounding(self.rows) * float(np.einsum("ccs->s", self._own).max())
 
     def _factor(self, site: int) -> NDArray[np.float64]:

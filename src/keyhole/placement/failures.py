@@ -176,7 +176,7 @@ def harden_against_failures(found: Selection, train: ScaledSamples, failures: in
         "failures": failures,
         "unexplained_before": _mean_error(before, sets) / prior_variance,
         "unexplained_after": _mean_error(network, sets) / prior_variance,
-        "worst": train.sites.index[covariance.candidates[np.array(selected)[worst]]].tolist(),
+        "worst": train.positions(covariance.candidates[np.array(selected)[worst]]).tolist(),
         "unexplained_without_worst": (prior_variance - network.explained + float(losses.max())) / prior_variance,
     }
     sites = rank_sites(train, covariance.candidates[selected], run)

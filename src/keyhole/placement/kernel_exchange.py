@@ -89,6 +89,7 @@ class KernelExchange(Selector):
     """
 
     name: ClassVar[str] = "kernel_exchange"
+    takes_sensors: ClassVar[bool] = True
     settings_class: ClassVar[type[KernelExchangeSettings]] = KernelExchangeSettings
     options: KernelExchangeSettings
 

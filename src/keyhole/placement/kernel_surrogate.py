@@ -42,7 +42,8 @@ class FitScoreSplit:
     fitting, scoring
         Values at the valid sites, ``(n, channels, sites)``, centred by the mean of the first.
     readings
-        The same samples as sensors observe them: unweighted, with measurement noise.
+        The same samples as sensors observe them, ``(n, channels, sites)`` or ``(n, 1, sensors)``: unweighted, with
+        measurement noise.
     basis
         ``(r, channels * sites)``, leading principal components, which stand for the values to be reconstructed.
     """
@@ -72,7 +73,7 @@ class FitScoreSplit:
     def scale(self, standardised: bool) -> NDArray[np.float64]:
         """Divisors of the readings, ``(channels, sites)``: of each its standard deviation, or of all the same."""
         rows = flat(self.readings[0]).astype(np.float64) / self.level
-        return (scale_of(rows, standardised) * self.level).reshape(self.fitting.shape[1:])
+        return (scale_of(rows, standardised) * self.level).reshape(self.readings[0].shape[1:])
 
     def fewer(self, fitting: int, scoring: int) -> Self:
         """Return at most so many samples of each part, evenly spaced."""
@@ -115,7 +116,7 @@ class FitScoreSplit:
         n_components = max(_COMPONENTS if len(fitting) > _FEW else _COMPONENTS_OF_FEW, 2 * k)
         n_components = min(n_components, *flat(fitting).shape)
         basis = randomized_svd(flat(fitting), n_components, n_iter=3, random_state=0)[2].astype(np.float32)
-        observed = first.root is not None or first.noise is not None or first.missing is not None
+        observed = first.root is not None or first.is_noisy or first.missing is not None or first.sensors is not None
         readings = _readings(first, second) if observed else (fitting, scoring)
         return cls(fitting, scoring, readings, basis)
 
@@ -216,7 +217,7 @@ class KernelSurrogate:
         first, second = first[rows_used], second[columns_used]
         slopes = np.einsum("ns,ns->s", first, (by_inner - 2 * by_square) @ second)
         slopes += by_square.sum(axis=1) @ np.square(first) + by_square.sum(axis=0) @ np.square(second)
-        return np.asarray(slopes.reshape(self.data.fitting.shape[1:]))
+        return np.asarray(slopes.reshape(self.data.readings[0].shape[1:]))
 
     @cached_property
     def _all_readings(self) -> list[NDArray[Any]]:
@@ -263,7 +264,7 @@ class LeaveOneOutSurrogate(KernelSurrogate):
         values = leave_one_out(inverse_gram, self._all_readings[0])
         noise = np.square(values).sum(axis=0) + _MIN_NOISE * len(values)
         gains = np.square(values.T @ residual).sum(axis=1) / noise
-        return np.asarray(gains.reshape(self.data.fitting.shape[1:]).sum(axis=0), np.float64)
+        return np.asarray(gains.reshape(self.data.readings[0].shape[1:]).sum(axis=0), np.float64)
 
     def _inverse(self, sites: Sites) -> NDArray[Any]:
         fitting = self._read(sites)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -10,9 +11,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from keyhole.core.processes import Processes
 from keyhole.core.run import Run
+from keyhole.data.batches import Prefetched, StoredBatches
+from keyhole.data.metric import NoMetric
 from keyhole.data.samples import Samples, ScaledSamples
-from keyhole.masks import MASK_DISTRIBUTIONS, MaskDistribution, MaskSample, collapse, concentration_of
+from keyhole.masks import (
+    MASK_DISTRIBUTIONS,
+    GraphLogitNormal,
+    MaskDistribution,
+    MaskSample,
+    collapse,
+    concentration_of,
+)
 from keyhole.masks.budgets import Budget, CountBudget, DualAscent, ExactK, L0Penalty
 from keyhole.placement.base import Selection, Selector, complete, with_fixed
 from keyhole.placement.classical import QR, Greedy, rank_sites
@@ -34,8 +45,10 @@ class JointTask(Task):
     """Mask distribution, budget and objective, trained on one loss.
 
     Each batch is observed through a few masks drawn from the distribution, each shared by several samples. The loss is
-    that of the objective plus the term of the budget. With several processes, each draws all masks and uses its part of
-    the batch and of the masks.
+    that of the objective plus the term of the budget. With several processes, each draws its part of the masks and
+    reads its part of the batch. What is counted over draws (the violation of the budget, the threshold that logits are
+    shifted to, moments of logits) is counted over the draws of all of them, so that the averaged gradient and the
+    updates are those of one process that drew the same masks.
 
     Parameters
     ----------
@@ -46,7 +59,7 @@ class JointTask(Task):
     objective
         The loss, with the network behind the masks.
     samples
-        Scaled training samples, or a source that reads them from a file.
+        Scaled training samples; read in batches where they stay in their file.
     settings
         Settings of the learned selector.
     k
@@ -55,7 +68,6 @@ class JointTask(Task):
         Of the network; the mask distribution has its own.
     """
 
-    needs_whole_batch: ClassVar[bool] = True
     seen: Tensor | None
 
     def __init__(
@@ -71,7 +83,9 @@ class JointTask(Task):
         super().__init__()
         self.distribution, self.budget, self.objective = distribution, budget, objective
         self.settings, self.k, self.learning_rate = settings, k, learning_rate
-        self.samples, self.first_count, self.source = samples.n_training, distribution.count(), samples.source
+        self.samples, self.first_count = len(samples), distribution.count()
+        stored = None if samples.memory is None else StoredBatches(samples, samples.memory)
+        self.source = None if stored is None else Prefetched(stored)
         if self.source is None:
             truth, seen = samples.known_targets, samples.observed_targets()
             self.register_buffer("values", torch.from_numpy(truth), persistent=False)
@@ -79,11 +93,26 @@ class JointTask(Task):
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
         """Return the losses of a batch observed through masks of the distribution."""
-        sample = self.distribution.sample(self.processes.whole(min(self.settings.n_masks, len(batch))), generator)
-        mine, masks = self.processes.mine(batch), self.processes.mine(self.budget.masks(self.distribution, sample))
-        x, seen = self._samples(mine)
-        parts = self.objective(x, seen, masks, mine, generator)
+        n_masks = self.processes.whole(self.settings.n_masks) // self.processes.count
+        sample = self.distribution.sample(min(n_masks, len(batch)), generator)
+        x, seen = self._samples(batch)
+        parts = self.objective(x, seen, self.budget.masks(self.distribution, sample), batch, generator)
         return parts | {"budget": self.budget.loss(self.distribution, sample)}, partial(self._after, sample)
+
+    def distribute(self, processes: Processes) -> None:
+        """Count over the masks and samples of all processes in budget and objective."""
+        super().distribute(processes)
+        self.budget.processes = self.objective.processes = processes
+
+    def prefetch(self, batches: list[Tensor]) -> None:
+        """Read the next batches in the background where the samples are not in memory."""
+        if self.source is not None:
+            self.source.announce([batch.numpy() for batch in batches])
+
+    def close(self) -> None:
+        """End the thread that reads batches."""
+        if self.source is not None:
+            self.source.close()
 
     def order(self, generator: torch.Generator) -> Tensor:
         """Draw the order of the samples, by chunks of the file where they are not in memory."""
@@ -100,7 +129,8 @@ class JointTask(Task):
     def _after(self, sample: MaskSample) -> None:
         self.budget.update(self.distribution, sample)
         if self.settings.masks == "soft":
-            self.distribution.polarise(sample, _SOFT_SPREAD * self.present_k() / self.distribution.sites)
+            everyone = replace(sample, logits=self.processes.gather(sample.logits))
+            self.distribution.polarise(everyone, _SOFT_SPREAD * self.present_k() / self.distribution.sites)
 
     def present_k(self) -> int:
         """Return the K that the budget holds at present, or the final K where it holds none."""
@@ -172,12 +202,22 @@ class Learned(Selector):
     options: LearnedSettings
 
     @property
+    def any_size(self) -> bool:  # type: ignore[override]
+        """Whether training needs nothing but batches of samples."""
+        return self.options.objective == "squared" and self.options.collapse != "best"
+
+    @property
     def requires_validation(self) -> bool:
         """Whether the best of several draws is chosen on validation samples (``collapse="best"``)."""
         return self.options.collapse == "best"
 
     def incompatibility(self, samples: Samples | ScaledSamples) -> str | None:
-        """Convolutions need two dimensions and predict no target; the discriminator needs complete samples."""
+        """Convolutions need two dimensions and predict no target; the discriminator needs complete samples.
+
+        Masks that are correlated along a graph need one, or positions.
+        """
+        if self.options.distribution == GraphLogitNormal.name and isinstance(samples.sites.metric, NoMetric):
+            return "its masks are correlated between neighbours, and these sites have neither a graph nor positions"
         if self.options.objective == "gan" and samples.missing is not None:
             return "its discriminator needs complete samples, and some values are missing"
         shape, convolves = samples.choices, self.options.objective == "gan" or self.options.decoder == "resnet"
@@ -230,7 +270,7 @@ class Learned(Selector):
             distribution.warm_start(start.sites)
         with seeded(run.seed_of("decoder")):
             objective = make_objective(train, k, options)
-        chosen = options.train or _train_settings(train.n_training)
+        chosen = options.train or _train_settings(len(train))
         budget = self._budget(k, objective.unit)
         task = JointTask(distribution, budget, objective, train, options, k, chosen.learning_rate)
         identity = f"{train.fingerprint()} {k} {options} {chosen} {run.seed}"
@@ -239,7 +279,10 @@ class Learned(Selector):
 
     def _distribution(self, samples: ScaledSamples, generator: torch.Generator) -> MaskDistribution:
         kind = MASK_DISTRIBUTIONS[self.options.distribution]
-        latent = {"rank": self.options.rank} if kind.correlated else {}
+        latent: dict[str, Any] = {"rank": self.options.rank} if kind.correlated else {}
+        if kind is GraphLogitNormal:
+            along = self.options.model_dump(include={"diffusion_time", "n_eigenvectors"})
+            latent |= {"adjacency": samples.sites.metric.adjacency(), **along}
         observable = torch.from_numpy(samples.observable)
         return kind(observable, temperature=self.options.temperature[0], generator=generator, **latent)
 
@@ -277,6 +320,7 @@ def _train_settings(samples: int) -> TrainSettings:
 learned_iln = with_fixed(Learned, "iln", distribution="iln")
 learned_vln = with_fixed(Learned, "vln", distribution="vln")
 learned_hnet = with_fixed(Learned, "hnet", distribution="hnet")
+learned_graph_vln = with_fixed(Learned, "graph_vln", distribution="graph_vln")
 learned_sct = with_fixed(Learned, "sct", distribution="sct")
 learned_simplex = with_fixed(Learned, "simplex", distribution="simplex")
 learned_gan = with_fixed(Learned, "cgan", objective="gan")

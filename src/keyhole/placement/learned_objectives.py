@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from keyhole.core.errors import SettingsError
+from keyhole.core.processes import Processes
 from keyhole.data.samples import ScaledSamples
 from keyhole.data.target import Target
 from keyhole.masks import share
-from keyhole.models.objectives import adversarial, prediction, reconstruction
+from keyhole.models.objectives import adversarial, known_share, prediction, reconstruction
 from keyhole.models.reconstructors.mask_conditional import (
     ConditionalReconstructor,
     DenseConditional,
@@ -36,9 +37,12 @@ class MaskObjective(nn.Module, ABC):
     ----------
     unit
         Loss of predicting the mean, the unit of the budget's price.
+    processes
+        The processes of distributed training, each with a part of the batch of equal size.
     """
 
     unit: float
+    processes: Processes = Processes()
 
     @abstractmethod
     def forward(
@@ -107,7 +111,8 @@ class ReconstructionObjective(MaskObjective):
         self, x: Tensor, seen: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator
     ) -> dict[str, Tensor]:
         """Return the reconstruction loss."""
-        return {"reconstruction": reconstruction(self.decoder(seen, masks), x.flatten(1), gaps=self.missing)}
+        loss = reconstruction(self.decoder(seen, masks), x.flatten(1), gaps=self.missing)
+        return {"reconstruction": loss * known_share(x, self.processes) if self.missing else loss}
 
     def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
         """Reconstruct the valid sites."""
@@ -231,7 +236,7 @@ def make_objective(samples: ScaledSamples, k: int, settings: LearnedSettings) ->
         return AdversarialObjective(samples, l1_weight=settings.l1_weight, mask_channel=settings.mask_channel)
     kind = settings.decoder
     if kind == "auto":
-        kind = "dense" if samples.n_training >= _MIN_SAMPLES_FOR_NETWORK else "gaussian"
+        kind = "dense" if len(samples) >= _MIN_SAMPLES_FOR_NETWORK else "gaussian"
     return ReconstructionObjective(make_decoder(kind, samples, k, mask_channel=settings.mask_channel), samples)
 
 
@@ -244,7 +249,7 @@ def _mask_of(sites: NDArray[np.int64], samples: ScaledSamples) -> Tensor:
 
 def _variance(samples: ScaledSamples) -> float:
     """Mean variance of the sites."""
-    return float(samples.targets.var(axis=0, dtype=np.float64).mean())
+    return float(samples.target_variance().mean())
 
 
 def _target_tensor(target: Target) -> Tensor:

@@ -13,6 +13,8 @@ from scipy.linalg.blas import sgemm
 
 from keyhole.core.run import Run
 from keyhole.data.metric import Metric
+from keyhole.data.observed import ObservedSamples
+from keyhole.data.placed_sensors import rows_over
 from keyhole.data.samples import ScaledSamples
 from keyhole.models.reconstructors import OptimalInterpolation
 from keyhole.models.subsets import random_subset
@@ -49,6 +51,9 @@ class Covariance:
         Length scale of the localisation; infinite for none.
     noise
         ``(m, channels)``, noise variance of each reading.
+    places
+        ``(m,)``, number of the site by which each candidate's distances are known: the candidate itself, or the site of
+        the largest weight of a sensor.
     limits
         Limits of memory and time.
 
@@ -73,6 +78,7 @@ class Covariance:
     metric: Metric
     length: float
     noise: NDArray[np.float64]
+    places: NDArray[np.int64]
     limits: CovarianceLimits = field(default_factory=CovarianceLimits)
 
     @classmethod
@@ -104,22 +110,22 @@ class Covariance:
         """
         centred = _centred(samples)
         candidates = np.flatnonzero(samples.observable)
-        readings = centred[:, :, candidates].transpose(0, 2, 1)
-        if samples.root is not None:
-            readings = readings / samples.root[candidates][:, np.newaxis]
+        readings = _readings(samples, centred, candidates)
         limits = limits or CovarianceLimits()
         size = int(max(limits.max_size, min(limits.max_full_size, limits.numbers_per_second * seconds)))
         columns = random_subset(centred[0].size, max(size // readings[0].size, limits.min_directions), rng)
         mean_variance = float(np.square(readings).sum()) / readings[0].size or 1.0
         return cls(
             candidates, readings, centred.reshape(len(centred), -1)[:, columns], columns % len(samples.sites),
-            samples.sites.metric, length, noise * mean_variance + _sensor_noise(samples, candidates), limits,
+            samples.sites.metric, length, noise * mean_variance + _sensor_noise(samples, candidates),
+            _places(samples, candidates), limits,
         )  # fmt: skip
 
     def among(self, selected: NDArray[np.int64]) -> Covariance:
         """Restrict the candidates to those with the given indices."""
         return replace(
-            self, candidates=self.candidates[selected], readings=self.readings[:, selected], noise=self.noise[selected]
+            self, candidates=self.candidates[selected], readings=self.readings[:, selected], noise=self.noise[selected],
+            places=self.places[selected],
         )  # fmt: skip
 
     def with_all_cells(self, samples: ScaledSamples) -> Covariance:
@@ -158,7 +164,7 @@ class Covariance:
     def _cross_rows(self, rows: slice) -> NDArray[np.float32]:
         """Cross-covariance of some targets with all candidates."""
         plain = np.tensordot(self.targets[:, rows], self.readings, axes=(0, 0))
-        taper = self.metric.taper(self.located[rows], self.candidates, self.length)
+        taper = self.metric.taper(self.located[rows], self.places, self.length)
         return np.asarray(plain * taper[:, :, np.newaxis])
 
     def _blocks(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
@@ -182,13 +188,13 @@ class Covariance:
     def with_candidates(self, candidate: int) -> NDArray[np.float32]:
         """Covariance of all candidates with one of them, ``(m, channels, channels)``, without noise."""
         plain = np.einsum("nmc,nd->mcd", self.readings, self.readings[:, candidate], optimize=True)
-        taper = self.metric.taper(self.candidates, self.candidates[[candidate]], self.length)
+        taper = self.metric.taper(self.places, self.places[[candidate]], self.length)
         return np.asarray(plain * taper[:, :, np.newaxis])
 
     def between(self, selected: Sequence[int]) -> NDArray[np.float32]:
         """Covariance among some candidates, ``(len(selected) * channels, len(selected) * channels)``, without noise."""
         readings = self.readings[:, selected].reshape(len(self.readings), -1)
-        taper = self.metric.taper(self.candidates[selected], self.candidates[selected], self.length)
+        taper = self.metric.taper(self.places[selected], self.places[selected], self.length)
         channels = self.readings.shape[2]
         return np.asarray(readings.T @ readings * np.kron(taper, np.ones((channels, channels))))
 
@@ -199,10 +205,30 @@ def _centred(samples: ScaledSamples) -> NDArray[np.float32]:
     return np.asarray((packed - packed.mean(axis=0)) / np.float32(np.sqrt(len(packed))))
 
 
+def _readings(
+    samples: ScaledSamples, targets: NDArray[np.float32], candidates: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Unweighted readings ``(n, m, channels)`` of the candidates from centred targets."""
+    if isinstance(samples, ObservedSamples):
+        return (
+            np.asarray(rows_over(samples.over_targets[candidates], targets), np.float32)[:, :, np.newaxis]
+            / (samples.level[candidates].astype(np.float32)[:, np.newaxis])
+        )
+    readings = targets[:, :, candidates].transpose(0, 2, 1)
+    return readings if samples.root is None else readings / samples.root[candidates][:, np.newaxis]
+
+
 def _sensor_noise(samples: ScaledSamples, candidates: NDArray[np.int64]) -> NDArray[np.float64]:
     """Noise variance of the candidates, ``(m, channels)``, in units of their readings."""
-    root = np.ones(len(candidates)) if samples.root is None else samples.root[candidates]
-    return np.asarray((samples.reading_noise(candidates) / np.square(root)).T)
+    noise = samples.reading_noise(candidates)
+    if isinstance(samples, ObservedSamples):
+        return np.asarray((noise / np.square(samples.level[candidates])).T)
+    return np.asarray((noise if samples.root is None else noise / np.square(samples.root[candidates])).T)
+
+
+def _places(samples: ScaledSamples, candidates: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Site of each candidate."""
+    return samples.home[candidates] if isinstance(samples, ObservedSamples) else candidates
 
 
 def fit_localised_covariance(
@@ -241,11 +267,26 @@ def fit_localised_covariance(
     >>> covariance.candidates, sorted(parameters)
     (array([0, 1, 2, 3]), ['length', 'noise'])
     """
-    fitted = OptimalInterpolation().fit(samples, sites, validation=samples, run=run).chosen
-    noise = _MIN_NOISE if samples.noise is not None else max(fitted["strength"], _MIN_NOISE)
+    parameters = fit_localisation(samples, sites, run)
     rng = run.generator(f"cells to {purpose} by")
-    covariance = Covariance.of(samples, fitted["length"], noise, rng, seconds=run.seconds_left(), limits=limits)
-    return covariance, {"length": fitted["length"], "noise": noise}
+    return Covariance.of(samples, **parameters, rng=rng, seconds=run.seconds_left(), limits=limits), parameters
+
+
+def fit_localisation(samples: ScaledSamples, sites: NDArray[np.int64], run: Run) -> dict[str, float]:
+    """Return the ``length`` scale and ``noise`` of the localised covariance that suit given sites.
+
+    Parameters
+    ----------
+    samples
+        Scaled samples.
+    sites
+        Numbers of the sites.
+    run
+        Seed of the subsets by which they are chosen.
+    """
+    fitted = OptimalInterpolation().fit(samples, sites, validation=samples, run=run).chosen
+    noise = _MIN_NOISE if samples.is_noisy else max(fitted["strength"], _MIN_NOISE)
+    return {"length": fitted["length"], "noise": noise}
 
 
 class PosteriorCovariance(Objective):

@@ -24,6 +24,7 @@ SELECTORS: Registry[Callable[..., Selector]] = Registry(
         "iln": f"{_HERE}.learned:learned_iln",
         "vln": f"{_HERE}.learned:learned_vln",
         "hnet": f"{_HERE}.learned:learned_hnet",
+        "graph_vln": f"{_HERE}.learned:learned_graph_vln",
         "sct": f"{_HERE}.learned:learned_sct",
         "simplex": f"{_HERE}.learned:learned_simplex",
         "cgan": f"{_HERE}.learned:learned_gan",

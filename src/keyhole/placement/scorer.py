@@ -12,7 +12,7 @@ from keyhole.data.samples import ScaledSamples
 from keyhole.metrics import target_scores
 from keyhole.models.predictors import Linear, target_of
 from keyhole.models.reconstructors.linear import LinearReconstructor
-from keyhole.models.reconstructors.model_selection import fit_linear, squared_error
+from keyhole.models.reconstructors.model_selection import fit_linear, squared_error, total_variance
 from keyhole.models.reconstructors.optimal_interpolation import OptimalInterpolation
 from keyhole.models.reconstructors.ridge import Ridge
 from keyhole.models.reconstructors.short_trainings import N_FREQUENCIES, STEPS, affordable_steps, improvement_by_trial
@@ -33,8 +33,8 @@ class Scorer:
     Without a target it is the unexplained variance of ridge or optimal interpolation, whichever is lower; with
     ``nonlinear``, that of kernel ridge regression (`KernelSurrogate`) where it is clearly lower. With a target it is
     the log loss of a class or the unexplained variance of a number, by a linear predictor or extra trees, whichever is
-    lower; existing sites are observed in addition. At most 10000 samples are used, and the hyperparameters for
-    covariates are chosen once, for the first sites.
+    lower; existing sites are observed in addition. At most 10000 samples are used, of large ones the errors are those
+    at the sites of `ScaledSamples.probe`, and the hyperparameters for covariates are chosen once, for the first sites.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Scorer:
             subsample(part, _MAX_SAMPLES, run, "samples to score by") for part in (train, validation)
         )
         self.nonlinear, self.is_nonlinear = nonlinear, False
-        self._total = _total_variance(self.validation)
+        self._total = np.nan if self.train.is_large else total_variance(self.validation)
         self._errors: dict[frozenset[int], float] = {}
         self._covariate_choices: dict[str, float] = {}
         self._split: FitScoreSplit | None = None
@@ -103,7 +103,7 @@ class Scorer:
         if count < 2:
             return []
         steps_each = int(min(STEPS, steps / count))
-        total = _total_variance(self._all_samples[1])
+        total = total_variance(self._all_samples[1])
         return [self._network_error(sites, steps_each, run) / total for sites in site_sets[:count]]
 
     def _field_error(self, sites: NDArray[np.int64]) -> float:
@@ -119,8 +119,13 @@ class Scorer:
         return nonlinear if clearly_lower else linear
 
     def _linear_error(self, linear: LinearReconstructor, sites: NDArray[np.int64]) -> float:
-        fitted = linear.fit(self.train, sites, validation=self.validation, run=Run())
-        return squared_error(fitted, sites, self.validation) / self._total
+        if not self.train.is_large:
+            fitted = linear.fit(self.train, sites, validation=self.validation, run=Run())
+            return squared_error(fitted, sites, self.validation) / self._total
+        among = np.union1d(self.train.probe, sites)
+        train, validation, numbers = self.train.at(among), self.validation.at(among), np.searchsorted(among, sites)
+        fitted = linear.fit(train, numbers, validation=validation, run=Run())
+        return squared_error(fitted, numbers, validation) / total_variance(validation)
 
     def _network_error(self, sites: NDArray[np.int64], steps: int, run: Run) -> float:
         """Squared error on all validation samples after so many steps of training."""
@@ -149,8 +154,3 @@ class Scorer:
         probabilities = np.full((len(validation), len(target.classes)), 1 / len(target.classes))
         probabilities[:, forest.classes_] = forest.predict_proba(validation)
         return (1 - _SMOOTHING) * probabilities + _SMOOTHING / len(target.classes)
-
-
-def _total_variance(samples: ScaledSamples) -> float:
-    """Sum of squares of all values that are not missing."""
-    return max(float(np.nansum(np.square(samples.known_targets, dtype=np.float64))), np.finfo(float).tiny)

@@ -132,8 +132,10 @@ class CAESettings(Settings):
 class LearnedSettings(Settings):
     """Mask distribution and reconstructor, trained jointly."""
 
-    distribution: Literal["iln", "vln", "hnet", "sct", "simplex"] = "vln"
+    distribution: Literal["iln", "vln", "hnet", "graph_vln", "sct", "simplex"] = "vln"
     rank: int = Field(16, ge=1)  # dimension of z, the paper's
+    diffusion_time: float = Field(1.0, gt=0, allow_inf_nan=False)  # of graph_vln: neighbours, and hardly theirs
+    n_eigenvectors: int = Field(32, ge=1)  # of graph_vln; what they leave of its covariance is noise of each site
     budget: Literal["exact", "dual", "penalty"] = "exact"  # exact K needs no weight and concentrates best
     l0_weight: float = Field(0.1, ge=0)  # weight on the expected L0; for the penalty budget alone
     k_anneal: float = Field(

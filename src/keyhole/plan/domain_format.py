@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import PlanError
 from keyhole.core.storage import Arrays, array_of
+from keyhole.data.mesh import Mesh
 from keyhole.data.metric import GraphMetric
 from keyhole.data.sites import Auxiliary, Sites
 from keyhole.plan.schema import Header
@@ -23,7 +24,7 @@ _TIMES = re.compile(r"[<>=]?(datetime64|timedelta64|[Mm]8)(\[\d{0,6}[A-Za-z]{1,2
 _TEXTS = re.compile(r"[<>=]?U\d{1,12}")
 _LARGEST_TEXTS = 2**26  # bytes of a coordinate of texts, each as wide as the longest, that need no further reason
 _WIDER_THAN_WRITTEN = 64  # times as many bytes as characters: beyond that, one long text makes many short ones wide
-_GRAPH = "graph."
+_GRAPH, _MESH = "graph.", "mesh."
 
 
 def domain_state(domain: Sites) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -40,6 +41,7 @@ def domain_state(domain: Sites) -> tuple[dict[str, Any], dict[str, NDArray[Any]]
             "roles": dict(domain.roles),
             "vertical_scale": domain.vertical_scale,
             "unit": domain.metric.unit,
+            "mesh": None if domain.mesh is None else {"dim": domain.mesh.dim, "location": domain.mesh.location},
         },
         "coordinate_types": {name: str(one.dtype) for name, one in coordinates.items()},
         "coordinate_texts": {name: one.ravel().tolist() for name, one in texts.items()},
@@ -50,6 +52,8 @@ def domain_state(domain: Sites) -> tuple[dict[str, Any], dict[str, NDArray[Any]]
     arrays |= {f"coordinates.{name}": _numbers(one) for name, one in coordinates.items() if name not in texts}
     if domain.cell_area is not None:
         arrays["grid.area"] = domain.cell_area
+    if domain.mesh is not None:
+        arrays |= {f"{_MESH}{name}": getattr(domain.mesh, name) for name in ("faces", "x", "y")}
     if isinstance(domain.metric, GraphMetric):
         arrays |= {f"{_GRAPH}{name}": array for name, array in domain.metric.state().items()}
     return header, arrays
@@ -97,6 +101,7 @@ def restore_domain(header: Header, arrays: Arrays) -> Sites:
     domain = Sites.build(
         shape, dims, axes, valid=valid, auxiliary=auxiliary, names=_checked_names(header, valid),
         roles=None if part.roles is None else dict(part.roles), vertical_scale=part.vertical_scale,
+        mesh=_mesh(header, arrays, dict(zip(dims, shape, strict=True))),
     )  # fmt: skip
     domain = replace(domain, cell_area=None if area is None else area.astype(np.float64))
     if f"{_GRAPH}lengths.data" not in arrays:
@@ -105,6 +110,22 @@ def restore_domain(header: Header, arrays: Arrays) -> Sites:
     if len(metric) != len(domain):
         raise PlanError(f"the graph has {len(metric)} nodes for {len(domain)} sites")
     return replace(domain, metric=metric)
+
+
+def _mesh(header: Header, arrays: Arrays, sizes: dict[str, int]) -> Mesh | None:
+    """Return the mesh, whose faces or nodes are as many as the data are long, and whose faces have nodes that exist."""
+    part = header.grid.mesh
+    if part is None:
+        return None
+    faces = array_of(arrays, f"{_MESH}faces", (None, None), "i")
+    x = array_of(arrays, f"{_MESH}x", (None,))
+    y = array_of(arrays, f"{_MESH}y", x.shape)
+    count = len(faces) if part.location == "face" else len(x)
+    if sizes.get(part.dim) != count:
+        raise PlanError(f"header: grid.mesh: {count} {part.location}s do not lie along {part.dim!r}")
+    if not faces.size or faces.shape[1] < 3 or faces.min() < -1 or faces.max() >= len(x):
+        raise PlanError(f"the array '{_MESH}faces' holds faces without three nodes, or nodes that do not exist")
+    return Mesh(part.dim, part.location, faces.astype(np.int64), x.astype(np.float64), y.astype(np.float64))
 
 
 def _checked_names(header: Header, valid: NDArray[np.bool_]) -> tuple[str, ...] | None:

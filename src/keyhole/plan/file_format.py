@@ -19,6 +19,7 @@ from keyhole.core.registry import Registry
 from keyhole.core.storage import Arrays, array_of, read_container, write_container
 from keyhole.data.covariates import check_periods
 from keyhole.data.origin import SourceInfo
+from keyhole.data.placed_sensors import PlacedSensors
 from keyhole.data.scaler import Scaler
 from keyhole.data.sites import Sites
 from keyhole.models.intervals import PredictionIntervals
@@ -28,6 +29,7 @@ from keyhole.plan import _format1, _format2
 from keyhole.plan.domain_format import domain_state, restore_domain
 from keyhole.plan.plan import Plan
 from keyhole.plan.schema import Header, OriginPart, checked_header
+from keyhole.plan.sensors_format import restore_sensors, sensors_state
 
 __all__ = ["load", "save"]
 
@@ -60,6 +62,9 @@ def save(plan: Plan, path: Path) -> None:
         **coordinates,
     }
     arrays |= {f"reconstructor.{name}": array for name, array in learned.items()}
+    if plan.sensors is not None:
+        header["sensors"], rows = sensors_state(plan.sensors)
+        arrays |= rows
     if plan.intervals is not None:
         header["intervals"], spread = plan.intervals.state()
         arrays |= {f"intervals.{name}": array for name, array in spread.items()}
@@ -111,30 +116,39 @@ def _unpack(given: Mapping[str, Any], arrays: Arrays) -> Plan:
     """Assemble a plan from its parts."""
     header = checked_header(given, arrays)
     domain = restore_domain(header, arrays)
-    indices, scaling = _indices(header, arrays, domain), _scaling(header, arrays, domain)
+    scaling = _scaling(header, arrays, domain)
+    sensors = restore_sensors(header, arrays, domain, len(scaling.scale))
+    indices = _indices(header, arrays, domain, sensors)
     k, channels = len(indices), len(scaling.scale)
+    width = channels if sensors is None else 1
+    numbers = domain.number(indices) if sensors is None else sensors.home(len(domain))
     return Plan(
         domain=domain,
         indices=indices,
         scaling=scaling,
-        reconstructor=_reconstructor(header, arrays, domain, indices, scaling),
+        reconstructor=_reconstructor(header, arrays, domain, numbers, scaling, width),
         origin=_origin(header, domain, channels),
-        predictor=_predictor(header, arrays, k * channels),
-        covariance=_covariance(arrays, k * channels),
-        intervals=_intervals(header, arrays, k * channels, channels * len(domain)),
+        predictor=_predictor(header, arrays, k * width),
+        covariance=_covariance(arrays, k * width),
+        intervals=_intervals(header, arrays, k * width, channels * len(domain)),
         gain=array_of(arrays, "sites.gain", (k,)),
         metadata=dict(given["metadata"]),
         metrics=dict(given["metrics"]),
         history=list(given["history"]),
-        ranges=array_of(arrays, "sites.range", (2, k, channels)) if "sites.range" in arrays else None,
+        ranges=array_of(arrays, "sites.range", (2, k, width)) if "sites.range" in arrays else None,
+        sensors=sensors,
     )
 
 
-def _indices(header: Header, arrays: Arrays, domain: Sites) -> NDArray[np.int64]:
-    """Return the positions of the selected sites in the data: different ones that are valid."""
+def _indices(header: Header, arrays: Arrays, domain: Sites, sensors: PlacedSensors | None) -> NDArray[np.int64]:
+    """Return the positions of the selected sites in the data, different ones that are valid; of sensors their keys."""
     indices = array_of(arrays, "sites.index", (None,), "iu")
     if not len(indices):
         raise PlanError("the array 'sites.index' has no site")
+    if sensors is not None:
+        if not np.array_equal(indices, sensors.keys):
+            raise PlanError("the arrays 'sites.index' and 'sensors.keys' are of different sensors")
+        return indices.astype(np.int64)
     within = (indices >= 0) & (indices < domain.size)
     invalid = indices[~within] if not within.all() else indices[domain.number(indices.astype(np.int64)) < 0]
     if len(invalid):
@@ -196,13 +210,18 @@ def _check_installed(registry: Registry[Any], name: str) -> None:
 
 
 def _reconstructor(
-    header: Header, arrays: Arrays, domain: Sites, indices: NDArray[np.int64], scaling: Scaler
+    header: Header, arrays: Arrays, domain: Sites, numbers: NDArray[np.int64], scaling: Scaler, width: int
 ) -> Reconstructor:
     """Return the reconstructor, fitted to as many sites, channels and covariates as the plan has."""
     _check_installed(RECONSTRUCTORS, header.reconstructor.name)
     kind, settings = RECONSTRUCTORS[header.reconstructor.name], header.reconstructor.settings
-    made = kind.restore(settings, _under("reconstructor.", arrays), domain, domain.number(indices))
-    if not made.takes(len(indices), len(scaling.scale), 2 * len(scaling.periods) + scaling.columns.shape[1]):
+    made = kind.restore(settings, _under("reconstructor.", arrays), domain, numbers)
+    channels, covariates = len(scaling.scale), 2 * len(scaling.periods) + scaling.columns.shape[1]
+    if width == channels:
+        suits = made.takes(len(numbers), channels, covariates)
+    else:
+        suits = made.takes_readings(len(numbers) * width, channels, covariates)
+    if not suits:
         raise PlanError("the reconstructor was fitted to other sites, channels or covariates than the plan has")
     return made
 

@@ -162,6 +162,8 @@ def sites_geojson(plan: Plan) -> dict[str, Any]:
     if not plan.domain.is_geographic:
         raise DataError("GeoJSON needs latitude and longitude, and the plan's sites have none; write .csv or .nc")
     east, north = plan.domain.roles["longitude"], plan.domain.roles["latitude"]
+    if not {east, north} <= set(plan.sites.columns):
+        raise DataError("GeoJSON needs positions, and the plan's sensors are weighted sums; write .csv")
     rows = [{name: _native(value) for name, value in row.items()} for row in plan.sites.to_dict("records")]
     features = [
         {
@@ -198,7 +200,7 @@ def _sites_netcdf(plan: Plan) -> bytes:
         if name in table and name not in _COLUMNS
     }
     ranks = np.zeros(plan.domain.size, np.int32)
-    ranks[plan.indices] = table["rank"]
+    ranks[plan.domain.index[plan.numbers[::-1]]] = table["rank"][::-1]  # of several sensors in a cell the first
     dataset = xr.Dataset(
         columns | positions | {"rank_on_grid": (plan.domain.dims, ranks.reshape(plan.domain.shape))},
         {"site": ("site", table["rank"].to_numpy()), **whole},

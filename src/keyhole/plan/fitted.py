@@ -13,6 +13,7 @@ from keyhole.core.errors import PlanError
 from keyhole.data.alignment import align_in_time
 from keyhole.data.imputation import impute_by_covariance
 from keyhole.data.origin import SourceInfo
+from keyhole.data.placed_sensors import PlacedSensors, rows_over
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
 from keyhole.data.sites import Sites
@@ -50,6 +51,9 @@ class FittedModels:
         ``(channels * K, channels * K)``, covariance of the scaled readings, channel by channel, to impute missing ones.
     intervals
         Calibrated prediction intervals; None if no samples were held out for calibration.
+    sensors
+        The selected sensors by rank, where these are not simply sites; ``indices`` are then their numbers among all
+        that might have been selected.
     """
 
     domain: Sites
@@ -60,6 +64,7 @@ class FittedModels:
     predictor: Predictor | None = None
     covariance: NDArray[np.float64] | None = None
     intervals: PredictionIntervals | None = None
+    sensors: PlacedSensors | None = None
 
     @property
     def k(self) -> int:
@@ -68,8 +73,44 @@ class FittedModels:
 
     @cached_property
     def numbers(self) -> NDArray[np.int64]:
-        """Number of each selected site among the valid ones, ``(K,)``, by rank."""
-        return self.domain.number(self.indices)
+        """Number of each selected site among the valid ones, ``(K,)``, by rank; of a sensor the main one it reads."""
+        return self.domain.number(self.indices) if self.sensors is None else self.sensors.home(len(self.domain))
+
+    def candidates_in(self, samples: Samples) -> NDArray[np.int64]:
+        """Return the number of each selected site, or sensor, among the candidates of samples, ``(K,)``, by rank."""
+        if self.sensors is None:
+            return self.numbers
+        if samples.sensors is None:
+            raise PlanError("the plan has sensors of its own, and the samples have none; set them with with_sensors")
+        return samples.sensors.numbers_of(self.sensors.names)
+
+    @property
+    def reading_channels(self) -> int:
+        """Number of values that each sensor reads."""
+        return len(self.scaling.scale) if self.sensors is None else 1
+
+    @property
+    def reading_scale(self) -> NDArray[np.float64]:
+        """Typical size of an anomaly of each reading, ``(channels,)``, or ``(K, 1)`` of sensors."""
+        return self.scaling.scale if self.sensors is None else self._sensor_scale[:, np.newaxis]
+
+    @cached_property
+    def _sensor_scale(self) -> NDArray[np.float64]:
+        return np.ones(0) if self.sensors is None else self.sensors.scaled(self.scaling.scale)[1]
+
+    def readings_of(self, samples: Samples) -> NDArray[np.floating[Any]]:
+        """Return what the selected sensors measure of samples in the user's units, ``(N, K, channels)``, with noise."""
+        if self.sensors is None:
+            return samples.noisy_readings(self.indices)
+        return self.sensors.readings(samples, np.arange(self.k), noisy=True)
+
+    def _scale_readings(self, readings: NDArray[Any], time: NDArray[Any] | None) -> NDArray[np.float32]:
+        """Scale readings; of a sensor by its row of the baseline."""
+        if self.sensors is None:
+            return self.scaling.scale_readings(readings, self.numbers, time)
+        expected = rows_over(self.sensors.operator, self.scaling.baseline.astype(np.float64))
+        phase = self.scaling.phase(time, len(readings))
+        return np.asarray((readings[:, :, 0] - expected[phase]) / self._sensor_scale, np.float32)[:, :, np.newaxis]
 
     @property
     def error_scale(self) -> NDArray[np.float64]:
@@ -82,7 +123,7 @@ class FittedModels:
 
     def scaled(self, readings: NDArray[Any], time: NDArray[Any] | None) -> NDArray[np.float32]:
         """Scale readings and impute missing ones from the others of the same sample."""
-        scaled = self.scaling.scale_readings(readings, self.numbers, time)
+        scaled = self._scale_readings(readings, time)
         if not np.isnan(scaled).any():
             return scaled
         if self.covariance is None:
@@ -111,7 +152,7 @@ class FittedModels:
 
     def reconstruct_samples(self, samples: Samples) -> NDArray[np.floating[Any]]:
         """Reconstruct samples in the user's units from their own readings at the sites."""
-        return self.reconstruct_array(samples.noisy_readings(self.indices), samples.time, samples.covariates)
+        return self.reconstruct_array(self.readings_of(samples), samples.time, samples.covariates)
 
     @cached_property
     def _affine(self) -> NDArray[np.floating[Any]]:

@@ -16,6 +16,7 @@ from keyhole.plan.readings import check_units, order_readings, warn_beyond
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 __all__ = ["Plan", "ReconstructionInterval"]
 
@@ -76,6 +77,8 @@ class Plan(FittedModels):
     @property
     def names(self) -> list[str]:
         """Names of the sites in rank order."""
+        if self.sensors is not None:
+            return list(self.sensors.names)
         return [self.domain.name(int(number)) for number in self.numbers]
 
     @property
@@ -87,13 +90,18 @@ class Plan(FittedModels):
     def sites(self) -> pd.DataFrame:
         """Table of the sites by rank: rank, index, name, coordinates, gain, existing, and group if there are groups.
 
+        Of sensors that are not simply sites: also their kind, noise and cost, as far as these were given.
+
         The coordinates that say where a site is come first, then all others.
         """
         import pandas as pd
 
         columns: dict[str, Any] = {"rank": np.arange(1, self.k + 1), "index": self.indices, "name": self.names}
-        coordinates = [name for name in coordinates_of(self.domain, self.origin) if name not in columns]
-        columns |= {name: self.domain.coordinate(name)[self.numbers] for name in coordinates}
+        if self.sensors is not None:
+            columns |= self.sensors.columns()
+        else:
+            coordinates = [name for name in coordinates_of(self.domain, self.origin) if name not in columns]
+            columns |= {name: self.domain.coordinate(name)[self.numbers] for name in coordinates}
         constraint_metadata = self.metadata.get("constraints", {})
         columns |= {"gain": self.gain, "existing": np.arange(self.k) < constraint_metadata.get("existing", 0)}
         return pd.DataFrame(
@@ -152,15 +160,17 @@ class Plan(FittedModels):
         Raises a PlanError if the units differ from the plan's, and issues a ReadingsWarning for a reading far outside
         the range of its site in the training data. Parameters are those of `reconstruct`.
         """
-        channels = len(self.scaling.scale)
-        units = self.origin.channel_units(channels)
+        channels = self.reading_channels
+        units = self.origin.channel_units(len(self.scaling.scale))
         check_units(readings, units)
         values, when = order_readings(
             readings, self.names, channels, time, clock=self.origin.clock,
-            domain=self.domain, variables=tuple(self.origin.variables),
+            domain=self.domain if self.sensors is None else self.sensors.sites,
+            variables=tuple(self.origin.variables),
         )  # fmt: skip
         if self.ranges is not None:
-            warn_beyond(values, self.ranges, self.scaling.scale, self.names, units, interval, stacklevel=stacklevel)
+            units = units if self.sensors is None else self.sensors.units(units)
+            warn_beyond(values, self.ranges, self.reading_scale, self.names, units, interval, stacklevel=stacklevel)
         return values, when
 
     def reconstruct_with_bounds(
@@ -200,6 +210,39 @@ class Plan(FittedModels):
         predictor = self.need_predictor()
         values, when = self.take_readings(readings, time)
         return predictor.answer(self.predict_array(values, when))
+
+    def plot(self, *, projection: Any = None) -> Figure:
+        """Draw the ranked sites over the mean of the field: a map, slices of a volume, or a line over columns.
+
+        Parameters
+        ----------
+        projection
+            Map projection of sites with latitude and longitude: one of ``cartopy.crs`` or its name, such as
+            ``"Robinson"`` or ``"NorthPolarStereo"``; it needs ``keyhole[maps]``. None: longitude and latitude are the
+            axes.
+
+        Returns
+        -------
+        Figure
+            Of matplotlib; coastlines are drawn where cartopy is installed and has Natural Earth's files on the machine.
+
+        Raises
+        ------
+        SettingsError
+            There is no such projection, or the sites have no latitude and longitude.
+        MissingExtraError
+            A projection is asked for, and cartopy is not installed.
+
+        Examples
+        --------
+        >>> import keyhole as kh
+        >>> figure = kh.select(kh.datasets.sst(), k=3, method="qr", reconstructor="ridge").plot()
+        >>> figure.axes[0].get_xlabel(), figure.axes[1].get_ylabel()
+        ('lon', 'mean (degC)')
+        """
+        from keyhole.report.figures import plan_figure
+
+        return plan_figure(self, projection=projection)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to one file.

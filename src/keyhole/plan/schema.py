@@ -30,6 +30,13 @@ class _Part(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
+class MeshPart(_Part):
+    """What lies on a mesh, and along which dimension; its arrays are ``mesh.faces``, ``mesh.x`` and ``mesh.y``."""
+
+    dim: str
+    location: Literal["face", "node"]
+
+
 class GridPart(_Part):
     """Shape, axes and coordinates of the data, and names of the sites if they have any; see `Sites`."""
 
@@ -40,6 +47,7 @@ class GridPart(_Part):
     roles: dict[Role, str] | None = None  # files older than auxiliary coordinates have none
     vertical_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     unit: str = ""
+    mesh: MeshPart | None = None
 
 
 class ScalingPart(_Part):
@@ -94,6 +102,16 @@ class MetadataPart(_Part):
     constraints: ConstraintsPart = ConstraintsPart(asked=[], existing=0)
 
 
+class SensorsPart(_Part):
+    """The selected sensors, where these are not simply sites; see `PlacedSensors`."""
+
+    names: list[str] = Field(min_length=1)
+    kinds: list[str]
+    coordinates: list[str]
+    roles: dict[Role, str]
+    texts: dict[str, list[str]] = {}
+
+
 class IntervalsPart(_Part):
     """Settings of the prediction intervals; see `PredictionIntervals`."""
 
@@ -116,6 +134,7 @@ class Header(_Part):
     history: list[dict[str, Any]]
     predictor: NamedPart | None = None  # files older than targets have none
     intervals: IntervalsPart | None = None
+    sensors: SensorsPart | None = None
 
 
 def checked_header(header: Mapping[str, Any], arrays: Arrays) -> Header:
@@ -143,7 +162,7 @@ def checked_header(header: Mapping[str, Any], arrays: Arrays) -> Header:
         raise PlanError(f"header: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     _check_metrics(found)
     for name, array in arrays.items():
-        free = name.startswith("coordinates.")
+        free = name.startswith("coordinates.") or name == "sensors.cost"
         limit = name.rpartition(".")[0].endswith("bounds")
         check_numbers(name, array, nan=free or name == "intervals.squares", infinite=free or limit)
     return found

@@ -1,33 +1,31 @@
-"""Figures of the chosen plan: sites, reconstructions, errors and prediction intervals, as maps or as lines."""
+"""Figures of a plan: sites, reconstructions, errors and prediction intervals, as maps or as lines."""
 
 from __future__ import annotations
 
-from types import ModuleType
+from typing import Any
 
 from matplotlib.figure import Figure
 
-from keyhole.core.errors import DataError
-from keyhole.data.sites import Sites
+from keyhole.core.errors import SettingsError
+from keyhole.plan.plan import Plan
 from keyhole.report import lines, maps
-from keyhole.report.geometry import horizontal
+from keyhole.report.layout import are_lines
+from keyhole.report.projections import Projection
 from keyhole.report.report_data import Quantity, ReportData
 from keyhole.report.style import WIDE
 
-__all__ = ["can_draw", "error_figure", "interval_figure", "samples_figure", "sites_figure"]
+__all__ = ["error_figure", "interval_figure", "plan_figure", "samples_figure", "sites_figure"]
 
 
-def can_draw(sites: Sites) -> bool:
-    """Return whether sites lie along one axis, which is drawn as lines, or have two coordinates, drawn as maps."""
-    return _module_or_none(sites) is not None
-
-
-def sites_figure(data: ReportData, *, width: float = WIDE) -> Figure:
-    """Draw the ranked sites over the standard deviation of the field.
+def plan_figure(plan: Plan, *, projection: Any = None, width: float = WIDE) -> Figure:
+    """Draw the ranked sites of a plan over the mean of the field.
 
     Parameters
     ----------
-    data : ReportData
-        Of a comparison, see `ReportData.of`; on one or two axes, or cells and stations with two coordinates.
+    plan : Plan
+        Any plan: its data are not needed.
+    projection : str or cartopy.crs.Projection, optional
+        See `sites_figure`.
     width : float
         Inches: ``WIDE`` or ``NARROW``.
 
@@ -37,8 +35,41 @@ def sites_figure(data: ReportData, *, width: float = WIDE) -> Figure:
 
     Raises
     ------
-    DataError
-        If there are more than two axes.
+    SettingsError, MissingExtraError
+        See `sites_figure`.
+    """
+    mean, origin = plan.scaling.baseline.mean(axis=0), plan.origin
+    if origin.units_differ:
+        name = next(iter(origin.variables))
+        shown, label, units = mean[0], f"mean of {name}", origin.channel_units(len(mean))[0]
+    else:
+        shown, label, units = mean.mean(axis=0), "mean", origin.units
+    return _figure(plan, Quantity(shown, label, units, "viridis", shows_ranks=True, from_zero=False), width, projection)
+
+
+def sites_figure(data: ReportData, *, projection: Any = None, width: float = WIDE) -> Figure:
+    """Draw the ranked sites over the standard deviation of the field.
+
+    Parameters
+    ----------
+    data : ReportData
+        Of a comparison, see `ReportData.of`.
+    projection : str or cartopy.crs.Projection, optional
+        Map projection of sites with latitude and longitude: a projection of cartopy or its name, such as
+        ``"Robinson"``. None: longitude and latitude are the axes.
+    width : float
+        Inches: ``WIDE`` or ``NARROW``.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    SettingsError
+        If there is no such projection, or the sites have no latitude and longitude.
+    MissingExtraError
+        If a projection is asked for and cartopy is not installed.
 
     Examples
     --------
@@ -48,44 +79,41 @@ def sites_figure(data: ReportData, *, width: float = WIDE) -> Figure:
     >>> figure.axes[0].get_xlabel()
     'lon'
     """
-    return _figure(data, Quantity(data.spread, "standard deviation", "viridis", shows_ranks=True), width)
+    shown = Quantity(data.spread, "standard deviation", data.units, "viridis", shows_ranks=True)
+    return _figure(data.plan, shown, width, projection)
 
 
-def error_figure(data: ReportData, *, width: float = WIDE) -> Figure:
+def error_figure(data: ReportData, *, projection: Any = None, width: float = WIDE) -> Figure:
     """Draw the RMSE of each site on the test part; parameters as for `sites_figure`."""
-    return _figure(data, Quantity(data.error_map, "RMSE on test", "cividis", baseline=data.spread), width)
+    shown = Quantity(data.error_map, "RMSE on test", data.units, "cividis", baseline=data.spread)
+    return _figure(data.plan, shown, width, projection)
 
 
-def interval_figure(data: ReportData, *, width: float = WIDE) -> Figure:
+def interval_figure(data: ReportData, *, projection: Any = None, width: float = WIDE) -> Figure:
     """Draw the mean width of the 90 % prediction interval of each site; parameters as for `sites_figure`."""
-    return _figure(data, Quantity(data.interval_map, "mean width of the 90 % prediction interval", "magma"), width)
+    shown = Quantity(data.interval_map, "mean width of the 90 % prediction interval", data.units, "magma")
+    return _figure(data.plan, shown, width, projection)
 
 
-def samples_figure(data: ReportData, *, width: float = WIDE) -> Figure:
+def samples_figure(data: ReportData, *, projection: Any = None, width: float = WIDE) -> Figure:
     """Draw truth, reconstruction and error of the best, median and worst test sample.
 
-    Parameters as for `sites_figure`.
+    Of a volume, the slice that holds the most sites is drawn. Parameters as for `sites_figure`.
     """
-    figure: Figure = _module(data.domain).draw_samples(data, width)
-    return figure
+    if are_lines(data.domain):
+        _refuse(projection)
+        return lines.draw_samples(data, width)
+    return maps.draw_samples(data, width, Projection.of(projection, data.domain))
 
 
-def _figure(data: ReportData, quantity: Quantity, width: float) -> Figure:
+def _figure(plan: Plan, quantity: Quantity, width: float, projection: Any) -> Figure:
     """Draw one quantity of each site, with the selected sites on it."""
-    figure: Figure = _module(data.domain).draw_quantity(data, quantity, width)
-    return figure
+    if are_lines(plan.domain):
+        _refuse(projection)
+        return lines.draw_quantity(plan, quantity, width)
+    return maps.draw_quantity(plan, quantity, width, Projection.of(projection, plan.domain))
 
 
-def _module(sites: Sites) -> ModuleType:
-    """Module that draws such sites."""
-    found = _module_or_none(sites)
-    if found is None:
-        raise DataError(f"data of {len(sites.shape)} axes {sites.shape} cannot be drawn; one or two axes can")
-    return found
-
-
-def _module_or_none(sites: Sites) -> ModuleType | None:
-    """Maps for a grid of two axes and for sites with two coordinates, lines for what lies along one axis."""
-    if horizontal(sites) is not None or (len(sites.shape) == 2 and set(sites.location) == set(sites.dims)):
-        return maps
-    return lines if len(sites.shape) == 1 else None
+def _refuse(projection: Any) -> None:
+    if projection is not None:
+        raise SettingsError(f"projection={projection!r}: the sites have no latitude and longitude to project")

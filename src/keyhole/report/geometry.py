@@ -1,11 +1,11 @@
-"""Layout of sites on paper: which coordinate is horizontal, which is vertical, and where cells end."""
+"""Layouts of sites on paper: which coordinate is horizontal, which is vertical, and where cells end."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,12 +16,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from keyhole.core.errors import DataError
 from keyhole.data.sites import FULL_TURN, Sites
 from keyhole.report.formatting import plain, shorten
-from keyhole.report.style import LAND, literal
+from keyhole.report.style import LAND, RULE, literal
 
-__all__ = ["CellFrame", "Frame", "Ruler", "SymbolFrame", "horizontal"]
+if TYPE_CHECKING:
+    from keyhole.report.projections import Projection
+
+__all__ = ["CellFrame", "Frame", "Ruler", "SymbolFrame", "draw_symbols", "in_degrees", "on_paper"]
 
 Numbers = NDArray[np.float64]
 
@@ -36,6 +38,8 @@ _FLATTEST, _TALLEST, _OTHERWISE = 0.25, 1.6, 0.6
 # Share of the map that symbols cover, and the smallest and largest of them in square points.
 _COVERED, _SYMBOLS = 0.5, (1.0, 60.0)
 _COAST = "#4a5058"
+# Share of their extent that is left free around symbols.
+_ROOM = 0.04
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +92,11 @@ class Ruler:
         shown = labels or [plain(value) for value in coordinate]
         return cls(name, centres, _edges(centres), shown, degrees)
 
+    @classmethod
+    def between(cls, name: str, values: Numbers, limits: Numbers, *, degrees: bool = False) -> Ruler:
+        """Make an axis of positions that form no row of cells, such as those of stations, between two limits."""
+        return cls(name, values, limits, degrees=degrees)
+
     @property
     def length(self) -> float:
         """Distance between the outer edges."""
@@ -130,7 +139,9 @@ class Frame(ABC):
     across, up : Ruler
         Horizontal and vertical axis.
     x, y : ndarray of shape (m,)
-        Where each site is drawn.
+        Where each site is drawn; NaN where a projection does not show it.
+    projection : Projection, optional
+        The projection in whose coordinates all of these are; None: they are coordinates of the sites.
 
     Attributes
     ----------
@@ -138,36 +149,23 @@ class Frame(ABC):
         Whether the vertical axis points down, as for rows of an image or depths.
     box : float
         Height of the axes divided by their width.
-
-    Examples
-    --------
-    >>> Frame.of(Sites.plain((2, 4))).box
-    0.5
+    background : str
+        Colour where nothing is drawn.
     """
 
-    def __init__(self, sites: Sites, across: Ruler, up: Ruler, x: Numbers, y: Numbers) -> None:
-        self.sites, self.across, self.up, self.x, self.y = sites, across, up, x, y
-        self.downward, self.box = up.name.lower() in _DOWNWARD, _box(across, up)
+    background = "white"
 
-    @staticmethod
-    def of(sites: Sites) -> Frame:
-        """Lay out sites as the cells of a map, or as symbols where they are a list or some have no position.
+    def __init__(
+        self, sites: Sites, across: Ruler, up: Ruler, x: Numbers, y: Numbers, projection: Projection | None = None
+    ) -> None:
+        self.sites, self.across, self.up, self.x, self.y, self.projection = sites, across, up, x, y, projection
+        self.downward = up.name.lower() in _DOWNWARD
+        self.box = up.length / across.length if projection is not None else _box(across, up)
 
-        Raises
-        ------
-        DataError
-            If sites have no two coordinates to be drawn by.
-        """
-        if set(sites.location) == set(sites.dims) and len(sites.dims) == 2:
-            return CellFrame.regular(sites)
-        names = horizontal(sites)
-        if names is None:
-            raise DataError(f"data of {len(sites.shape)} axes {sites.shape} cannot be drawn; one or two axes can")
-        if len(sites.dims) == 2 and min(sites.shape) > 1:
-            found = CellFrame.curvilinear(sites, *names)
-            if found is not None:
-                return found
-        return SymbolFrame.around(sites, *names)
+    @property
+    def is_map(self) -> bool:
+        """Whether the axes are longitude and latitude, or those of a projection."""
+        return self.projection is not None or (self.across.degrees and self.up.degrees)
 
     @abstractmethod
     def draw(self, axes: Axes, values: NDArray[Any], colours: str, norm: Normalize) -> None:
@@ -192,6 +190,11 @@ class Frame(ABC):
     def apply(self, axes: Axes, *, labelled: bool) -> None:
         """Set limits, aspect and, if wanted, labels of axes."""
         low, high = self.up.limits()
+        if self.projection is not None:
+            axes.set(xlim=self.across.limits(), ylim=(low, high))
+            if labelled:
+                self.projection.mark(axes, color=RULE)
+            return
         axes.set(xlim=self.across.limits(), ylim=(high, low) if self.downward else (low, high))
         axes.set_box_aspect(self.box)
         if labelled:
@@ -214,6 +217,8 @@ class CellFrame(Frame):
         Whether the first axis of the data is horizontal.
     """
 
+    background = LAND
+
     def __init__(
         self, sites: Sites, across: Ruler, up: Ruler, x: Numbers, y: Numbers, corners: tuple[Numbers, Numbers], *,
         turned: bool = False,
@@ -225,7 +230,7 @@ class CellFrame(Frame):
     def regular(cls, sites: Sites) -> CellFrame:
         """Lay out a grid of two axes; longitude is horizontal, also where it is the first axis."""
         turned = sites.dims[0] == sites.roles.get("longitude")
-        rulers = [Ruler.of(dim, sites.axes[dim], degrees=_in_degrees(sites, dim)) for dim in sites.dims]
+        rulers = [Ruler.of(dim, sites.axes[dim], degrees=in_degrees(sites, dim)) for dim in sites.dims]
         places = [ruler.centres[place] for ruler, place in zip(rulers, sites.places, strict=True)]
         up, across = reversed(rulers) if turned else rulers
         y, x = reversed(places) if turned else places
@@ -238,11 +243,11 @@ class CellFrame(Frame):
         whole = [_on_grid(sites, name) for name in (across, up)]
         if not all(np.isfinite(one).all() for one in whole):
             return None
-        if _in_degrees(sites, across):
+        if in_degrees(sites, across):
             whole[0] = _unwrapped(whole[0])
         corners = _corners(whole[0]), _corners(whole[1])
         first, second = (
-            Ruler(name, one.ravel(), _ends(edges), degrees=_in_degrees(sites, name))
+            Ruler.between(name, one.ravel(), _ends(edges), degrees=in_degrees(sites, name))
             for name, one, edges in zip((across, up), whole, corners, strict=True)
         )
         x, y = (sites.from_grid(one) for one in whole)
@@ -250,13 +255,13 @@ class CellFrame(Frame):
 
     def draw(self, axes: Axes, values: NDArray[Any], colours: str, norm: Normalize) -> None:
         """Colour the cells, with those that are not valid behind an outline."""
-        pixels = np.ma.masked_invalid(self._pixels(self.sites.to_grid(np.asarray(values, np.float64))))
+        pixels = np.ma.masked_invalid(self.pixels(self.sites.to_grid(np.asarray(values, np.float64))))
         axes.pcolormesh(*self.corners, pixels, cmap=colours, norm=norm, rasterized=True)
         axes.add_collection(LineCollection(list(self.coast()), colors=_COAST, linewidths=0.5), autolim=False)
 
     def coast(self) -> Numbers:
         """Return the outline of the valid sites: segments ``(n, 2, 2)`` between a valid and an invalid cell."""
-        valid = self._pixels(self.sites.to_grid(np.ones(len(self.sites), bool), False))
+        valid = self.pixels(self.sites.to_grid(np.ones(len(self.sites), bool), False))
         points = np.stack(self.corners, axis=-1)
         row, column = np.nonzero(valid[:, 1:] != valid[:, :-1])
         upright = np.stack([points[row, column + 1], points[row + 1, column + 1]], axis=1)
@@ -264,49 +269,69 @@ class CellFrame(Frame):
         level = np.stack([points[row + 1, column], points[row + 1, column + 1]], axis=1)
         return np.concatenate([upright, level])
 
-    def _pixels(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values of the data's shape as rows (vertical) and columns (horizontal)."""
+    def pixels(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values of the data's shape as rows (vertical) and columns (horizontal)."""
         return values.T if self.turned else values
 
 
 class SymbolFrame(Frame):
-    """Layout of a list of sites, such as the cells of a mesh and stations: a symbol for each."""
+    """Layout of a list of sites, such as stations: a symbol for each."""
 
     @classmethod
-    def around(cls, sites: Sites, across: str, up: str) -> SymbolFrame:
+    def around(cls, sites: Sites, across: str, up: str, projection: Projection | None = None) -> SymbolFrame:
         """Lay out sites by two coordinates; longitudes are cut where the largest gap is."""
-        x, y = (sites.coordinate(name).astype(float) for name in (across, up))
-        x = _cut_at_gap(x) if _in_degrees(sites, across) else x
-        first, second = (
-            Ruler(name, one, _padded(one), degrees=_in_degrees(sites, name)) for name, one in ((across, x), (up, y))
-        )
-        return cls(sites, first, second, x, y)
+        x, y = on_paper(sites, across, up)
+        if projection is not None:
+            x, y = projection.points(x, y)
+            limits = projection.limits(x, y, room=_ROOM)
+            first, second = (Ruler.between("", one, edges) for one, edges in zip((x, y), limits, strict=True))
+        else:
+            first, second = (
+                Ruler.between(name, one, _padded(one), degrees=in_degrees(sites, name))
+                for name, one in ((across, x), (up, y))
+            )
+        return cls(sites, first, second, x, y, projection)
+
+    def part(self, numbers: NDArray[np.int64]) -> SymbolFrame:
+        """Return the layout of some of the sites within the same limits."""
+        x, y = self.places(numbers)
+        return SymbolFrame(self.sites.take(numbers), self.across, self.up, x, y, self.projection)
 
     def draw(self, axes: Axes, values: NDArray[Any], colours: str, norm: Normalize) -> None:
         """Draw a symbol for each site, smaller the more there are."""
         figure, part = axes.get_figure(), axes.get_position()
         wide = 72 * part.width * (figure.get_figwidth() if isinstance(figure, Figure) else 1.0)
         size = float(np.clip(_COVERED * wide**2 * self.box / max(len(values), 1), *_SYMBOLS))
-        known = np.isfinite(values)
-        axes.scatter(self.x[~known], self.y[~known], s=size, c=LAND, linewidths=0, rasterized=True)
-        shown = {"c": values[known], "cmap": colours, "norm": norm}
-        axes.scatter(self.x[known], self.y[known], s=size, linewidths=0, rasterized=True, **shown)
+        draw_symbols(axes, self.x, self.y, values, size, cmap=colours, norm=norm)
 
 
-def horizontal(sites: Sites) -> tuple[str, str] | None:
-    """Return the names of two coordinates by which sites are drawn, across and up; None without any.
+def draw_symbols(axes: Axes, x: Numbers, y: Numbers, values: NDArray[Any], size: float, **shades: Any) -> None:
+    """Draw a dot for each site, grey where its value is not known.
 
-    Sites of a grid of more than two axes, or at several depths of one position, have none: they need slices.
+    Parameters
+    ----------
+    axes : Axes
+        Axes of a figure.
+    x, y, values : ndarray of shape (n,)
+        Positions and values.
+    size : float
+        Square points.
+    **shades
+        Colour map and normalisation.
     """
-    roles = sites.roles
-    for across, up in ((roles.get("longitude"), roles.get("latitude")), (roles.get("x"), roles.get("y"))):
-        if across is not None and up is not None:
-            along = [sites.auxiliary[name].dims if name in sites.auxiliary else (name,) for name in (across, up)]
-            return (across, up) if {*along[0], *along[1]} == set(sites.dims) else None
-    return None
+    known = np.isfinite(values)
+    axes.scatter(x[~known], y[~known], s=size, c=LAND, linewidths=0, rasterized=True)
+    axes.scatter(x[known], y[known], s=size, c=values[known], linewidths=0, rasterized=True, **shades)
 
 
-def _in_degrees(sites: Sites, name: str) -> bool:
+def on_paper(sites: Sites, across: str, up: str) -> tuple[Numbers, Numbers]:
+    """Return two coordinates of each site, with longitudes in a convention in which they are together."""
+    x, y = (sites.coordinate(name).astype(float) for name in (across, up))
+    return (_cut_at_gap(x) if in_degrees(sites, across) else x), y
+
+
+def in_degrees(sites: Sites, name: str) -> bool:
+    """Return whether a coordinate is latitude or longitude."""
     return name in (sites.roles.get("latitude"), sites.roles.get("longitude"))
 
 
@@ -347,7 +372,7 @@ def _ends(values: Numbers) -> Numbers:
 def _padded(values: Numbers) -> Numbers:
     """Limits that leave some room around values."""
     low, high = _ends(values)
-    room = 0.04 * (high - low) or 0.5
+    room = _ROOM * (high - low) or 0.5
     return np.array([low - room, high + room])
 
 

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from keyhole.data.sites import Sites
+from keyhole.plan.plan import Plan
 from keyhole.report.formatting import quantity, with_units
 from keyhole.report.geometry import Ruler
 from keyhole.report.report_data import Pick, Quantity, ReportData
@@ -34,12 +35,12 @@ _TALL = 3.6
 _ERROR, _FILL = "#b8475f", "#dcebf0"
 
 
-def draw_quantity(data: ReportData, shown: Quantity, width: float) -> Figure:
+def draw_quantity(plan: Plan, shown: Quantity, width: float) -> Figure:
     """Draw a quantity of each site as a line, with the selected sites on it.
 
     Parameters
     ----------
-    data : ReportData
+    plan : Plan
         Of sites along one axis.
     shown : Quantity
         Its baseline becomes a dotted line.
@@ -50,18 +51,19 @@ def draw_quantity(data: ReportData, shown: Quantity, width: float) -> Figure:
     -------
     Figure
     """
-    figure, ruler = new_figure(width, _TALL), _ruler(data.domain)
+    figure, ruler = new_figure(width, _TALL), _ruler(plan.domain)
     axes = figure.subplots()
     ruler.mark(axes.xaxis, 40 if width > NARROW else 16, rotation=90)
-    axes.set_ylabel(literal(with_units(shown.label, data.units)))
+    axes.set_ylabel(literal(with_units(shown.label, shown.units)))
     axes.margins(x=0.02, y=0.12)
     tidy(axes, grid="y")
     if shown.baseline is not None:
-        _line(axes, data.domain, ruler, shown.baseline, color=MUTED, linestyle=":", label="without sensors")
-    line, fill = (MUTED, RULE) if shown.shows_ranks else (ACCENT, _FILL)
-    _line(axes, data.domain, ruler, shown.values, color=line, fill=fill, label="reconstruction")
-    _mark(axes, data, ruler, shown.values, numbered=shown.shows_ranks and data.plan.k <= MOST_NUMBERED)
-    axes.set_ylim(bottom=0)
+        _line(axes, plan.domain, ruler, shown.baseline, color=MUTED, linestyle=":", label="without sensors")
+    line, fill = (MUTED, RULE if shown.from_zero else None) if shown.shows_ranks else (ACCENT, _FILL)
+    _line(axes, plan.domain, ruler, shown.values, color=line, fill=fill, label="reconstruction")
+    _mark(axes, plan, ruler, shown.values, numbered=shown.shows_ranks and plan.k <= MOST_NUMBERED)
+    if shown.from_zero:
+        axes.set_ylim(bottom=0)
     if shown.baseline is not None:
         figure.legend(fontsize=SMALL, frameon=False, loc="outside upper right", ncols=2)
     return figure
@@ -99,7 +101,7 @@ def _sample(data: ReportData, pick: Pick, values: Axes, error: Axes) -> None:
     sites, ruler = data.domain, _ruler(data.domain)
     _line(values, sites, ruler, pick.true, color=INK, label="truth")
     _line(values, sites, ruler, pick.reconstructed, color=ACCENT, label="reconstruction")
-    _mark(values, data, ruler, pick.true, numbered=False)
+    _mark(values, data.plan, ruler, pick.true, numbered=False)
     _line(error, sites, ruler, pick.error, color=_ERROR, fill="#f4dfe3")
     # On the scale of the values if that shows the error, so that a small one looks small.
     reach = max(float(np.nanmax(np.abs(pick.error))), LEAST_ERROR_RANGE * float(np.ptp(values.get_ylim())))
@@ -137,9 +139,9 @@ def _line(
     axes.stairs(values, ruler.edges, baseline=None, linewidth=1.3, **style)
 
 
-def _mark(axes: Axes, data: ReportData, ruler: Ruler, values: NDArray[Any], *, numbered: bool) -> None:
+def _mark(axes: Axes, plan: Plan, ruler: Ruler, values: NDArray[Any], *, numbered: bool) -> None:
     """Mark the selected sites on a line, with or without their ranks."""
-    x, y = ruler.centres[data.plan.indices], values[data.plan.numbers]
+    x, y = ruler.centres[plan.domain.index[plan.numbers]], values[plan.numbers]
     axes.scatter(x, y, s=22 if numbered else 12, c="white", edgecolors=INK, linewidths=0.8, zorder=3)
     for rank, place in enumerate(zip(x, y, strict=True), start=1) if numbered else ():
         axes.annotate(str(rank), place, (0, 5), textcoords="offset points", ha="center", fontsize=SMALL, color=INK)

@@ -1,7 +1,8 @@
-"""Figures of sites with two coordinates: maps."""
+"""Figures of sites with two coordinates or more: maps, and slices of volumes."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,12 +15,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from keyhole.plan.plan import Plan
 from keyhole.report.formatting import quantity, with_units
-from keyhole.report.geometry import CellFrame, Frame
+from keyhole.report.layout import Panel, Panels, panels_of
+from keyhole.report.projections import Projection, draw_coastlines
 from keyhole.report.report_data import Quantity, ReportData
 from keyhole.report.style import (
     INK,
-    LAND,
     LEAST_ERROR_RANGE,
     MOST_NUMBERED,
     NARROW,
@@ -35,6 +37,11 @@ __all__ = ["draw_quantity", "draw_samples"]
 
 # Inches: the tallest map, the tallest map of a sample, and the room for a sample's heading and name.
 _TALLEST, _TALLEST_SAMPLE, _AROUND_SAMPLE = 4.6, 2.2, 0.5
+# Inches around a slice and for what is said above all of them; how many slices there are at most, and side by side.
+_AROUND_SLICE, _TITLE = 0.45, 0.3
+_MOST_SLICES, _COLUMNS, _MOST_NARROW, _COLUMNS_NARROW = 6, 3, 4, 2
+# Left, bottom, width and height that the axes of a projection have of the figure.
+_ROOM = (0.04, 0.02, 0.96, 0.98)
 # A few outliers are clipped so that the others stay distinguishable: beyond which percentile, and how far.
 _CLIP, _FAR = 99.8, 1.25
 
@@ -78,65 +85,120 @@ class _Shades:
         return cls(name, -most, most, "both" if size.max() > most else "neither")
 
 
-def draw_quantity(data: ReportData, shown: Quantity, width: float) -> Figure:
-    """Draw a quantity of each site as a map with a colour bar, with the selected sites on it.
+def draw_quantity(plan: Plan, shown: Quantity, width: float, projection: Projection | None = None) -> Figure:
+    """Draw a quantity of each site as a map, or as slices of a volume, with a colour bar and the selected sites.
 
     Parameters
     ----------
-    data : ReportData
-        Of sites with two coordinates.
+    plan : Plan
+        Of sites with two coordinates or more.
     shown : Quantity
         The quantity.
     width : float
         Inches.
+    projection : Projection, optional
+        Of sites with latitude and longitude.
 
     Returns
     -------
     Figure
     """
-    frame, narrow = Frame.of(data.domain), width <= NARROW
+    narrow = width <= NARROW
+    layout = _layout(plan, projection, _MOST_NARROW if narrow else _MOST_SLICES)
+    columns = min(len(layout.panels), _COLUMNS_NARROW if narrow else _COLUMNS)
+    single = len(layout.panels) == 1
     beside, below = (0.8, 1.2) if narrow else (1.6, 0.6)
-    wide = min(width - beside, _TALLEST / frame.box)
-    figure = new_figure(wide + beside, wide * frame.box + below)
-    axes = figure.subplots()
-    shades = _Shades.rising(shown.colours, shown.values, floor=0.0)
-    _draw(axes, frame, shown.values, shades)
-    frame.apply(axes, labelled=True)
-    _bar(figure, [axes], shades, with_units(shown.label, data.units), beside=not narrow)
-    _mark(axes, data, frame, numbered=shown.shows_ranks and data.plan.k <= MOST_NUMBERED, small=narrow)
+    rows, box = -(-len(layout.panels) // columns), layout.panels[0].frame.box
+    wide = min((width - beside) / columns, _TALLEST / box / (1 if single else 2))
+    tall = wide * box + (_AROUND_SLICE if layout.title else 0.0)
+    figure = new_figure(wide * columns + beside, tall * rows + below + (_TITLE if layout.title else 0.0))
+    grid = _panels(figure, rows, columns, projection)
+    panels = grid.ravel().tolist()[: len(layout.panels)]
+    shades = _Shades.rising(shown.colours, shown.values, floor=0.0 if shown.from_zero else None)
+    numbered = shown.shows_ranks and plan.k <= MOST_NUMBERED
+    for i, (axes, panel) in enumerate(zip(panels, layout.panels, strict=True)):
+        _draw(axes, panel, shown.values, shades)
+        panel.frame.apply(axes, labelled=single or projection is None)
+        _mark(axes, panel, numbered=numbered, small=narrow or not single)
+        if panel.label:
+            heading(axes, panel.label)
+        _label_outer(axes, left=i % columns == 0, bottom=i + columns >= len(panels))
+    for axes in grid.ravel()[len(panels) :]:
+        axes.remove()
+    _bar(figure, panels, shades, with_units(shown.label, shown.units), beside=not narrow)
+    _say(figure, layout, plan, narrow=narrow)
     return figure
 
 
-def draw_samples(data: ReportData, width: float) -> Figure:
+def draw_samples(data: ReportData, width: float, projection: Projection | None = None) -> Figure:
     """Draw truth, reconstruction and error of the samples shown, one row each, on common scales.
 
     Parameters
     ----------
     data : ReportData
-        Of sites with two coordinates.
+        Of sites with two coordinates or more; of a volume, the slice with the most sites is drawn.
     width : float
         Inches.
+    projection : Projection, optional
+        Of sites with latitude and longitude.
 
     Returns
     -------
     Figure
     """
-    frame, picks = Frame.of(data.domain), data.picks
-    side = min(width / 3 - 0.1, _TALLEST_SAMPLE / frame.box)
-    figure = new_figure(3 * side + 0.3, (side * frame.box + _AROUND_SAMPLE) * len(picks) + 0.7)
-    panels = figure.subplots(len(picks), 3, squeeze=False)
+    layout = _layout(data.plan, projection, _MOST_SLICES)
+    panel, picks = max(layout.panels, key=lambda one: len(one.ranks)), data.picks
+    box = panel.frame.box
+    side = min(width / 3 - 0.1, _TALLEST_SAMPLE / box)
+    figure = new_figure(3 * side + 0.3, (side * box + _AROUND_SAMPLE) * len(picks) + 0.7)
+    panels = _panels(figure, len(picks), 3, projection)
     values, error = _sample_shades(data)
     shades = {"true": values, "reconstructed": values, "error": error}
     labels = {"true": "truth", "reconstructed": "reconstruction", "error": "error"}
     for row, pick in zip(panels, picks, strict=True):
+        slice_ = f" ({panel.label})" if panel.label else ""
         heading(row[0], f"{pick.label}: {pick.when}, RMSE {quantity(pick.rmse, data.units)}")
         for axes, (name, shade) in zip(row, shades.items(), strict=True):
-            _draw(axes, frame, getattr(pick, name), shade)
-            frame.apply(axes, labelled=False)
-            axes.set_xlabel(labels[name], fontsize=SMALL, color=INK)
-        _mark(row[1], data, frame, numbered=False, small=True)
+            _draw(axes, panel, getattr(pick, name), shade)
+            panel.frame.apply(axes, labelled=False)
+            axes.set_xlabel(literal(labels[name] + slice_), fontsize=SMALL, color=INK)
+        _mark(row[1], panel, numbered=False, small=True)
     _sample_bars(figure, panels, values, error, data)
     return figure
+
+
+def _layout(plan: Plan, projection: Projection | None, most: int) -> Panels:
+    """Lay out the sites of a plan."""
+    units = {name: str(said["units"]) for name, said in plan.origin.axis_attributes.items() if "units" in said}
+    return panels_of(plan.domain, plan.numbers, projection, most=most, units=units)
+
+
+def _panels(figure: Figure, rows: int, columns: int, projection: Projection | None) -> NDArray[Any]:
+    """Make the axes of a figure, ``(rows, columns)``."""
+    if projection is not None:  # room for the degrees, which the layout does not see
+        figure.get_layout_engine().set(rect=_ROOM)  # type: ignore[union-attr, call-arg]
+    kind = {} if projection is None else {"projection": projection.crs}
+    return figure.subplots(rows, columns, squeeze=False, subplot_kw=kind)
+
+
+def _label_outer(axes: Axes, *, left: bool, bottom: bool) -> None:
+    """Keep the labels of axes at the left and at the bottom of a figure, where slices share them."""
+    if not left:
+        axes.set_ylabel("")
+        axes.tick_params(labelleft=False)
+    if not bottom:
+        axes.set_xlabel("")
+        axes.tick_params(labelbottom=False)
+
+
+def _say(figure: Figure, layout: Panels, plan: Plan, *, narrow: bool) -> None:
+    """Write above a figure which slices it shows, and how many sites it does not show."""
+    hidden = sum(int((~np.isfinite(panel.x + panel.y)).sum()) for panel in layout.panels)
+    text = [layout.title] if layout.title else []
+    text += [f"{hidden} of {plan.k} sites are not visible in this projection"] if hidden else []
+    if text:
+        lines = textwrap.fill("; ".join(text), 60 if narrow else 130)
+        figure.suptitle(literal(lines), fontsize=SMALL, color=INK, x=0.01, ha="left")
 
 
 def _sample_shades(data: ReportData) -> tuple[_Shades, _Shades]:
@@ -163,21 +225,25 @@ def _sample_bars(figure: Figure, panels: NDArray[Any], values: _Shades, error: _
     _bar(figure, panels[:, 2].tolist(), error, with_units("error", units))
 
 
-def _draw(axes: Axes, frame: Frame, values: NDArray[Any], shades: _Shades) -> None:
-    """Draw values, with cells that are not valid in grey behind an outline."""
-    frame.draw(axes, values, shades.name, shades.norm())
-    axes.set_facecolor(LAND if isinstance(frame, CellFrame) else "white")
-    tidy(axes, frame=("left", "bottom", "top", "right"))
+def _draw(axes: Axes, panel: Panel, values: NDArray[Any], shades: _Shades) -> None:
+    """Draw values of the sites in a slice, with cells that are not valid in grey behind an outline."""
+    frame = panel.frame
+    frame.draw(axes, values[panel.numbers], shades.name, shades.norm())
+    axes.set_facecolor(frame.background)
+    tidy(axes, frame=("left", "bottom", "top", "right") if frame.projection is None else ("geo",))
+    if frame.is_map:
+        draw_coastlines(axes, frame.across.limits(), frame.projection, colors=INK, linewidths=0.5)
 
 
-def _mark(axes: Axes, data: ReportData, frame: Frame, *, numbered: bool, small: bool) -> None:
+def _mark(axes: Axes, panel: Panel, *, numbered: bool, small: bool) -> None:
     """Mark the selected sites, with or without their ranks; better ones lie on top."""
-    across, up = frame.places(data.plan.numbers)
     if not numbered:
-        axes.scatter(across, up, s=6 if small else 16, c="white", edgecolors=INK, linewidths=0.6, zorder=3)
+        axes.scatter(panel.x, panel.y, s=6 if small else 16, c="white", edgecolors=INK, linewidths=0.6, zorder=3)
         return
     disc, text = (7.5, 4.6) if small else (11.5, 6.8)
-    for rank, (x, y) in enumerate(zip(across, up, strict=True), start=1):
+    for rank, x, y in zip(panel.ranks + 1, panel.x, panel.y, strict=True):
+        if not np.isfinite(x + y):
+            continue
         level = 3 + 1 / rank
         axes.plot(x, y, "o", markersize=disc, mfc="white", mec=INK, mew=0.7, zorder=level)
         axes.text(x, y, str(rank), fontsize=text, color=INK, ha="center", va="center_baseline", zorder=level)

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from keyhole.core.storage import replacing
 from keyhole.report import page_text
 from keyhole.report.curves import curve_figure, differs, training_figure
-from keyhole.report.figures import can_draw, error_figure, interval_figure, samples_figure, sites_figure
+from keyhole.report.figures import error_figure, interval_figure, samples_figure, sites_figure
 from keyhole.report.reliability import coverage_figure, failures_figure
 from keyhole.report.report_data import ReportData
 from keyhole.report.style import NARROW, WIDE, png
@@ -102,8 +102,6 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "result": page_text.result(data),
         "methods": page_text.methods(comparison),
         "sites": page_text.sites(data),
-        "samples_in_words": page_text.samples(data),
-        "errors_in_words": page_text.spread_of_errors(data),
         "intervals_in_words": page_text.intervals(data),
         "metadata": page_text.metadata(data),
         "trained": trained.method if trained else None,
@@ -114,18 +112,16 @@ def _content(comparison: Comparison) -> dict[str, Any]:
 
 def _pictures(comparison: Comparison, data: ReportData) -> dict[str, _Picture]:
     """Figures of the page by name."""
-    draw: dict[str, Callable[..., Figure]] = {"curve": partial(curve_figure, comparison)}
-    if can_draw(data.domain):
-        draw |= {
-            "sites": partial(sites_figure, data),
-            "samples": partial(samples_figure, data),
-            "errors": partial(error_figure, data),
-        }
+    draw: dict[str, Callable[..., Figure]] = {
+        "curve": partial(curve_figure, comparison),
+        "sites": partial(sites_figure, data),
+        "samples": partial(samples_figure, data),
+        "errors": partial(error_figure, data),
+    }
     if data.plan.k > 1 and data.plan.covariance is not None:
         draw["failures"] = partial(failures_figure, data)
     if data.plan.intervals is not None:
-        draw["coverage"] = partial(coverage_figure, data)
-        draw |= {"intervals": partial(interval_figure, data)} if can_draw(data.domain) else {}
+        draw |= {"coverage": partial(coverage_figure, data), "intervals": partial(interval_figure, data)}
     trained = page_text.trained(comparison)
     if trained is not None:
         draw["training"] = partial(training_figure, trained.plan)

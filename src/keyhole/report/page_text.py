@@ -13,7 +13,7 @@ from keyhole.report.formatting import number, percent, plain, quantity, shorten,
 from keyhole.report.report_data import ReportData
 from keyhole.workflow.comparison import Comparison, Entry
 
-__all__ = ["intervals", "metadata", "methods", "result", "samples", "sites", "spread_of_errors", "trained"]
+__all__ = ["intervals", "metadata", "methods", "result", "sites", "trained"]
 
 # Attributes that describe the data; others may be long and of no use to a reader.
 _ATTRIBUTES = ("long_name", "source", "units")
@@ -84,32 +84,28 @@ def sites(data: ReportData) -> list[dict[str, Any]]:
     list of dict
         By rank; ``share`` is the gain in percent of the largest gain.
     """
-    plan, domain = data.plan, data.domain
+    plan, names = data.plan, data.plan.names
     most = max(float(np.max(plan.gain)), 1e-12)
     return [
         {
             "rank": rank,
-            "name": domain.name(int(number)),
-            "place": [plain(value) for value in domain.position(int(number)).values()],
+            "name": names[rank - 1],
+            "place": [plain(value) for value in _place(data, rank - 1)],
             "gain": f"{gain * 100:z.2f}".replace("-", "\N{MINUS SIGN}"),
             "share": round(100 * max(float(gain), 0.0) / most),
             "existing": rank <= plan.metadata.get("constraints", {}).get("existing", 0),
         }
-        for rank, (number, gain) in enumerate(zip(plan.numbers, plan.gain, strict=True), start=1)
+        for rank, gain in enumerate(plan.gain, start=1)
     ]
 
 
-def samples(data: ReportData) -> str:
-    """Return the RMSE of the best, median and worst test sample, for data that cannot be drawn."""
-    picks = [f"{one.label} {one.when}, {quantity(one.rmse, data.units)}" for one in data.picks]
-    return f"RMSE of test samples: {'; '.join(picks)}."
-
-
-def spread_of_errors(data: ReportData) -> str:
-    """Return the range of the RMSE over sites, for data that cannot be drawn."""
-    errors = data.error_map[np.isfinite(data.error_map)]
-    low, middle, high = (quantity(float(one), data.units) for one in np.percentile(errors, (0, 50, 100)))
-    return f"The RMSE of a site over all test samples ranges from {low} to {high}, with a median of {middle}."
+def _place(data: ReportData, position: int) -> list[Any]:
+    """Coordinates of a site of the plan, or of a sensor, which may lie between sites."""
+    plan, domain = data.plan, data.domain
+    own = {} if plan.sensors is None else plan.sensors.coordinates
+    if set(domain.location) <= set(own):
+        return [own[name][position] for name in domain.location]
+    return list(domain.position(int(plan.numbers[position])).values())
 
 
 def intervals(data: ReportData) -> str:

@@ -57,7 +57,7 @@ class Pick:
 
 @dataclass(frozen=True, eq=False)
 class Quantity:
-    """A non-negative quantity of each site, to be drawn with the selected sites on it.
+    """A quantity of each site, to be drawn with the selected sites on it.
 
     Parameters
     ----------
@@ -65,19 +65,25 @@ class Quantity:
         One for each site.
     label : str
         What it is, without units.
+    units : str
+        Its units; empty if unknown.
     colours : str
         Colour map of a map.
     baseline : ndarray of shape (m,), optional
         The same quantity without sensors, drawn as a second line.
     shows_ranks : bool
         Whether sites are drawn with their ranks.
+    from_zero : bool
+        Whether it is not negative, so that its scale begins at zero.
     """
 
     values: NDArray[np.float64]
     label: str
+    units: str
     colours: str
     baseline: NDArray[np.float64] | None = None
     shows_ranks: bool = False
+    from_zero: bool = True
 
 
 @dataclass(frozen=True, eq=False)

@@ -210,6 +210,7 @@ def _account(plan: Plan) -> str:
         lines.append(f"target {plan.target}, {kind}, predicted by {plan.predictor.name}")
     if plan.origin.kind == "field":
         lines.append(f"space: {' x '.join(f'{dim} {n}' for dim, n in _space(plan).items())}")
+    lines += [] if plan.sensors is None else [f"sensors: {plan.sensors.counted()}"]
     lines += _constraints(made.get("constraints", {}))
     lines += [f"split: {split_text(made['split'])}"] if made.get("split") else []
     lines += _screened_columns(made.get("notes", {}).get("columns", []))

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from keyhole.core.errors import PlanError, StorageError, TrainingError
-from keyhole.core.processes import is_first
+from keyhole.core.processes import Processes
 from keyhole.core.run import Run
 from keyhole.core.storage import check_numbers, read_container, write_container
 
@@ -84,15 +84,18 @@ class TrainState:
         Seed, folder of checkpoints, and whether to resume.
     name, identity
         As in `keyhole.training.loop.train`.
+    processes
+        The processes that train together; all restore the same checkpoint, and the first one writes it.
 
     Attributes
     ----------
     progress
         Numbers and history.
     generator
-        Draws batches, masks and noise.
+        Draws the order of the samples, the same in every process, and in a single process masks and noise too.
     order
-        Permutation of the samples.
+        Permutation of the samples. With several processes each goes through a contiguous part of it, so that each reads
+        a part of the file of its own.
     averages, best
         EMA of the weights, and the best weights so far. Not `torch.optim.swa_utils.AveragedModel`, which would copy
         the data that a task holds in its buffers.
@@ -104,10 +107,12 @@ class TrainState:
     """
 
     def __init__(
-        self, task: nn.Module, optimiser: torch.optim.Optimizer, run: Run, *, name: str, identity: str
+        self, task: nn.Module, optimiser: torch.optim.Optimizer, run: Run, *, name: str, identity: str,
+        processes: Processes,
     ) -> None:  # fmt: skip
-        self.task, self.optimiser, self.save_seconds = task, optimiser, run.save_seconds
+        self.task, self.optimiser, self.save_seconds, self.processes = task, optimiser, run.save_seconds, processes
         self.identity = {"identity": identity, "threads": torch.get_num_threads(), "version": _version()}
+        self.identity |= {"processes": processes.count}
         self.generator = torch.Generator().manual_seed(run.seed_of(f"{name}: batches and masks"))
         self.progress, self.order = Progress(), torch.empty(0, dtype=torch.int64)
         self.averages, self.best = _copy(task), Weights()
@@ -116,7 +121,7 @@ class TrainState:
         self.path = None if run.folder is None else run.folder / f"{stem}.state"
         if self.path is not None and run.resume and self.path.exists():
             self._restore(self.path)
-        if not is_first():
+        if processes.rank:
             self.path = None  # only the first process saves: the state is the same in all
 
     def next_batch(self, size: int, draw: Callable[[torch.Generator], Tensor]) -> Tensor:
@@ -125,15 +130,29 @@ class TrainState:
         Parameters
         ----------
         size
-            Batch size, at most the number of samples.
+            Number of samples for this process, at most its part of them.
         draw
-            Draws a new permutation.
+            Draws a new permutation, the same in every process.
         """
-        if self.progress.position + size > len(self.order):
+        if not (batch := self.upcoming(size, 1)):
             self.order, self.progress.position = draw(self.generator), 0
-        batch = self.order[self.progress.position :][:size]
+            batch = self.upcoming(size, 1)
         self.progress.position += size
-        return batch
+        return batch[0]
+
+    def upcoming(self, size: int, count: int) -> list[Tensor]:
+        """Return the next batches, fewer at the end of the current permutation; nothing is drawn.
+
+        Parameters
+        ----------
+        size
+            As in `next_batch`.
+        count
+            Number of batches.
+        """
+        mine = self.processes.mine(self.order)
+        starts = range(self.progress.position, len(mine) - size + 1, size)
+        return [mine[start : start + size] for start in starts[:count]]
 
     @torch.no_grad()
     def average(self, decay: float) -> None:
@@ -233,6 +252,9 @@ class TrainState:
         if header["threads"] != threads:
             reason = f"was made with {header['threads']} threads and there are {threads} now"
             raise _refused(path, f"{reason}; results would differ in their last bits: set OMP_NUM_THREADS")
+        if header["processes"] != self.processes.count:
+            reason = f"was made by {header['processes']} processes and there are {self.processes.count} now"
+            raise _refused(path, f"{reason}, which draw other masks; start as many")
 
     def _load(self, progress: Progress, tensors: Weights) -> None:
         """Check everything, since a mistake would only show in a later step, then load it."""

@@ -6,18 +6,20 @@ import contextlib
 import logging
 import math
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from keyhole.core.errors import SettingsError, TrainingError
-from keyhole.core.interrupts import Interrupted, deferred
+from keyhole.core.interrupts import Interrupted, Pending, deferred
 from keyhole.core.memory import explain_out_of_memory
 from keyhole.core.processes import Processes, processes
 from keyhole.core.run import Event, Run
+from keyhole.training.batch_norm import synchronised
 from keyhole.training.checkpoint import TrainState
 from keyhole.training.schedules import SCHEDULES
 from keyhole.training.settings import TrainSettings
@@ -27,6 +29,7 @@ __all__ = ["After", "Task", "precision_of", "seconds_per_step", "seeded", "suppo
 After = Callable[[], None] | None
 
 _TIMED_STEPS = 3  # repetitions of which the fastest is the time of a step
+_AHEAD = 2  # batches read ahead, one ready and one being read: more would only take memory
 
 
 class Task(nn.Module, ABC):
@@ -41,15 +44,12 @@ class Task(nn.Module, ABC):
         Number of training samples; a subclass sets it.
     allows_bf16 : bool
         Whether bfloat16 mixed precision does not harm the result.
-    needs_whole_batch : bool
-        Whether `forward` receives the batch of all processes and takes its own part, in distributed training.
     processes : Processes
-        The processes of distributed training; set by `train`.
+        The processes of distributed training; see `distribute`.
     """
 
     samples: int
     allows_bf16: bool = False
-    needs_whole_batch: ClassVar[bool] = False
     processes: Processes = Processes()
 
     @abstractmethod
@@ -59,9 +59,11 @@ class Task(nn.Module, ABC):
         Parameters
         ----------
         batch
-            Sample indices, `(batch,)`.
+            Sample indices, `(batch,)`; in distributed training those of this process. The gradients of all processes
+            are averaged, so the loss is a mean over samples, and terms that do not depend on them count once.
         generator
-            Source of all random numbers of the step; its state is part of the checkpoint.
+            Source of all random numbers of the step, other ones in each process; its state is part of the checkpoint.
+            Every parameter must have a gradient in every step.
 
         Returns
         -------
@@ -80,6 +82,28 @@ class Task(nn.Module, ABC):
             As in `torch.optim`; a group may set its own ``lr``, which the schedule scales in proportion.
         """
         return [{"params": list(self.parameters())}]
+
+    def distribute(self, processes: Processes) -> None:
+        """Take note of the processes that train together; called by `train`.
+
+        Parameters
+        ----------
+        processes
+            For terms of the loss that are not a mean over samples, which must be combined over all processes.
+        """
+        self.processes = processes
+
+    def prefetch(self, batches: list[Tensor]) -> None:
+        """Begin to read batches from storage that `forward` will receive next; the default does nothing.
+
+        Parameters
+        ----------
+        batches
+            Sample indices of the batches, in order, the one of the current step first.
+        """
+
+    def close(self) -> None:
+        """Release what `prefetch` holds; called at the end of the training, also of an interrupted one."""
 
     def order(self, generator: torch.Generator) -> Tensor:
         """Draw the order of the samples for one epoch.
@@ -202,19 +226,12 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
     """
     advice = 'lower the batch (--set train={"batch_size": 16}), take fewer draws, or coarsen the grid'
     with explain_out_of_memory(name, advice), seeded(run.seed_of(name)), deferred() as pending:
-        loop = _Loop(task, settings, name, identity, run)
-        progress = loop.state.progress
-        if progress.step == 0 and not progress.history:
-            loop.validate()
-        while not progress.finished:
-            loop.step()
-            if loop.validations_due() > loop.validated or loop.share_done() >= 1:
-                loop.validate()
-                progress.finished = loop.is_over()
-            loop.state.save_if_due()
-            loop.stop_if(pending.signum)
+        task.distribute(processes())
+        with synchronised(task, task.processes), contextlib.closing(task):
+            loop = _Loop(task, settings, name, identity, run)
+            loop.run_until_over(pending)
         task.load_state_dict(loop.state.best)
-    return progress.history
+    return loop.state.progress.history
 
 
 class _Loop:
@@ -222,7 +239,6 @@ class _Loop:
 
     def __init__(self, task: Task, settings: TrainSettings, name: str, identity: str, run: Run) -> None:
         self.task, self.settings, self.name, self.run = task, settings, name, run
-        task.processes = processes()
         precision = precision_of(task, run)
         self.fabric = _fabric(run.device, precision, task.processes)
         task.to(self.fabric.device)
@@ -230,60 +246,126 @@ class _Loop:
         optimiser = torch.optim.AdamW(task.groups(), lr=rate, weight_decay=decay, betas=(0.9, 0.99), fused=True)
         self.rates = [group["lr"] for group in optimiser.param_groups]
         identity = f"{identity} {precision}{' compiled' * run.compiled}"
-        self.state = TrainState(task, optimiser, run, name=name, identity=identity)
-        self.module, self.optimiser = self.fabric.setup(torch.compile(task) if run.compiled else task, optimiser)
+        self.state = TrainState(task, optimiser, run, name=name, identity=identity, processes=task.processes)
+        self.size = self.batch_size()
+        with warnings.catch_warnings():  # of an option that has no successor yet, see torch's message
+            warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
+            self.module, self.optimiser = self.fabric.setup(torch.compile(task) if run.compiled else task, optimiser)
         self.started = time.monotonic()
         self.validated = self.validations_due()
 
-    def step(self) -> None:
-        """Draw a batch, compute its loss, and update the weights and their average."""
+    def batch_size(self) -> int:
+        """Return the number of samples in each process's part of a batch."""
+        several, samples = self.task.processes, self.task.samples
+        if samples < several.count:
+            raise SettingsError(f"{samples} samples cannot be divided among {several.count} processes; start fewer")
+        return min(several.whole(self.settings.batch_size), samples) // several.count
+
+    def run_until_over(self, pending: Pending) -> None:
+        """Make steps, validations and checkpoints until the training is over or a signal arrives."""
+        progress = self.state.progress
+        if progress.step == 0 and not progress.history:
+            self.validate()
+        while not progress.finished:
+            received = self.step(pending.signum)
+            if self.validations_due() > self.validated or self.share_done() >= 1:
+                self.validate()
+                progress.finished = self.is_over()
+            self.state.save_if_due()
+            self.stop_if(pending.signum if self.task.processes.count == 1 else received)
+        if self.task.processes.count > 1:  # the last step began before a signal that arrived in it
+            signum = torch.tensor([float(pending.signum or 0)], device=self.fabric.device)
+            self.stop_if(int(self.task.processes.gather(signum).max()))
+
+    def step(self, signum: int | None) -> int:
+        """Draw a batch, compute its loss, and update the weights and their average.
+
+        Parameters
+        ----------
+        signum
+            Number of a signal that this process received before the step.
+
+        Returns
+        -------
+        int
+            That of any process, or 0: all must stop after the same step.
+        """
         task, state, done = self.task, self.state, self.share_done()
         factor = SCHEDULES[self.settings.schedule](done, self.settings.warmup)
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
         task.train()
         task.begin(done)
-        batch = state.next_batch(min(task.processes.whole(self.settings.batch_size), task.samples), task.order)
-        batch = batch if task.needs_whole_batch else task.processes.mine(batch)
-        parts, after = self.module(batch.to(self.fabric.device), state.generator)
-        loss = self.finite_sum(parts)
-        self.optimiser.zero_grad(set_to_none=True)
-        self.fabric.backward(loss)
+        batch = state.next_batch(self.size, task.order)
+        task.prefetch([batch, *state.upcoming(self.size, _AHEAD)])
+        parts, after = self.module(batch.to(self.fabric.device), self.step_generator())
+        loss, received = self.backward(parts, signum)
         nn.utils.clip_grad_norm_(task.parameters(), self.settings.gradient_clip)
         self.optimiser.step()
         if after is not None:
             after()
         state.progress.step += 1
         state.average(self.settings.ema_decay)
-        state.progress.recent.append(float(loss.detach()))
+        state.progress.recent.append(loss)
         if self.run.callback is not None:
             last = state.progress.history[-1] if state.progress.history else {}
-            figures = {k: v for k, v in last.items() if k != "step"} | {"loss": state.progress.recent[-1]}
+            figures = {k: v for k, v in last.items() if k != "step"} | {"loss": loss}
             self.run.tell(Event(self.name, state.progress.step, self.settings.steps, figures))
+        return received
 
-    def finite_sum(self, parts: dict[str, Tensor]) -> Tensor:
-        """Return the sum of the losses, or raise a TrainingError."""
+    def backward(self, parts: dict[str, Tensor], signum: int | None) -> tuple[float, int]:
+        """Compute the gradients; return the mean loss, and a signal that any process received, exchanged meanwhile."""
         loss = sum(parts.values(), torch.zeros((), device=self.fabric.device))
-        if not torch.isfinite(loss):
+        own = torch.stack([loss, loss.new_tensor(float(signum or 0))])
+        gathered = self.task.processes.gather_later(own[None])
+        self.optimiser.zero_grad(set_to_none=True)
+        self.fabric.backward(loss)
+        losses, signals = gathered().T
+        return self.finite_mean(losses, parts), int(signals.max())
+
+    def step_generator(self) -> torch.Generator:
+        """Return the source of the step's random numbers.
+
+        With several processes it is seeded by the step and the rank, so that each process draws its own masks and noise
+        without drawing those of the others, and so is the global generator, of which dropout draws. Then no state of
+        the ranks beyond the first must be in the checkpoint.
+        """
+        several = self.task.processes
+        if several.count == 1:
+            return self.state.generator
+        purpose = f"{self.name}: step {self.state.progress.step} of rank {several.rank} of {several.count}"
+        torch.manual_seed(self.run.seed_of(f"{purpose}, dropout"))
+        return torch.Generator().manual_seed(self.run.seed_of(purpose))
+
+    def finite_mean(self, losses: Tensor, parts: dict[str, Tensor]) -> float:
+        """Return the mean loss of the processes, or raise a TrainingError with the parts of this one."""
+        mean = float(losses.mean())
+        if not math.isfinite(mean):
             shown = ", ".join(f"{name} = {value.item():g}" for name, value in parts.items())
             raise TrainingError(
                 f"{self.name}: the loss is not finite at step {self.state.progress.step} ({shown}); "
                 "lower the learning rate, or check the data for extreme values"
             )
-        return loss
+        return mean
 
     def validate(self) -> None:
         """Validate the EMA weights, keep them if they are the best, and append to the history."""
         progress = self.state.progress
         self.task.eval()
         with torch.no_grad(), self.state.averaged():
-            error = self.task.validate()
+            error = self.agreed(self.task.validate())
             self.state.keep_if_best(error)
         row = {"step": float(progress.step), **self.task.figures()}
         row |= {"loss": sum(progress.recent) / len(progress.recent)} if progress.recent else {}
         row |= {} if error is None else {"validation": error}
         progress.history.append(row)
         progress.recent, self.validated = [], self.validations_due()
+
+    def agreed(self, error: float | None) -> float | None:
+        """Return the same validation error in all processes, which must take the same decisions by it."""
+        if error is None:
+            return None
+        return float(self.task.processes.mean(torch.tensor(error, dtype=torch.float64, device=self.fabric.device)))
 
     def share_done(self) -> float:
         """Return the share of the training that is done, by steps or by the deadline, whichever is larger."""
@@ -301,9 +383,7 @@ class _Loop:
         return self.share_done() >= 1 or self.state.progress.stale >= self.settings.patience or self.task.done()
 
     def stop_if(self, signum: int | None) -> None:
-        """Save and raise if any process received a signal, so that all stop after the same step."""
-        if self.task.processes.count > 1:
-            signum = int(self.fabric.all_reduce(torch.tensor(float(signum or 0)), reduce_op="max"))
+        """Save and raise if there was a signal."""
         if signum:
             kept, step = self.state.save(), self.state.progress.step
             where = f"its state is in {kept}; run again with resume to go on" if kept else "nothing was kept"
@@ -389,8 +469,8 @@ def _fabric(device: str, precision: str, several: Processes) -> Any:
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it logs the settings of every run
     options: dict[str, Any] = {"accelerator": device, "precision": precision, "devices": 1}
     if several.count > 1:
-        # Buffers hold the data, the same in all processes; a step may leave some weights unused.
-        strategy = DDPStrategy(broadcast_buffers=False, find_unused_parameters=True)
+        # Buffers hold the data, the same in all processes; every step uses all weights.
+        strategy = DDPStrategy(broadcast_buffers=False, find_unused_parameters=False, gradient_as_bucket_view=True)
         options |= {"devices": several.count // several.nodes, "num_nodes": several.nodes, "strategy": strategy}
     try:
         fabric = Fabric(**options)

@@ -5,5 +5,3 @@ from .comparison import compare as compare
 from .curves import Curve as Curve
 from .curves import curve as curve
 from .selection import select as select
-from .stored import open_store as open_store
-from .stored import select_stored as select_stored

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from keyhole.core.errors import InfeasibleError, KeyholeError, SettingsError, StorageError
+from keyhole.core.memory import format_size
 from keyhole.core.processes import is_first, processes
 from keyhole.core.registry import Registry
 from keyhole.core.run import Run
@@ -75,12 +76,29 @@ class Parts:
 
     def check(self, samples: Samples) -> None:
         """Raise a SettingsError unless all parts suit the samples."""
-        reason = self.selector.incompatibility(samples)
+        if samples.sensors is not None and samples.memory is not None:
+            raise SettingsError("sensors: data that stay where they are stored need a sensor at each site (memory=)")
+        reason = self.selector.refusal(samples)
         if reason is not None:
             raise SettingsError(f"method {self.method!r}: {reason}")
         check_reconstructor(self.reconstructor, samples.sites)
+        reason = None if self.reconstructor is None else self.reconstructor.refusal(samples)
+        if self.reconstructor is not None and reason is not None:
+            raise SettingsError(f"reconstructor {self.reconstructor.name!r}: {reason}")
         if self.predictor is not None and samples.target is None:
             raise SettingsError(f"predictor {self.predictor.name!r} requires a target")
+        if samples.memory is not None:
+            self._check_any_size(samples.memory)
+
+    def _check_any_size(self, memory: int) -> None:
+        """Raise a SettingsError unless all parts take samples that stay in their file."""
+        for what, part in (("method", self.selector), ("reconstructor", self.reconstructor)):
+            if part is not None and not isinstance(part, str) and not part.any_size:
+                raise SettingsError(
+                    f"{what} {part.name!r} needs the data in memory, and they do not fit in {format_size(memory)}; "
+                    "allow more (memory=, --memory), coarsen the grid, or take method auto, greedy, qr, exchange or "
+                    "learned, and reconstructor ridge or optimal_interpolation"
+                )
 
 
 def make_parts(

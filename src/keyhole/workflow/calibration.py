@@ -31,7 +31,7 @@ def spread_of(models: FittedModels, part: Samples) -> PredictionIntervals:
     part
         Held-out samples in the user's units.
     """
-    readings = part.noisy_readings(models.indices)
+    readings = models.readings_of(part)
     scale = np.repeat(models.error_scale, len(models.domain))
     return PredictionIntervals.fit(
         flat(models.scaled(readings, part.time)), _errors(part, models.reconstruct_samples(part)), scale
@@ -57,7 +57,7 @@ def calibrate(models: FittedModels, intervals: PredictionIntervals, part: Sample
     ----------
     Lei, G'Sell, Rinaldo, Tibshirani & Wasserman (2018). Distribution-free predictive inference for regression. JASA.
     """
-    readings, rng = part.noisy_readings(models.indices), np.random.default_rng(0)
+    readings, rng = models.readings_of(part), np.random.default_rng(0)
     scores: dict[int, NDArray[np.float64]] = {}
     for missing in sorted({0, *(2**power for power in range(12) if 2**power < models.k), models.k}):
         given = np.array(readings, np.float64)
@@ -65,7 +65,7 @@ def calibrate(models: FittedModels, intervals: PredictionIntervals, part: Sample
             row[rng.permutation(len(row))[:missing]] = np.nan
         errors = _errors(part, models.reconstruct_array(given, part.time, part.covariates))
         found = (np.abs(errors) / intervals.spread(flat(models.scaled(given, part.time)))).ravel()
-        scores[missing] = found[:: -(-len(found) // _MOST_SCORES)]
+        scores[missing] = found[:: -(-len(found) // _MOST_SCORES)].copy()
     return intervals.calibrated(scores, len(part))
 
 
@@ -88,7 +88,7 @@ def coverage(
     dict
         ``coverage_90`` and ``width_90`` for level 0.9.
     """
-    half = models.half_width(part.noisy_readings(models.indices), part.time, level)
+    half = models.half_width(models.readings_of(part), part.time, level)
     within = _within(_errors(part, reconstructed), half)
     name = f"{100 * level:g}"
     return {
@@ -105,13 +105,13 @@ def reliability(models: FittedModels, part: Samples, levels: Sequence[float]) ->
 
 def width_map(models: FittedModels, part: Samples, level: float = _LEVEL) -> NDArray[np.float64]:
     """Return the mean width of the prediction interval at each site, ``(m,)``, in error units."""
-    half = _pooled(models, models.half_width(part.noisy_readings(models.indices), part.time, level))
+    half = _pooled(models, models.half_width(models.readings_of(part), part.time, level))
     return np.asarray(2 * half.mean(axis=0).reshape(part.channels, -1).mean(axis=0))
 
 
 def coverage_map(models: FittedModels, part: Samples, level: float = _LEVEL) -> NDArray[np.float64]:
     """Return the coverage of the prediction interval at each site, ``(m,)``; NaN where the truth is always missing."""
-    half = models.half_width(part.noisy_readings(models.indices), part.time, level)
+    half = models.half_width(models.readings_of(part), part.time, level)
     within = _within(_errors(part, models.reconstruct_samples(part)), half)
     known = (~np.isnan(within)).sum(axis=0)
     shares = np.nansum(within, axis=0) / np.maximum(known, 1)
@@ -139,7 +139,7 @@ def errors_by_failures(
         Mean and largest RMSE over the sets, for 0, 1, ... ``most`` failures.
     """
     part = part.take(np.linspace(0, len(part) - 1, min(len(part), _MOST_SAMPLES)).astype(np.int64))
-    readings, rng = part.noisy_readings(models.indices), np.random.default_rng(0)
+    readings, rng = models.readings_of(part), np.random.default_rng(0)
     found = []
     for failed in range(min(most, models.k - 1) + 1):
         rmse = []

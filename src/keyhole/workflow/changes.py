@@ -8,12 +8,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.errors import InfeasibleError, PlanError
+from keyhole.core.errors import InfeasibleError, PlanError, SettingsError
 from keyhole.core.progress import progress
 from keyhole.core.run import Run
 from keyhole.data.alignment import same_sites
 from keyhole.data.constraints import Constraints
 from keyhole.data.constraints.site_lookup import sites_given
+from keyhole.data.placed_sensors import PlacedSensors
 from keyhole.data.preparation import prepare
 from keyhole.data.readers import read
 from keyhole.data.samples import Samples, ScaledSamples
@@ -45,7 +46,8 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     constraints
         Constraints on the new sites, as in `select`.
     options
-        Options of `select`. Reconstructor and predictor are of the plan's kind, with its settings, unless given.
+        Options of `select`; for a plan with sensors of its own, ``sensors`` are those that may be added. Reconstructor
+        and predictor are of the plan's kind, with its settings, unless given.
 
     Returns
     -------
@@ -66,8 +68,14 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     """
     reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind")}
     samples = _read_like(plan, data, **reading)
-    constraints = Constraints.of(constraints)
-    existing = [*samples.sites.index[_sites_in(plan, samples)].tolist(), *sites_given(constraints.existing)]
+    constraints, sensors = Constraints.of(constraints), options.pop("sensors", None)
+    if plan.sensors is None:
+        if sensors is not None or samples.sensors is not None:
+            raise SettingsError("sensors: those of the plan are at sites; give them as existing= of select instead")
+        existing = [*samples.sites.index[_sites_in(plan, samples)].tolist(), *sites_given(constraints.existing)]
+    else:
+        samples = _with_sensors_of(plan, samples if sensors is None else samples.with_sensors(sensors))
+        existing = [*plan.names, *sites_given(constraints.existing)]
     defaults: dict[str, Any] = {"reconstructor": plan.reconstructor, "missing": reading["missing"] or _missing(plan)}
     if plan.predictor is not None:
         defaults["predictor"] = plan.predictor
@@ -124,8 +132,11 @@ def drop(
     make_run(seed=seed, device=device, time_limit=time_limit)
     samples = _read_like(plan, data, missing=missing)
     samples = samples if plan.predictor is not None else samples.with_target(None)
+    if plan.sensors is not None:
+        samples = samples.with_sensors(None).with_sensors(_on(plan, plan.sensors, samples))
     prepared = prepare(samples, split, seed, calibrate_intervals=plan.predictor is None)
-    kept, dropped = _eliminate(prepared.development, _sites_in(plan, prepared.samples), k)
+    sites = _sites_in(plan, prepared.samples) if plan.sensors is None else plan.candidates_in(prepared.samples)
+    kept, dropped = _eliminate(prepared.development, sites, k)
     with progress(None) as report:
         run = replace(make_run(seed=seed, device=device, time_limit=time_limit), callback=report)
         fitted = fit_reconstructor(plan.reconstructor if reconstructor is None else reconstructor, prepared, kept, run)
@@ -176,16 +187,31 @@ def _sites_in(plan: Plan, samples: Samples) -> NDArray[np.int64]:
     return sites
 
 
+def _with_sensors_of(plan: Plan, samples: Samples) -> Samples:
+    """Return samples whose candidates are the plan's sensors and those that the samples have."""
+    if samples.sensors is None or plan.sensors is None:
+        raise SettingsError("sensors: the plan has sensors of its own; say which may be added (sensors=)")
+    own, others = _on(plan, plan.sensors, samples), samples.sensors
+    if set(own.names) <= set(others.names) and np.array_equal(others.keys[others.numbers_of(own.names)], own.keys):
+        return samples  # the list that the plan's were selected from
+    return samples.with_sensors(own.beside(others, samples.sites.metric))
+
+
+def _on(plan: Plan, sensors: PlacedSensors, samples: Samples) -> PlacedSensors:
+    """Return the sensors of a plan over the sites of samples, which must be those of the plan."""
+    if not np.array_equal(plan.domain.index, samples.sites.index):
+        raise PlanError("the plan's sensors read sites that are not the same in these data")
+    return sensors
+
+
 def _eliminate(
     development: ScaledSamples, sites: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
     """Drop sites one by one, the least important first; the others keep their order."""
     eliminate_by = _eliminate_for_target if development.target is not None else _eliminate_for_field
     steps = eliminate_by(development, sites, k)
-    domain = development.sites
-    dropped = [
-        {"site": domain.name(site), "index": int(domain.index[site]), "fvu": unexplained} for site, unexplained in steps
-    ]
+    named, positions = development.candidates.name, development.positions(np.arange(len(development.candidates)))
+    dropped = [{"site": named(site), "index": int(positions[site]), "fvu": unexplained} for site, unexplained in steps]
     return np.array([site for site in sites if site not in [one for one, _ in steps]], np.int64), dropped
 
 
@@ -196,7 +222,7 @@ def _eliminate_for_target(development: ScaledSamples, sites: NDArray[np.int64], 
 
 def _eliminate_for_field(development: ScaledSamples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
     """Return the dropped sites and the unexplained variance of the field after each, by optimal interpolation."""
-    only = replace(development, observable=np.isin(np.arange(len(development.sites)), sites))
+    only = replace(development, observable=np.isin(np.arange(len(development.candidates)), sites))
     covariance, _ = fit_localised_covariance(only, sites, Run(), "drop")
     total = float(np.square(covariance.targets, dtype=np.float64).sum())
     kept_positions, steps = list(range(len(covariance.candidates))), []

@@ -179,9 +179,10 @@ def _ranking_key(scores: Mapping[str, float]) -> tuple[float, ...]:
 
 def _errors_by_k(plan: Plan, prepared: PreparedSamples) -> NDArray[np.float64]:
     """Return the test RMSE of ridge with the first 0, 1, ... K sites of a plan."""
-    development = replace(prepared.development, weights=None)
-    test = replace(prepared.scaling.apply(prepared.test).impute(prepared.development.imputer), weights=None)
-    ridge = Ridge().fit(prepared.development, plan.numbers, validation=prepared.validation, run=Run())
+    development = replace(prepared.development, weights=None, root=None, site_variance=None)
+    test = prepared.scaling.apply(prepared.test).impute(prepared.development.imputer)
+    test, sites = replace(test, weights=None, root=None), plan.candidates_in(prepared.samples)
+    ridge = Ridge().fit(prepared.development, sites, validation=prepared.validation, run=Run())
     scale = None if prepared.samples.origin.units_differ else prepared.scaling.scale
-    errors = nested_errors(development, test, plan.numbers, ridge.strength, scale)
+    errors = nested_errors(development, test, sites, ridge.strength, scale)
     return np.asarray(np.sqrt(np.maximum(errors, 0) / test.values.size))

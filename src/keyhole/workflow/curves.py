@@ -357,7 +357,7 @@ class _MethodRows:
         """Score the method at ``k`` as a plan of ``k`` sites is scored."""
         run = replace(self.run, deadline=deadline_after(self.time_limit))
         sites, seconds = self._sites(k, run)
-        index = self.prepared.samples.sites.index[sites]
+        index = self.prepared.samples.positions(sites)
         if self._shares_ridge():
             return Row(self.label, k, *self._scores_by_ridge(sites), seconds, index)
         metrics = fit_plan(self.prepared, Selection(sites), self.parts, run).metrics
@@ -376,8 +376,9 @@ class _MethodRows:
         prepared, samples = self.prepared, self.prepared.samples
         on_train, final = (
             FittedModels(
-                domain=samples.sites, indices=samples.sites.index[sites], scaling=scaling, origin=samples.origin,
+                domain=samples.sites, indices=samples.positions(sites), scaling=scaling, origin=samples.origin,
                 reconstructor=ridge.first(len(sites)),
+                sensors=None if samples.sensors is None else samples.sensors.take(sites).resolved(samples.noise),
             )
             for scaling, ridge in zip((prepared.choosing, prepared.scaling), self._ridges, strict=True)
         )  # fmt: skip
@@ -388,7 +389,7 @@ class _MethodRows:
     def _ridges(self) -> tuple[NestedRidge, NestedRidge]:
         """Nested ridge of the ranking, on the training part and on all but the test part."""
         sites = np.empty(0, np.int64) if self.ranking is None else self.ranking[0]
-        return NestedRidge.of(self.prepared.train, sites), NestedRidge.of(self.prepared.development, sites)
+        return NestedRidge(self.prepared.train, sites), NestedRidge(self.prepared.development, sites)
 
     def _sites(self, k: int, run: Run) -> tuple[NDArray[np.int64], float]:
         """Return ``k`` sites and the seconds of their selection; a nested ranking is truncated."""

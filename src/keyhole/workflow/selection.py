@@ -5,18 +5,20 @@ from __future__ import annotations
 import platform
 import time as clock
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole import metrics
+from keyhole.core.errors import SettingsError
 from keyhole.core.memory import explain_out_of_memory
 from keyhole.core.progress import progress
+from keyhole.core.reduction import listening, reduce
 from keyhole.core.run import Event, Run
 from keyhole.data.constraints import Constraints
 from keyhole.data.origin import STANDARDISED
@@ -26,6 +28,7 @@ from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
 from keyhole.data.splits import SplitLike
 from keyhole.data.target import TargetKind
+from keyhole.data.values import Panel
 from keyhole.models.predictors import Predictor, fit_predictor
 from keyhole.models.predictors import nested_errors as nested_target_errors
 from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor, Ridge, fit_best, nested_errors
@@ -63,7 +66,7 @@ __all__ = [
 SELECTION_SHARE = 1 / 3
 
 
-@explain_out_of_memory("select", "process a NetCDF or Zarr field in chunks of samples (--memory), or coarsen the grid")
+@explain_out_of_memory("select", "allow less (memory=, --memory), so that a field stays in its file, or coarsen it")
 def select(
     data: Any,
     k: int | None = None,
@@ -71,6 +74,7 @@ def select(
     constraints: Constraints | Mapping[str, Any] | None = None,
     weights: Any = None,
     noise: Any = None,
+    sensors: Any = None,
     missing: Literal["error", "model"] = "error",
     failures: int = 0,
     intervals: bool = True,
@@ -83,6 +87,7 @@ def select(
     split: SplitLike = None,
     anomalies: Literal["month", "none"] | None = None,
     time_limit: float | None = None,
+    memory: str | int | None = None,
     seed: int = 0,
     device: str = "auto",
     precision: str = "auto",
@@ -105,7 +110,8 @@ def select(
         `Samples`, or anything that `read` takes: an array ``(N, ...)``, a DataArray or Dataset, a frame, or a path.
     k
         Number of sites; exactly ``k`` distinct observable sites are selected, besides existing ones. With groups, the
-        number of groups. None if ``constraints`` has a cost limit, which then determines the number.
+        number of groups. None if ``constraints`` has a cost limit, which then determines the number; with both, ``k``
+        sites are selected that cost no more than the limit.
     constraints
         Constraints on the sites (`Constraints`, or its fields as a mapping): allowed and forbidden regions, minimum
         distance, costs and cost limit, groups, and existing sites, to which ``k`` are added.
@@ -115,6 +121,10 @@ def select(
     noise
         Standard deviation of the measurement noise in the units of the data: a scalar, or one value for each channel or
         site. Selection, fitting and scoring then use readings with this noise.
+    sensors
+        Sensors to select among, where they are not simply one at each site: positions between cells, kinds of
+        instruments with a noise and a cost, weighted means (`keyhole.data.Sensors`; several, or a mapping of them by
+        kind; a table of positions or its CSV file). ``k`` then counts sensors.
     missing
         Treatment of NaN at sites that are not missing in all samples: ``"error"`` refuses them, ``"model"`` fits to the
         values present and scores on them; see `read`.
@@ -155,6 +165,11 @@ def select(
         mean. None: as set on the samples.
     time_limit
         Time limit in seconds, after which training stops with the best model so far.
+    memory
+        Bytes that work on the data may take, beside the program's own, such as ``"2GiB"``; None: half of what is free.
+        A NetCDF or Zarr field or a dask-backed DataArray that takes more than a third of it is not loaded: it is gone
+        through a few samples at a time, by the linear methods (``docs/scaling.md``), on dask workers where there is a
+        client. ``plan.metadata["memory"]`` then records the limit.
     seed
         Random seed. The same seed, machine and thread count give the same plan unless the time limit is reached.
     device
@@ -202,17 +217,25 @@ def select(
         resume=resume, save_every=save_every,
     )  # fmt: skip
     parts = make_parts(method, reconstructor, predictor, settings)
-    samples = read(data, target=target, target_kind=target_kind, missing=missing).anomalies_as_asked(anomalies)
+    samples = read(data, target=target, target_kind=target_kind, missing=missing, memory=memory)
+    samples = samples.anomalies_as_asked(anomalies)
+    samples = samples if sensors is None else samples.with_sensors(sensors)
     samples = samples if constraints is None else samples.with_constraints(constraints)
     samples = samples if weights is None else samples.with_weights(weights)
     samples = samples if noise is None else samples.with_noise(noise)
-    prepared = prepare(samples, split, seed, calibrate_intervals=intervals and samples.target is None)
-    k = check_budget(k, prepared.samples)
-    parts.check(prepared.samples)
-    with managed_checkpoints(run), progress(callback) as report:
+    if samples.memory is not None:  # each pass takes a while
+        parts.check(samples)
+        check_budget(k, samples)
+    if failures and samples.memory is not None:
+        raise SettingsError("failures: the exchange for failing sensors needs the data in memory; allow more (memory=)")
+    with progress(callback) as report, listening(lambda *step: report(Event(*step))):
+        prepared = prepare(samples, split, seed, calibrate_intervals=intervals and samples.target is None)
+        k = check_budget(k, prepared.samples)
+        parts.check(prepared.samples)
         run = replace(run, callback=report)
-        selection = choose_sites(parts.selector, prepared, k, run, failures=failures)
-        return fit_plan(prepared, selection, parts, run, started=started, missing=missing)
+        with managed_checkpoints(run):
+            selection = choose_sites(parts.selector, prepared, k, run, failures=failures)
+            return fit_plan(prepared, selection, parts, run, started=started, missing=missing)
 
 
 def choose_sites(
@@ -239,7 +262,8 @@ def choose_sites(
     Selection
         Existing sites first, then the selected ones by rank.
     """
-    run, samples = run.share(SELECTION_SHARE), (prepared.train, prepared.validation, prepared.development)
+    parts = (prepared.train, prepared.validation, prepared.development)
+    run, samples = run.share(SELECTION_SHARE), tuple(part.with_count(k) for part in parts)
     view = SelectionView.of(*samples, supervised=selector.supervised)
     if k is None:
         k = len(Greedy().select(view.development, 1, validation=None, run=run).sites)
@@ -355,23 +379,25 @@ def make_plan(
     """
     samples, sites, split = prepared.samples, selection.sites, prepared.split
     on_train = FittedModels(
-        domain=samples.sites, indices=samples.sites.index[sites], scaling=prepared.choosing, reconstructor=fitted,
+        domain=samples.sites, indices=samples.positions(sites), scaling=prepared.choosing, reconstructor=fitted,
         origin=samples.origin, predictor=predictor, covariance=prepared.development.reading_covariance(sites),
+        sensors=None if samples.sensors is None else samples.sensors.take(sites).resolved(samples.noise),
     )  # fmt: skip
-    validation = samples.take(split.validation)
-    scores = {"validation": score(on_train, validation, prepared.choosing)}
     final = _refitted(on_train, prepared, run)
     if prepared.calibration is not None:
-        intervals = calibrate(final, spread_of(on_train, validation), prepared.calibration)
-        final = replace(final, intervals=intervals)
-    if len(prepared.test):
-        scores["test"] = score(final, prepared.test, prepared.scaling)
+        spread = spread_of(on_train, samples.take(split.validation).subset())
+        final = replace(final, intervals=calibrate(final, spread, prepared.calibration.subset()))
+    scored = {"validation": (on_train, split.validation, prepared.choosing)}
+    if len(split.test):
+        scored["test"] = (final, split.test, prepared.scaling)
+    scores = scores_of(samples, scored)
     metadata = {
         **run_metadata(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
         **_target_metadata(predictor),
         **constraint_metadata(samples, sites),
         **({"error_units": STANDARDISED} if samples.origin.units_differ else {}),
         **({} if samples.missing is None else {"missing": "model"}),
+        **({} if samples.memory is None else {"memory": samples.memory}),
         "split": split.sizes(),
         "data": {"name": samples.origin.name, "fingerprint": samples.fingerprint()},
         **(recorded or {}),
@@ -385,7 +411,7 @@ def make_plan(
         metadata=metadata,
         metrics=scores,
         history=_history(selection, fitted, predictor),
-        ranges=range_of(samples.noisy_readings(samples.sites.index[sites])[seen]),
+        ranges=range_of(final.readings_of(samples.take(seen))),
     )
 
 
@@ -394,7 +420,12 @@ def _refitted(models: FittedModels, prepared: PreparedSamples, run: Run) -> Fitt
     reconstructor, predictor = models.reconstructor, models.predictor
     if not reconstructor.closed_form or (predictor is not None and not predictor.closed_form):
         return models
-    on: Any = {"train": prepared.development, "sites": models.numbers, "validation": prepared.validation, "run": run}
+    on: Any = {
+        "train": prepared.development,
+        "sites": models.candidates_in(prepared.samples),
+        "validation": prepared.validation,
+        "run": run,
+    }
     return replace(
         models,
         scaling=prepared.scaling,
@@ -404,36 +435,78 @@ def _refitted(models: FittedModels, prepared: PreparedSamples, run: Run) -> Fitt
 
 
 def score(models: FittedModels, part: Samples, baseline: Scaler) -> dict[str, float]:
-    """Compute the errors of fitted models on unscaled samples.
+    """Compute the errors of fitted models on unscaled samples; see `scores_of`."""
+    return scores_of(part, {"all": (models, np.arange(len(part)), baseline)})["all"]
+
+
+def scores_of(
+    samples: Samples, scored: Mapping[str, tuple[FittedModels, NDArray[np.int64], Scaler]]
+) -> dict[str, dict[str, float]]:
+    """Compute the errors of fitted models on parts of unscaled samples, in one pass.
 
     Parameters
     ----------
-    models
-        A plan, or models that are not yet part of one.
-    part
+    samples
         Samples in the user's units.
-    baseline
-        Scaler whose mean or climatology is the reference of the unexplained variance, the same for all plans.
+    scored
+        By name: a plan, or models that are not yet part of one; the positions of the samples that it is scored on; and
+        the scaler whose mean or climatology is the reference of the unexplained variance, the same for all plans.
 
     Returns
     -------
     dict
-        Metrics by name; those of the target begin with ``target_``, those of the 90 % prediction interval are
-        ``coverage_90`` and ``width_90``.
+        For each part, metrics by name; those of the target begin with ``target_``, those of the 90 % prediction
+        interval are ``coverage_90`` and ``width_90``.
     """
-    reconstructed = models.reconstruct_samples(part)
-    scale = baseline.scale if part.origin.units_differ else None
-    scores = metrics.evaluate(
-        part.values, reconstructed, baseline.expected(part), models.domain, part.weights, scale=scale,
-        names=tuple(part.origin.variables),
-    )  # fmt: skip
+    rows = np.sort(np.concatenate([part for _, part, _ in scored.values()]))
+    accumulators = reduce(samples.take(rows).panels(), _Errors(samples, rows, list(scored.values())))
+    found = {}
+    for (name, (models, part, _)), accumulator in zip(scored.items(), accumulators, strict=True):
+        found[name] = accumulator.scores(samples.weights) | _other_scores(models, samples.take(part))
+    return found
+
+
+def _other_scores(models: FittedModels, part: Samples) -> dict[str, float]:
+    """Scores of prediction intervals and of the target."""
+    scores: dict[str, float] = {}
     if models.intervals is not None:
-        scores |= coverage(models, part, reconstructed)
+        some = part.subset()
+        scores |= coverage(models, some, models.reconstruct_samples(some))
     if models.predictor is None or part.target is None:
         return scores
-    predicted = models.predict_array(part.noisy_readings(models.indices), part.time)
+    predicted = models.predict_array(models.readings_of(part), part.time)
     target_scores = metrics.target_scores(part.target, predicted, models.predictor.expected)
     return scores | {f"target_{name}": value for name, value in target_scores.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Errors:
+    """The sums of squared errors of fitted models, each on samples of its own."""
+
+    stage: ClassVar[str] = "errors"
+    samples: Samples
+    rows: NDArray[np.int64]
+    scored: list[tuple[FittedModels, NDArray[np.int64], Scaler]]
+
+    def start(self) -> list[metrics.ErrorAccumulator]:
+        origin, found = self.samples.origin, []
+        for models, _, baseline in self.scored:
+            scale = baseline.scale if origin.units_differ else None
+            found.append(metrics.ErrorAccumulator(models.domain, scale=scale, names=tuple(origin.variables)))
+        return found
+
+    def update(self, state: list[metrics.ErrorAccumulator], panel: Panel[Samples]) -> list[metrics.ErrorAccumulator]:
+        rows = self.rows[panel.start : panel.start + len(panel.samples)]
+        for accumulator, (models, part, baseline) in zip(state, self.scored, strict=True):
+            mine = panel.samples.take(np.flatnonzero(np.isin(rows, part)))
+            if len(mine):
+                accumulator.add(mine.values, models.reconstruct_samples(mine), baseline.expected(mine))
+        return state
+
+    def merge(
+        self, one: list[metrics.ErrorAccumulator], other: list[metrics.ErrorAccumulator]
+    ) -> list[metrics.ErrorAccumulator]:
+        return [first + second for first, second in zip(one, other, strict=True)]
 
 
 def gains(prepared: PreparedSamples, sites: NDArray[np.int64]) -> NDArray[np.float64]:

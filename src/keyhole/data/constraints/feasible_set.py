@@ -36,6 +36,8 @@ class PlacementRules:
         Cost of each candidate.
     limit : float
         Limit of the total cost.
+    count : int, optional
+        How many candidates are selected within the cost limit; None: as many as can be paid for.
     existing : ndarray of int
         Existing sites, from which new ones keep the minimum distance.
     """
@@ -46,12 +48,18 @@ class PlacementRules:
     owners: NDArray[np.int64] | None = None
     costs: NDArray[np.float64] | None = None
     limit: float = np.inf
+    count: int | None = None
     existing: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def any(self) -> bool:
         """Whether there is any rule."""
         return self.min_distance > 0 or self.costs is not None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the number of candidates follows from their costs."""
+        return self.costs is not None and self.count is None
 
     def neighbours(self, site: int) -> NDArray[np.int64]:
         """Return the candidates closer than the minimum distance to one of them.
@@ -172,6 +180,7 @@ class FeasibleSet:
         self.selected: list[int] = []
         self.cost = 0.0
         self._conflicts = np.zeros(rules.size, np.int32)
+        self._largest: float | None = None
         for site in rules.existing:
             self._conflicts[rules.neighbours(int(site))] += 1
 
@@ -185,7 +194,7 @@ class FeasibleSet:
     def mask(self) -> NDArray[np.bool_]:
         """Boolean array ``(size,)``: the candidates that may be selected next."""
         free: NDArray[np.bool_] = self.observable & (self._conflicts == 0)
-        return free if self.rules.costs is None else free & (self.rules.costs <= self.rules._max_cost() - self.cost)
+        return free if self.rules.costs is None else free & (self.rules.costs <= self._affordable())
 
     @property
     def conflicts(self) -> NDArray[np.int32]:
@@ -195,7 +204,7 @@ class FeasibleSet:
     def is_feasible(self, site: int) -> bool:
         """Whether a candidate may be selected next."""
         free = bool(self.observable[site]) and self._conflicts[site] == 0
-        return free and (self.rules.costs is None or self.rules.costs[site] <= self.rules._max_cost() - self.cost)
+        return free and (self.rules.costs is None or bool(self.rules.costs[site] <= self._affordable()))
 
     def add(self, site: int) -> None:
         """Select a candidate."""
@@ -215,8 +224,33 @@ class FeasibleSet:
             if self.is_feasible(int(site)):
                 self.add(int(site))
 
+    def _affordable(self) -> float:
+        """Largest cost of the next candidate that leaves enough for the cheapest others, up to the rules' number."""
+        if self._largest is None:
+            left = self.rules._max_cost() - self.cost
+            self._largest = left - self._reserve(left)
+        return self._largest
+
+    def _reserve(self, left: float) -> float:
+        """Cost of all but one of the candidates that are still needed, at the least.
+
+        Of the cheapest that are needed, the last is the one to be chosen next; where it is one of the others, these and
+        the last cost as much together.
+        """
+        needed = 0 if self.rules.count is None else self.rules.count - len(self.selected)
+        if needed < 2 or self.rules.costs is None:
+            return 0.0
+        free = self.observable & (self._conflicts == 0)
+        costs = self.rules.costs[free]
+        if len(costs) < needed:
+            return 0.0
+        cheapest = np.partition(costs, needed - 1)[:needed]
+        others = float(cheapest.sum() - cheapest.max())
+        return others if others + float(cheapest.max()) <= left else np.inf
+
     def _change(self, site: int, sign: int) -> None:
         """Update conflicts and cost."""
+        self._largest = None
         self._conflicts[self.rules.neighbours(site)] += sign
         if self.rules.costs is not None:
             self.cost += sign * float(self.rules.costs[site])

@@ -14,9 +14,9 @@ from keyhole.core.errors import SettingsError
 from keyhole.data.alignment import is_a
 from keyhole.data.sites import Sites
 
-__all__ = ["find_sites", "rows_of", "sites_given"]
+__all__ = ["find_sites", "nearest_site", "rows_of", "sites_given"]
 
-_ABOUT_A_PLAN = ("rank", "gain", "existing", "cost", "group")
+_ABOUT_A_PLAN = ("rank", "gain", "existing", "cost", "group", "kind", "noise")
 _OTHER_LABELS = ("index", "name")
 
 
@@ -82,11 +82,13 @@ def _find_row(row: Mapping[str, Any], sites: Sites, what: str) -> int:
     The index is used as a last resort, since it depends on the data that it was made for.
     """
     others = [label for label in _OTHER_LABELS if label in row and label not in sites.dims]
+    if "name" in others and sites.dims == ("sensor",):  # two sensors may stand in one place
+        return _named(str(row["name"]), sites, what)
     coordinates = {str(name): value for name, value in row.items() if sites.find_coordinate(str(name)) is not None}
     if others and not (_has_positions(sites) and _locates(coordinates, sites)):
         by_name = "name" in others
         return _find(str(row["name"]) if by_name else _whole(row["index"], what), sites, what)
-    return _nearest(coordinates if others else row, sites, what)
+    return nearest_site(coordinates if others else row, sites, what)
 
 
 def _has_positions(sites: Sites) -> bool:
@@ -126,8 +128,23 @@ def _named(name: str, sites: Sites, what: str) -> int:
     return names[name]
 
 
-def _nearest(position: Mapping[str, Any], sites: Sites, what: str) -> int:
-    """Nearest site to a position, at most about one step away."""
+def nearest_site(position: Mapping[str, Any], sites: Sites, what: str) -> int:
+    """Return the number of the nearest site to a position, at most about one step away.
+
+    Parameters
+    ----------
+    position : mapping
+        Coordinates by name.
+    sites : Sites
+        The sites.
+    what : str
+        What is looked up, for error messages.
+
+    Raises
+    ------
+    SettingsError
+        If a coordinate is missing or unknown, or no valid site is near.
+    """
     named = {sites.find_coordinate(str(name)): value for name, value in position.items()}
     if None in named or len(named) < len(position) or not _locates(position, sites):
         needed = ", ".join(sites.location)

@@ -199,11 +199,15 @@ class ResolvedConstraints:
         k : int, optional
             Number of new sites or groups; None with a cost limit, which must allow at least one.
         """
-        if (k is None) != (self.rules.costs is not None):
-            raise InfeasibleError("either k or a cost limit (costs=, cost_limit=) is needed, and not both")
+        if k is None and self.rules.costs is None:
+            raise InfeasibleError("k or a cost limit (costs=, cost_limit=) is needed")
         want = 1 if k is None else k
         if self.fit(want)[0] < want:
             raise InfeasibleError(_clash(self.specification, partial(self._fit_under, want), k))
+
+    def with_count(self, k: int | None) -> ResolvedConstraints:
+        """Return the constraints with the number of candidates that are selected within a cost limit; None: open."""
+        return replace(self, rules=replace(self.rules, count=k if self.rules.costs is not None else None))
 
     def add_to(self, digest: Any) -> None:
         """Add everything that defines the constraints to a hash."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from keyhole.core.errors import DataError, SettingsError, StorageError
+from keyhole.core.memory import memory_limit
 from keyhole.core.paths import check_regular
 from keyhole.data.alignment import align, is_a, is_labelled
 from keyhole.data.readers.arrays import read_array, read_npy, read_npz
@@ -24,7 +25,7 @@ from keyhole.data.target import TargetKind
 
 __all__ = ["FILES", "IN_FOLDERS", "named_paths", "read"]
 
-_FIELD = ("variable", "samples", "at")
+_FIELD = ("variable", "samples", "at", "memory")
 _IMAGES = ("size", "colour")
 _TABLE = ("target", "target_kind")
 Reader = tuple[Callable[..., Samples], tuple[str, ...]]
@@ -61,6 +62,7 @@ def read(
     coordinates: Any = None,
     graph: Any = None,
     vertical_scale: float | None = None,
+    memory: str | int | None = None,
 ) -> Samples:
     """Read samples of a field from an array, a labelled object or a file.
 
@@ -104,6 +106,9 @@ def read(
     vertical_scale : float, optional
         Kilometres of horizontal distance (units of the horizontal coordinates, without latitude and longitude) that
         count like one unit of the vertical coordinate. None: distances are horizontal.
+    memory : str or int, optional
+        Bytes that work on the data may take, such as ``"2GiB"``; None: half of what is free. A field that takes more
+        than a third of it stays in its file (or in its dask array), and is read a few samples at a time.
 
     Returns
     -------
@@ -128,11 +133,12 @@ def read(
         "variable": variable, "group": group, "samples": samples, "at": at, "channels": channels, "size": size,
         "colour": colour, "target": target, "target_kind": target_kind,
     }  # fmt: skip
+    limit = memory_limit(memory)
     if isinstance(source, Samples):
         geometry = {"coordinates": coordinates, "graph": graph, "vertical_scale": vertical_scale}
         _applicable("samples that were already read", {**options, **geometry}, ())
         return _with_observable(source)
-    read_samples = _read(source, options)
+    read_samples = _read(source, {**options, "memory": limit})
     if coordinates is not None:
         table = load_csv(Path(coordinates), whole=True) if isinstance(coordinates, str | Path) else coordinates
         read_samples = read_samples.with_coordinates(table)
@@ -157,7 +163,7 @@ def _read(source: Any, options: Mapping[str, Any]) -> Samples:
     if is_a(source, "xarray", "Dataset"):
         return read_dataset(source, **_applicable("a Dataset", options, _FIELD))
     if is_a(source, "xarray", "DataArray"):
-        return read_dataarray(source, **_applicable("a DataArray", options, ("samples", "at")))
+        return read_dataarray(source, **_applicable("a DataArray", options, ("samples", "at", "memory")))
     if is_a(source, "pandas", "DataFrame"):
         return read_frame(source, **_applicable("a DataFrame", options, _TABLE))
     raise DataError(f"cannot read a {type(source).__name__}; give an array, a DataArray, a DataFrame or a path")
@@ -221,7 +227,7 @@ def _with_observable(samples: Samples) -> Samples:
     given = samples.observable
     if getattr(given, "shape", None) == (len(samples.sites),) and given.dtype == bool and not is_labelled(given):
         return samples
-    observable = align(given, samples.sites, "observable")
+    observable = align(given, samples.candidates, "observable")
     if observable.dtype != bool:
         raise DataError("observable: a boolean array is needed")
     return replace(samples, observable=observable)
@@ -229,7 +235,7 @@ def _with_observable(samples: Samples) -> Samples:
 
 def _applicable(what: str, options: Mapping[str, Any], takes: Sequence[str]) -> dict[str, Any]:
     """Select the options that a reader takes; raise a DataError if another one is given."""
-    unused = [name for name, value in options.items() if value is not None and name not in takes]
+    unused = [name for name, value in options.items() if value is not None and name not in (*takes, "memory")]
     if unused:
         of_target = any(name.startswith("target") for name in unused)
         remedy = "; it names a column of a table, other data take Samples.with_target" if of_target else ""

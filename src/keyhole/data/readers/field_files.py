@@ -8,7 +8,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,9 @@ from keyhole.core.paths import check_regular, check_regular_within
 from keyhole.data.readers.cdf5 import check_cdf5
 from keyhole.data.readers.fields import At, Field, SampleDims, Variable, variable_names
 from keyhole.data.readers.files import decoding
+from keyhole.data.readers.stored import kept_open, stored_samples
 from keyhole.data.samples import Samples
+from keyhole.data.values import FEWEST_ROWS, fits
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,7 +48,7 @@ GRIB = (".grib", ".grib2", ".grb", ".grb2")
 _ENDINGS = (*NETCDF, *ZARR, *GRIB)
 
 Paths = str | Path | Sequence[str | Path]
-Admit = Callable[[Path, Sequence[str], int], None]
+Admit = Callable[[Path, Sequence[str], int, int], None]
 
 
 def are_paths(source: Any) -> bool:
@@ -81,8 +83,9 @@ def netcdf_files(folder: Path) -> list[Path]:
 
 
 def read_fields(
-    source: Paths, *, variable: Variable = None, group: str | None = None, samples: SampleDims = None, at: At = None
-) -> Samples:
+    source: Paths, *, memory: int, variable: Variable = None, group: str | None = None, samples: SampleDims = None,
+    at: At = None,
+) -> Samples:  # fmt: skip
     """Read a field from a file, or from several that each hold some of its samples.
 
     Samples of several files are sorted by time if they have one, and otherwise stay in the order of the paths. All
@@ -92,6 +95,8 @@ def read_fields(
     ----------
     source : path, pattern, folder or sequence of these
         NetCDF files or Zarr stores, or one GRIB file.
+    memory : int
+        Bytes that work on the samples may take, beyond which they are read when they are used.
     variable, samples, at
         As for `read_dataset`; several variables must be named.
     group : str, optional
@@ -110,14 +115,24 @@ def read_fields(
     """
     admitted: dict[Path, int] = {}
 
-    def admit(path: Path, names: Sequence[str], declared: int) -> None:
+    def admit_sample(path: Path, names: Sequence[str], declared: int, sample: int) -> None:
+        if not fits(FEWEST_ROWS * sample, memory):
+            check_fits(declared, f"{path}: {', '.join(names)}")
+
+    def admit(path: Path, names: Sequence[str], declared: int, sample: int) -> None:
         admitted[path] = declared
         first = next(iter(admitted))
         alone, together = f"{path}: {', '.join(names)}", f"{first} and the files joined to it up to {path}: all of this"
         check_fits(sum(admitted.values()), alone if path == first else together)
 
     options: dict[str, Any] = {"variable": variable, "group": group, "samples": samples, "at": at}
-    with open_fields(source, **options, admit=admit) as field, decoding(next(iter(admitted)), "cannot be read"):
+    with ExitStack() as stack:
+        field = stack.enter_context(open_fields(source, **options, admit=admit_sample))
+        if not fits(field.nbytes, memory):
+            return kept_open(stored_samples(field, memory), stack)
+    with ExitStack() as stack:
+        field = stack.enter_context(open_fields(source, **options, admit=admit, whole=True))
+        stack.enter_context(decoding(next(iter(admitted)), "cannot be read"))
         return field.load()
 
 
@@ -154,7 +169,7 @@ def load_field(path: Path) -> xr.DataArray:
 @contextmanager
 def open_fields(
     source: Paths, *, variable: Variable = None, group: str | None = None, samples: SampleDims = None, at: At = None,
-    admit: Admit | None = None,
+    admit: Admit | None = None, whole: bool = False,
 ) -> Iterator[Field]:  # fmt: skip
     """Open a field in one or several files lazily.
 
@@ -163,7 +178,10 @@ def open_fields(
     source, variable, group, samples, at
         As for `read_fields`.
     admit : callable, optional
-        Receives path, variables and declared bytes of each file before anything of their size is allocated; may raise.
+        Receives path, variables, and the declared bytes of all samples and of one, of each file before anything of
+        their size is allocated; may raise.
+    whole : bool
+        Whether the variables are going to be read whole.
 
     Yields
     ------
@@ -174,18 +192,20 @@ def open_fields(
         paths = netcdf_files(paths[0])
     _check_paths(paths, source)
     several = len(paths) > 1
-    loaded = () if admit is None or at else variable
+    loaded = variable if whole and not at else ()
     with ExitStack() as stack:
-        parts = []
+        parts: list[Field] = []
         for path in paths:
             with decoding(path, f"cannot be read as {_format(path)}"):
                 dataset = stack.enter_context(_dataset(path, group, loaded))
                 names = variable_names(dataset, variable)
                 if admit is not None:
-                    admit(path, names, _declared_bytes(dataset, names, at))
+                    declared = _declared_bytes(dataset, names, at)
+                    admit(path, names, declared, declared // _declared_samples(dataset[names[0]]))
                 one = samples if isinstance(samples, str) else "time" if samples is None else None
                 is_snapshot = several and one is not None and _is_scalar(dataset[names[0]], one)
-                parts.append(Field.from_dataset(dataset, names, samples, at, is_snapshot=is_snapshot))
+                part = Field.from_dataset(dataset, names, samples, at, is_snapshot=is_snapshot)
+            parts.append(_alike(part, parts[0], path, paths[0]) if parts else part)
         yield _joined(paths, parts, named=samples is not None) if several else parts[0]
 
 
@@ -231,7 +251,7 @@ def _zarr_store(path: Path) -> Iterator[Any]:
         return
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path}: not a whole zip")
-    store = ZipStore(path, mode="r")
+    store = ZipStore(path.absolute(), mode="r")
     try:
         yield store
     finally:
@@ -277,6 +297,11 @@ def _declared_bytes(dataset: xr.Dataset, names: Sequence[str], at: At) -> int:
     return 0 if at else sum(int(dataset[name].size) * max(dataset[name].dtype.itemsize, 4) for name in names)
 
 
+def _declared_samples(array: xr.DataArray) -> int:
+    """Number of samples, if these are along time, or along the first dimension."""
+    return max(1, int(array.sizes.get("time", next(iter(array.sizes.values()), 1))))
+
+
 def _is_scalar(array: xr.DataArray, dim: str) -> bool:
     """Whether a variable is a single sample, with a scalar coordinate in place of the sample dimension."""
     return dim in array.coords and array[dim].ndim == 0
@@ -306,13 +331,22 @@ class JoinedField(Field):
         """Largest number of samples that are stored together in a file."""
         return max(part.chunk for part in self.parts)
 
+    @property
+    def is_lazy(self) -> bool:
+        """Whether values of any file are not in memory."""
+        return any(part.is_lazy for part in self.parts)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        return np.result_type(*(part.dtype for part in self.parts))
+
     def values(self, rows: slice) -> NDArray[Any]:
         """Read some of the samples; see `Field.values`."""
         positions = self.order[rows]
         starts = np.cumsum([0, *map(len, self.parts)])
         files = np.searchsorted(starts, positions, side="right") - 1
-        dtype = np.result_type(*(array.dtype for part in self.parts for array in part.arrays))
-        values = np.empty((len(positions), len(self.arrays), *self.sites.shape), dtype)
+        values = np.empty((len(positions), len(self.arrays), *self.sites.shape), self.dtype)
         # Consecutive samples of one file are read together.
         breaks = np.flatnonzero((np.diff(positions) != 1) | (np.diff(files) != 0)) + 1
         for run in np.split(np.arange(len(positions)), breaks) if len(positions) else ():
@@ -345,8 +379,6 @@ def _check_paths(paths: Sequence[Path], source: Paths) -> None:
 def _joined(paths: Sequence[Path], parts: Sequence[Field], *, named: bool) -> JoinedField:
     """Concatenate fields along the sample dimension, sorted by time if they have one."""
     first = parts[0]
-    for path, part in zip(paths[1:], parts[1:], strict=True):
-        _check_alike(part, first, path, paths[0])
     counts = [len(part) for part in parts]
     order, time = np.arange(sum(counts)), None
     if first.time is not None:
@@ -370,8 +402,8 @@ _ALIKE: dict[str, Callable[[Field], Any]] = {
 }
 
 
-def _check_alike(part: Field, first: Field, path: Path, first_path: Path) -> None:
-    """Raise a DataError unless a field can be concatenated to the first one."""
+def _alike(part: Field, first: Field, path: Path, first_path: Path) -> Field:
+    """Return a field with the sites of the first one, or raise a DataError if it cannot be concatenated to it."""
     for what, value in _ALIKE.items():
         own, other = value(part), value(first)
         if own != other:
@@ -384,6 +416,7 @@ def _check_alike(part: Field, first: Field, path: Path, first_path: Path) -> Non
             raise DataError(
                 f"{path}: coordinates of {name} differ from those of {first_path}; bring both to one grid first"
             )
+    return replace(part, sites=first.sites)
 
 
 def _is_close(one: NDArray[Any], other: NDArray[Any]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError
+from keyhole.core.executors import is_worker_task
 from keyhole.data.origin import SourceInfo, clock_of
 from keyhole.data.readers.calendars import from_calendar
 from keyhole.data.readers.dimensions import check_space, sample_dimension
 from keyhole.data.readers.files import one_of
 from keyhole.data.readers.geometry import sites_of_field
+from keyhole.data.readers.stored import stored_samples
 from keyhole.data.samples import Samples
 from keyhole.data.sites import FULL_TURN, Sites, is_longitude
+from keyhole.data.values import fits
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["At", "Field", "SampleDims", "Variable", "read_dataarray", "read_dataset", "variable_names"]
+__all__ = ["At", "Field", "SampleDims", "StackedField", "Variable", "read_dataarray", "read_dataset", "variable_names"]
 
 _BOUNDS = ("_bnds", "_bounds")
 _STACKED = "sample"  # the sample dimension that several are made into
@@ -32,7 +37,7 @@ SampleDims = str | Sequence[str] | None
 
 
 def read_dataset(
-    dataset: xr.Dataset, *, variable: Variable = None, samples: SampleDims = None, at: At = None
+    dataset: xr.Dataset, *, memory: int, variable: Variable = None, samples: SampleDims = None, at: At = None
 ) -> Samples:
     """Read samples from one variable of a Dataset, or from several as channels.
 
@@ -40,6 +45,8 @@ def read_dataset(
     ----------
     dataset : Dataset
         In memory, or lazily loaded.
+    memory : int
+        Bytes that work on the samples may take, beyond which they are read when they are used.
     variable : str or sequence of str, optional
         Name of one variable, or names of several on the same grid, each a channel. None: all numeric variables with at
         least two dimensions, if they have the same dimensions.
@@ -61,22 +68,24 @@ def read_dataset(
     --------
     >>> import xarray as xr
     >>> array = xr.DataArray(np.random.default_rng(0).normal(size=(9, 2, 3)), dims=("time", "y", "x"))
-    >>> read_dataset(xr.Dataset({"u": array, "v": -array})).channels
+    >>> read_dataset(xr.Dataset({"u": array, "v": -array}), memory=2**30).channels
     2
     """
     fields = _numeric_fields(dataset)
     together = variable is None and len({dataset[name].dims for name in fields}) == 1
-    return Field.from_dataset(dataset, fields if together else variable_names(dataset, variable), samples, at).load()
+    return Field.from_dataset(dataset, fields if together else variable_names(dataset, variable), samples, at).samples(
+        memory
+    )
 
 
-def read_dataarray(array: xr.DataArray, *, samples: SampleDims = None, at: At = None) -> Samples:
+def read_dataarray(array: xr.DataArray, *, memory: int, samples: SampleDims = None, at: At = None) -> Samples:
     """Read samples from a DataArray.
 
     Parameters
     ----------
     array : DataArray
         A field.
-    samples, at
+    memory, samples, at
         As for `read_dataset`.
 
     Returns
@@ -86,7 +95,7 @@ def read_dataarray(array: xr.DataArray, *, samples: SampleDims = None, at: At = 
     name = str(array.name or "field")
     if name in array.coords:
         raise DataError(f"{name}: called like one of its own coordinates; rename it")
-    return Field.from_dataset(array.to_dataset(name=name), [name], samples, at).load()
+    return Field.from_dataset(array.to_dataset(name=name), [name], samples, at).samples(memory)
 
 
 def variable_names(dataset: xr.Dataset, variable: Variable) -> list[str]:
@@ -119,6 +128,9 @@ def variable_names(dataset: xr.Dataset, variable: Variable) -> list[str]:
 @dataclass(frozen=True, eq=False)
 class Field:
     """Variables on one grid, each a channel; values are read when they are needed.
+
+    A pickled field holds the paths of files, not their values, so that another process can read from them; values that
+    are in memory are pickled with it.
 
     Parameters
     ----------
@@ -163,9 +175,13 @@ class Field:
             If the variables are not on one grid, or a dimension is not spatial.
         """
         arrays = [_select(dataset[name], at, samples or "time") for name in names]
+        sample_dims: list[str] = []
+        described = arrays
         if samples is not None and not isinstance(samples, str):
-            arrays, samples = [_stacked(array, list(samples)) for array in arrays], _STACKED
-        described = [_expanded(array, samples or "time") for array in arrays] if is_snapshot else arrays
+            sample_dims, samples = list(samples), _STACKED
+            described = [_stacked(_without_values(array), sample_dims) for array in arrays]
+        elif is_snapshot:
+            described = [_without_values(array).expand_dims(samples or "time") for array in arrays]
         first = described[0]
         if first.ndim < 2:
             raise DataError(f"{first.name}: {first.ndim} dimension; samples and at least one of a grid are needed")
@@ -195,18 +211,32 @@ class Field:
             dataset_attributes=_attributes(dataset),
             clock=clock_of(time),
         )
-        order = dims if is_snapshot else (sample, *dims)
-        return cls([array.transpose(*order) for array in arrays], sites, time, origin, is_snapshot)
+        order = dims if is_snapshot else (*(sample_dims or [sample]), *dims)
+        kind = StackedField if sample_dims else cls
+        return kind([_bare(array.transpose(*order)) for array in arrays], sites, time, origin, is_snapshot)
 
     def __len__(self) -> int:
         return 1 if self.is_snapshot else int(self.arrays[0].shape[0])
 
     @property
     def chunk(self) -> int:
-        """Number of samples that are stored together in the file."""
-        first = self.arrays[0]
-        chunks = first.encoding.get("preferred_chunks", {}).get(self.origin.sample_dim)
-        return int(chunks) if isinstance(chunks, int | np.integer) else 1
+        """Number of samples that are stored together in the file, or are one chunk of a dask array."""
+        return 1 if self.is_snapshot else _chunk_along(self.arrays[0], 0)
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether values are read from files, or computed by dask, rather than in memory already."""
+        return not all(array.variable._in_memory for array in self.arrays)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all samples as `values` gives them."""
+        return len(self) * len(self.arrays) * math.prod(self.sites.shape) * self.dtype.itemsize
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        return np.result_type(*(array.dtype for array in self.arrays))
 
     def values(self, rows: slice) -> NDArray[Any]:
         """Read some of the samples.
@@ -214,7 +244,7 @@ class Field:
         Parameters
         ----------
         rows : slice
-            Positions of the samples.
+            Positions of the samples, consecutive ones.
 
         Returns
         -------
@@ -226,18 +256,112 @@ class Field:
             If the file is damaged.
         """
         try:
-            if self.is_snapshot:
-                return np.stack([array.values for array in self.arrays])[np.newaxis][rows]
-            return np.stack([array[rows].values for array in self.arrays], axis=1)
+            return self._read(rows)
         except MemoryError:
             raise
         except Exception as error:  # whatever xarray and the libraries under it raise on damaged files
             which = "samples" if rows.start is None else f"samples {rows.start} to {rows.stop}"
-            raise DataError(f"{self.origin.name}: {which} cannot be read ({error})") from error
+            raise DataError(f"{self.origin.name}: {which} cannot be read ({error}){_hint(error)}") from error
+
+    def _read(self, rows: slice) -> NDArray[Any]:
+        """Read some of the samples."""
+        if self.is_snapshot:  # indexed, since xarray would keep the values of the whole array
+            return np.stack(_computed([array[...] for array in self.arrays]))[np.newaxis][rows]
+        return np.stack(_computed([array[rows] for array in self.arrays]), axis=1)
+
+    def samples(self, memory: int) -> Samples:
+        """Return the samples: in memory where they fit in a share of it, else to be read when they are used.
+
+        Parameters
+        ----------
+        memory : int
+            Bytes that work on the samples may take.
+        """
+        if not self.is_lazy or fits(self.nbytes, memory):
+            return self.load()
+        return stored_samples(self, memory)
 
     def load(self) -> Samples:
         """Read all samples into memory."""
         return Samples.build(self.values(slice(None)), self.sites, time=self.time, origin=self.origin)
+
+
+@dataclass(frozen=True, eq=False)
+class StackedField(Field):
+    """A field whose samples run along several dimensions, the last of them fastest; the arrays begin with these."""
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """Lengths of the sample dimensions."""
+        return tuple(self.arrays[0].shape[: self.arrays[0].ndim - len(self.sites.shape)])
+
+    def __len__(self) -> int:
+        return math.prod(self.sample_shape)
+
+    @property
+    def chunk(self) -> int:
+        """Number of samples that are stored together; see `Field.chunk`."""
+        together = 1
+        for axis, size in reversed(list(enumerate(self.sample_shape))):
+            chunk = _chunk_along(self.arrays[0], axis)
+            together *= chunk
+            if chunk < size:
+                break
+        return together
+
+    def _read(self, rows: slice) -> NDArray[Any]:
+        """Read some of the samples, those of each member at a time."""
+        start, stop, _ = rows.indices(len(self))
+        *outer, size = self.sample_shape
+        parts = [
+            array[(*np.unravel_index(member, outer), slice(max(0, start - member * size), stop - member * size))]
+            for array in self.arrays
+            for member in (range(start // size, -(-stop // size)) if stop > start else [0])
+        ]
+        values, count = _computed(parts), len(parts) // len(self.arrays)
+        together = [np.concatenate(values[first : first + count]) for first in range(0, len(values), count)]
+        return np.stack(together, axis=1)
+
+
+def _bare(array: xr.DataArray) -> xr.DataArray:
+    """Leave out coordinates that are not axes, which are in `Sites`: they would be indexed with each reading."""
+    return array.drop_vars([name for name in array.coords if name not in array.dims])
+
+
+def _chunk_along(array: xr.DataArray, axis: int) -> int:
+    """Number of positions along an axis that are read together: a chunk of dask, else one of the file."""
+    dim = array.dims[axis]
+    if dim in array.chunksizes:
+        return max(1, *array.chunksizes[dim])
+    chunk = array.encoding.get("preferred_chunks", {}).get(dim)
+    return int(chunk) if isinstance(chunk, int | np.integer) else 1
+
+
+def _computed(arrays: Sequence[xr.DataArray]) -> list[NDArray[Any]]:
+    """Values of arrays; those of dask are computed at once, and in a task of a worker within that task.
+
+    A task that waited for others on the cluster would hold the thread that they need. Only what the cluster holds
+    already (``persist``) is fetched from it, by a task that gives its thread back until then.
+    """
+    if all(array.chunks is None for array in arrays):
+        return [np.asarray(array.values) for array in arrays]
+    from dask.base import compute
+
+    lazy = [array.data for array in arrays]
+    if not is_worker_task():
+        found = compute(*lazy)
+    else:
+        from distributed import futures_of, worker_client
+
+        with worker_client() if futures_of(lazy) else nullcontext("synchronous") as scheduler:
+            found = compute(*lazy, scheduler=scheduler)
+    return [np.asarray(values) for values in found]
+
+
+def _hint(error: Exception) -> str:
+    """What may be amiss if a file is missing on a worker."""
+    is_missing = is_worker_task() and isinstance(error, FileNotFoundError)
+    return "; dask workers read files themselves and need them at the same path" if is_missing else ""
 
 
 def _stacked(array: xr.DataArray, dims: list[str]) -> xr.DataArray:
@@ -250,9 +374,9 @@ def _stacked(array: xr.DataArray, dims: list[str]) -> xr.DataArray:
     return whole if time is None else whole.assign_coords({_STACKED: (_STACKED, whole[time].values, array[time].attrs)})
 
 
-def _expanded(array: xr.DataArray, dim: str) -> xr.DataArray:
-    """Return a stand-in without values in which a scalar coordinate is a dimension; expanding would read the values."""
-    return array.copy(data=np.broadcast_to(np.float32(0), array.shape)).expand_dims(dim)
+def _without_values(array: xr.DataArray) -> xr.DataArray:
+    """Return a stand-in without values; to stack or expand the array itself would read them."""
+    return array.copy(data=np.broadcast_to(np.float32(0), array.shape))
 
 
 def _select(array: xr.DataArray, at: At, sample: str | Sequence[str]) -> xr.DataArray:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.data.areas import area_of_polygons
+from keyhole.data.mesh import Mesh
 from keyhole.data.sites import Auxiliary, Role, Sites, is_latitude, is_longitude
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ def sites_of_field(
 
     Latitude, longitude and the vertical coordinate are found by standard name, units, axis and the usual names, on
     regular and curvilinear grids, lists of cells (ICON, UGRID), stations and profiles; radians are converted to
-    degrees. Cell areas come from the cell measures, from the bounds of latitude and longitude, or from the mesh.
-    Stations go by their identifiers.
+    degrees. Cell areas come from the cell measures, from the bounds of latitude and longitude, or from the mesh, whose
+    faces are kept for maps. Stations go by their identifiers.
 
     Parameters
     ----------
@@ -69,6 +70,7 @@ def sites_of_field(
     return Sites.build(
         shape, tuple(dims), axes, auxiliary={name: one for name, one in auxiliary.items() if _is_plain(one.values)},
         roles=roles, names=names, cell_area=area, vertical_scale=vertical_scale,
+        mesh=_faces_on_paper(array, around, dataset, roles, dims),
     )  # fmt: skip
 
 
@@ -304,6 +306,49 @@ def _of_mesh(array: xr.DataArray, dataset: xr.Dataset) -> xr.DataArray | None:
     shares = np.broadcast_to(area[:, np.newaxis] / count, faces.shape)[faces >= 0]
     name, values = next(iter(nodes.values()))
     return xr.DataArray(np.bincount(faces[faces >= 0], shares, len(values)), dims=dataset[name].dims)
+
+
+def _faces_on_paper(
+    array: xr.DataArray, around: xr.Dataset, dataset: xr.Dataset | None, roles: Mapping[Role, str], dims: Sequence[str]
+) -> Mesh | None:
+    """The faces of the mesh on which a field lies: as UGRID lists them, or by the bounds of its cells."""
+    if dataset is None:
+        return None
+    geographic = {"latitude", "longitude"} <= set(roles)
+    found = _listed_faces(array, dataset, geographic=geographic)
+    if found is None and geographic:
+        found = _bounded_cells(around, dataset, roles)
+    return found if found is not None and found.dim in dims and len(found.faces) else None
+
+
+def _listed_faces(array: xr.DataArray, dataset: xr.Dataset, *, geographic: bool) -> Mesh | None:
+    """The faces that the mesh of a field lists, with nodes in the coordinates that the field has."""
+    mesh = _mesh(array, dataset)
+    found = None if mesh is None else _faces(mesh, dataset)
+    location = str(array.attrs.get("location", array.encoding.get("location", "node")))
+    if mesh is None or found is None or location not in ("face", "node"):
+        return None
+    faces, dim = found
+    nodes = _node_coordinates(mesh, dataset)
+    if geographic != (set(nodes) >= {"latitude", "longitude"}) or len(nodes) < 2:
+        return None
+    (name, x), (_, y) = (nodes["longitude"], nodes["latitude"]) if geographic else list(nodes.values())[:2]
+    if location == "face":
+        return Mesh(dim, "face", faces, x, y)
+    return Mesh(str(dataset[name].dims[0]), "node", faces, x, y)
+
+
+def _bounded_cells(around: xr.Dataset, dataset: xr.Dataset, roles: Mapping[Role, str]) -> Mesh | None:
+    """The cells of a list, as ICON's, by the vertices of each: neighbours share none of their nodes."""
+    centre = around[roles["latitude"]]
+    up, along = (_bounds(around[roles[role]], dataset) for role in ("latitude", "longitude"))
+    if centre.ndim != 1 or up is None or along is None or up.shape[-1] < 3 or up.shape != along.shape:
+        return None
+    latitude, longitude = (np.array(one.values, np.float64) for one in (up, along))
+    missing = ~(np.isfinite(latitude) & np.isfinite(longitude))
+    faces = np.where(missing, -1, np.arange(latitude.size).reshape(latitude.shape))
+    latitude[missing] = longitude[missing] = 0.0
+    return Mesh(str(centre.dims[0]), "face", faces, longitude.ravel(), latitude.ravel())
 
 
 def _area_in_plane(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 from keyhole.core.errors import DataError, KeyholeError, StorageError
 from keyhole.core.memory import check_fits
 from keyhole.data.readers.fields import At, Field, SampleDims, Variable, variable_names
+from keyhole.data.readers.stored import kept_open, stored_samples
 from keyhole.data.samples import Samples
+from keyhole.data.values import fits
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,8 +26,9 @@ def is_remote(source: Any) -> bool:
 
 
 def read_remote(
-    address: str, *, variable: Variable = None, group: str | None = None, samples: SampleDims = None, at: At = None
-) -> Samples:
+    address: str, *, memory: int, variable: Variable = None, group: str | None = None, samples: SampleDims = None,
+    at: At = None,
+) -> Samples:  # fmt: skip
     """Read a field from a Zarr store or a NetCDF file at an address.
 
     Parameters
@@ -33,7 +36,7 @@ def read_remote(
     address : str
         Of any file system that fsspec knows: ``s3://``, ``gs://``, ``https://``, ``memory://``, ...; a Zarr store if it
         ends in ``.zarr``, else a NetCDF-4 file. Credentials are taken from the environment, as fsspec does.
-    variable, group, samples, at
+    memory, variable, group, samples, at
         As for `read_fields`.
 
     Returns
@@ -52,8 +55,11 @@ def read_remote(
             dataset = _opened(address, group, stack)
             names = variable_names(dataset, variable)
             declared = sum(int(dataset[name].size) * max(dataset[name].dtype.itemsize, 4) for name in names)
+            field = Field.from_dataset(dataset, names, samples, at)
+            if not fits(field.nbytes, memory):
+                return kept_open(stored_samples(field, memory), stack)
             check_fits(0 if at else declared, f"{address}: {', '.join(names)}")
-            return Field.from_dataset(dataset, names, samples, at).load()
+            return field.load()
     except (KeyholeError, MemoryError):
         raise
     except (OSError, ImportError) as error:

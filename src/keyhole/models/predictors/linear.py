@@ -59,7 +59,7 @@ class Linear(Predictor):
     def learn(self, train: Examples, validation: Examples, run: Run) -> None:
         """Fit in closed form; ``validation`` and ``run`` are not used."""
         targets = self.columns(train)
-        regression = RidgeRegression(train.inputs, lambda: [targets], precision=np.float64)
+        regression = RidgeRegression(train.inputs, targets, precision=np.float64)
         self.strength, self.offset, self.weights, leverage = regression.best(train.inputs.shape[1])
         if self.is_class:
             residual = (targets - self.outputs(train.inputs)) / (1 - leverage)[:, np.newaxis]
@@ -111,7 +111,7 @@ def nested_errors(train: ScaledSamples, scorer: ScaledSamples, sites: NDArray[np
     """
     linear = Linear().fit(train, sites, validation=scorer, run=Run())
     errors = nested_squared_errors(linear.pair(train, sites), linear.pair(scorer, sites), linear.strength)
-    return errors[:: train.channels]
+    return errors[:: train.reading_channels]
 
 
 def eliminate(train: ScaledSamples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
@@ -143,7 +143,7 @@ def eliminate(train: ScaledSamples, sites: NDArray[np.int64], k: int) -> list[tu
     weights = inverse @ moments
     error, kept, removed = total - float((weights * moments).sum()), list(range(len(sites))), []
     for _ in range(k):
-        columns = np.arange(len(inverse)).reshape(-1, train.channels)
+        columns = np.arange(len(inverse)).reshape(-1, train.reading_channels)
         increases = [float((weights[f] * np.linalg.solve(inverse[np.ix_(f, f)], weights[f])).sum()) for f in columns]
         least = int(np.argmin(increases))
         out, rest = columns[least], np.delete(columns, least, axis=0).ravel()

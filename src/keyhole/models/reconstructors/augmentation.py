@@ -58,7 +58,7 @@ class Augmentation:
         """Select the transformations that keep images plausible, as measured by the linear reconstruction.
 
         A transformation is accepted if validation images are reconstructed about as well after it as before. Samples
-        with times, covariates, missing values or sites that are not valid are not treated as images.
+        with times, covariates, missing values, sites that are not valid or sensors elsewhere are not treated as images.
 
         Parameters
         ----------
@@ -74,7 +74,7 @@ class Augmentation:
         Augmentation or None
             None if the samples are not images, or no transformation is accepted.
         """
-        if train.offset is None or not _are_images(train):
+        if train.offset is None or train.sensors is not None or not _are_images(train):
             return None
         identity = cls(torch.from_numpy(np.asarray(train.sites.to_grid(train.offset), np.float32)))
         scored = torch.from_numpy(validation.sites.to_grid(validation.targets[:_MAX_SCORED]))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.data.sites import Sites
 from keyhole.models.base import Model
 
@@ -27,11 +27,14 @@ class Reconstructor(Model):
 
     Attributes
     ----------
+    any_size
+        Whether it is fitted to samples that stay in their file, going through them in panels.
     tried
         One record per candidate that model selection compared before it chose this one; empty otherwise.
     """
 
     kind: ClassVar[str] = "reconstructor"
+    any_size: ClassVar[bool] = False
     tried: Sequence[dict[str, Any]] = ()
 
     @abstractmethod
@@ -111,6 +114,10 @@ class Reconstructor(Model):
             If the arrays are missing, malformed, or inconsistent with the sites.
         """
 
+    def refusal(self, samples: Samples | ScaledSamples) -> str | None:
+        """Return why it cannot be fitted to the sensors of these samples, as part of a sentence; None if it can."""
+        return None
+
     @abstractmethod
     def takes(self, sites: int, channels: int, covariates: int) -> bool:
         """Return whether the fitted reconstructor expects inputs of these sizes.
@@ -120,6 +127,10 @@ class Reconstructor(Model):
         sites, channels, covariates
             Numbers of sites, channels and covariate columns.
         """
+
+    def takes_readings(self, readings: int, channels: int, covariates: int) -> bool:
+        """Return whether it expects so many readings, where a sensor reads one value and the field has channels."""
+        return readings % channels == 0 and self.takes(readings // channels, channels, covariates)
 
 
 def flat(values: NDArray[Any]) -> NDArray[Any]:

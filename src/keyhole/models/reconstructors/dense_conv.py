@@ -151,6 +151,6 @@ class DenseConv(Dense):
         if self.start:
             dense.load_state_dict(self.start)
         return DenseConvNet(
-            dense, self.n_inputs, self.channels, self.domain, self.sites,
+            dense, self.n_inputs, self.channels, self.domain, self.places,
             filters=self.options.filters, layers=self.options.layers, bounds=self.bounds,
         )  # fmt: skip

@@ -13,6 +13,7 @@ from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.data.metric import GraphMetric, Metric
 from keyhole.data.samples import ScaledSamples
+from keyhole.models.projection import Targets, in_memory
 from keyhole.models.reconstructors.base import flat
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.settings import GraphRidgeSettings
@@ -62,14 +63,15 @@ class GraphRidge(LinearReconstructor):
     settings_class = GraphRidgeSettings
     options: GraphRidgeSettings
 
-    def solve(self, train: ScaledSamples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
+    def solve(self, train: ScaledSamples, sites: NDArray[np.int64], targets: Targets, run: Run) -> None:
         """Select the strengths on the first call, then solve; see `LinearReconstructor.solve`."""
         metric = check_graph(train.sites.metric, self.name)
         readings = flat(train.readings(sites)).astype(np.float64)
         solver = _by_eigenvectors(metric) if len(metric) <= self.options.max_dense_sites else _by_systems(metric)
+        known = in_memory(targets)
         if not self.chosen:
-            self.chosen = _choose(readings, targets, solver, self.options.n_folds)
-        self.offset, self.weights = _fit(readings, targets, solver, **self.chosen)
+            self.chosen = _choose(readings, known, solver, self.options.n_folds)
+        self.offset, self.weights = _fit(readings, known, solver, **self.chosen)
 
 
 def check_graph(metric: Metric, name: str) -> GraphMetric:

@@ -118,7 +118,11 @@ class Kernel(Reconstructor):
 
     def takes(self, sites: int, channels: int, covariates: int) -> bool:
         """Return whether the inputs are so many readings and covariates."""
-        return channels == self.channels and self.inputs.shape[1] == sites * channels + covariates
+        return self.takes_readings(sites * channels, channels, covariates)
+
+    def takes_readings(self, readings: int, channels: int, covariates: int) -> bool:
+        """Return whether the inputs are so many readings and covariates; see `Reconstructor.takes_readings`."""
+        return channels == self.channels and self.inputs.shape[1] == readings + covariates
 
     def _choose_hyperparameters(
         self, inputs: NDArray[np.float64], targets: NDArray[Any], rng: np.random.Generator

@@ -14,6 +14,7 @@ from keyhole.core.storage import array_of, count_of, number_of
 from keyhole.data.samples import ScaledSamples
 from keyhole.data.scaler import Scaler
 from keyhole.data.sites import Sites
+from keyhole.models.projection import Targets
 from keyhole.models.reconstructors.base import Reconstructor, flat, known
 
 __all__ = ["LinearReconstructor"]
@@ -55,9 +56,9 @@ class LinearReconstructor(Reconstructor):
         so that imputed values have no influence on the solution in the limit.
         """
         self.channels, self.domain, self.chosen = train.channels, train.sites, {}
-        targets = flat(train.targets)
-        self.solve(train, sites, targets, run)
+        self.solve(train, sites, train, run)
         if train.missing is not None:
+            targets = flat(train.targets)
             missing = np.isnan(flat(train.known_targets))
             for _ in range(_IMPUTATION_ROUNDS):
                 estimate = flat(self.reconstruct(train.readings(sites), train.covariates))
@@ -65,7 +66,7 @@ class LinearReconstructor(Reconstructor):
         return self
 
     @abstractmethod
-    def solve(self, train: ScaledSamples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
+    def solve(self, train: ScaledSamples, sites: NDArray[np.int64], targets: Targets, run: Run) -> None:
         """Compute ``chosen``, ``offset`` and ``weights``.
 
         Parameters
@@ -75,7 +76,7 @@ class LinearReconstructor(Reconstructor):
         sites
             Numbers of the K sites.
         targets
-            ``(N, channels * m)``, the values of ``train`` with missing ones imputed.
+            ``train`` itself; or ``(N, channels * m)``, its targets with missing values imputed.
         run
             Its seed draws subsets on which hyperparameters are selected.
         """
@@ -149,5 +150,9 @@ class LinearReconstructor(Reconstructor):
 
     def takes(self, sites: int, channels: int, covariates: int) -> bool:
         """Return whether there is one weight per feature for inputs of these sizes."""
-        features = self.features(np.zeros((1, sites * channels)), np.zeros((1, covariates), np.float32))
+        return self.takes_readings(sites * channels, channels, covariates)
+
+    def takes_readings(self, readings: int, channels: int, covariates: int) -> bool:
+        """Return whether there is one weight per feature for so many readings; see `Reconstructor.takes_readings`."""
+        features = self.features(np.zeros((1, readings)), np.zeros((1, covariates), np.float32))
         return channels == self.channels and features.shape[1] == len(self.weights)

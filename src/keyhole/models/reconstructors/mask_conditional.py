@@ -71,14 +71,13 @@ class Gaussian(ConditionalReconstructor):
     def __init__(self, samples: ScaledSamples, k: int) -> None:
         super().__init__()
         components = principal_components(samples, max(k, 10))
-        centred, basis = samples.targets - components.mean, components.basis
-        scores = np.einsum("ncm,cmr->nr", centred, basis)
-        unresolved = np.square(centred - np.einsum("nr,cmr->ncm", scores, basis)).mean(axis=0)
+        basis, variance = components.basis, samples.target_variance()
+        unresolved = np.maximum(variance - np.einsum("cmr,cmr,r->cm", basis, basis, components.variances), 0)
         for name, array in {
             "basis": basis.reshape(-1, basis.shape[-1]),
             "mean": components.mean.ravel(),
             "precision": 1 / components.variances,
-            "noise": (unresolved + 1e-3 * np.square(centred).mean()).ravel(),
+            "noise": (unresolved + 1e-3 * variance.mean()).ravel(),
         }.items():
             self.register_buffer(name, tensor_of(array), persistent=False)
         self.log_size = nn.Parameter(torch.zeros(()))
@@ -126,7 +125,7 @@ class DenseConditional(ConditionalReconstructor):
     def __init__(self, samples: ScaledSamples, outputs: int | None = None) -> None:
         super().__init__()
         count, channels = len(samples.sites), samples.channels
-        width = width_for(samples.n_training)
+        width = width_for(len(samples))
         self.network = DenseNet(count * (channels + 1), outputs or count * channels, width=width, dropout=0.0)
 
     def forward(self, x: Tensor, masks: Tensor) -> Tensor:

@@ -68,10 +68,12 @@ def fit_best(
     >>> [row["by"] for row in fit_best(samples, np.array([1, 5]), validation=samples, run=no_time).tried]
     ['ridge', 'kernel']
     """
+    if train.is_large:
+        return fit_linear(train, sites, validation=validation, run=run)
     chosen = parse(ModelSelectionSettings, settings or {})
     selection = ModelSelection(train, sites, validation, run, chosen)
     linear, kernel = selection.fit(fit_linear), selection.fit(Kernel().fit)
-    if run.seconds_left() > 0:
+    if run.seconds_left() > 0 and train.reading_channels == train.channels:
         selection.fit_networks(linear)
     best = selection.trials.best_unless_close([linear, kernel], selection.ratio).result
     best.tried = selection.trials.history
@@ -100,7 +102,7 @@ class ModelSelection:
         self.train, self.sites, self.validation, self.run, self.settings = train, sites, validation, run, settings
         self.has_grid = len(train.sites.shape) == 2
         self.ratio = 1 - settings.min_improvement
-        total = max(float(np.nansum(np.square(validation.known_targets, dtype=np.float64))), np.finfo(float).tiny)
+        total = total_variance(validation)
         self.trials = Trials[Reconstructor]("fit", lambda fitted: squared_error(fitted, sites, validation) / total)
 
     def fit(self, fit_one: Callable[..., Kind], share: float = 1.0) -> Trial[Kind]:
@@ -232,8 +234,17 @@ def squared_error(fitted: Reconstructor, sites: NDArray[np.int64], scorer: Scale
     scorer
         Samples to reconstruct.
     """
-    reconstructed = fitted.reconstruct(scorer.readings(sites), scorer.covariates)
-    return float(np.nansum(np.square(scorer.known_targets - reconstructed, dtype=np.float64)))
+    error = 0.0
+    for _, panel in scorer.panels():
+        reconstructed = fitted.reconstruct(panel.readings(sites), panel.covariates)
+        error += float(np.nansum(np.square(panel.known_targets - reconstructed, dtype=np.float64)))
+    return error
+
+
+def total_variance(samples: ScaledSamples) -> float:
+    """Sum of squares of all targets that are not missing; positive."""
+    squares = (np.nansum(np.square(panel.known_targets, dtype=np.float64)) for _, panel in samples.panels())
+    return max(float(sum(squares)), np.finfo(float).tiny)
 
 
 def _description(fitted: Reconstructor) -> str:

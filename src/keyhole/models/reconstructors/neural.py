@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.core.storage import count_of
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.data.sites import Sites
 from keyhole.models.objectives import reconstruction
 from keyhole.models.reconstructors.augmentation import Augmentation, AugmentedBatches
@@ -57,6 +58,8 @@ class NetworkReconstructor(Reconstructor):
         Bounds that predictions are clamped to, if any.
     channels, domain, sites, covariates
         Number of channels, all sites, selected sites and number of covariates of the training samples.
+    places
+        The site of each selected sensor; ``sites`` unless sensors are elsewhere.
     train_settings
         The settings that it was trained with.
     largest_batch
@@ -70,6 +73,7 @@ class NetworkReconstructor(Reconstructor):
         super().__init__(**settings)
         self.network: nn.Module = nn.Identity()
         self.channels, self.domain, self.sites, self.covariates = 1, Sites.plain((0,)), np.zeros(0, np.int64), 0
+        self.places = self.sites
         self.bounds: ValueBounds | None = None
         self.train_settings = TrainSettings()
 
@@ -175,7 +179,11 @@ class NetworkReconstructor(Reconstructor):
 
     def _set_sizes(self, train: ScaledSamples, sites: NDArray[np.int64]) -> None:
         """Adopt sites, channels, covariates and sites of the training samples."""
+        reason = self.refusal(train)
+        if reason is not None:
+            raise SettingsError(f"reconstructor {self.name!r}: {reason}")
         self.channels, self.domain, self.sites = train.channels, train.sites, sites
+        self.places = train.reading_sites(sites)[:: train.reading_channels]
         self.covariates = known(train.covariates, len(train)).shape[1]
 
     def fixed_batches(self, samples: ScaledSamples, linear: LinearReconstructor | None) -> FixedBatches:
@@ -195,7 +203,7 @@ class NetworkReconstructor(Reconstructor):
 
     def _task(self, batches: Batches, scored: FixedBatches | None, has_missing: bool) -> SupervisedTask:
         model, loss = _BoundedSum(self), partial(reconstruction, gaps=has_missing)
-        return SupervisedTask(model, batches, scored, loss, allows_bf16=True)
+        return SupervisedTask(model, batches, scored, loss, has_missing=has_missing, allows_bf16=True)
 
     def reconstruct(
         self, readings: NDArray[Any], covariates: NDArray[Any] | None = None, estimate: NDArray[Any] | None = None
@@ -229,13 +237,22 @@ class NetworkReconstructor(Reconstructor):
     ) -> Self:
         """Rebuild the network and load its weights; see `Reconstructor.restore`."""
         restored = cls(**{name: value for name, value in settings.items() if name not in _SIZES})
-        restored.domain, restored.sites = domain, sites
+        restored.domain, restored.sites, restored.places = domain, sites, sites
         restored.channels = count_of(settings, "channels")
         restored.covariates = count_of({"covariates": 0, **settings}, "covariates")  # absent in older files
         restored.bounds = ValueBounds.restore(arrays, _BOUNDS, restored.n_outputs)
         weights = {name: array for name, array in arrays.items() if not name.startswith(_BOUNDS)}
         restored.network = load_network(lambda: restored.build(1), weights)
         return restored
+
+    def refusal(self, samples: Samples | ScaledSamples) -> str | None:
+        """Return why it cannot be fitted: it takes all channels of each sensor; see `Reconstructor.refusal`."""
+        if samples.sensors is not None and samples.channels > 1:
+            return (
+                f"it needs a sensor of all {samples.channels} channels at each site; ridge, optimal_interpolation and "
+                "kernel take sensors of one"
+            )
+        return None
 
     def takes(self, sites: int, channels: int, covariates: int) -> bool:
         """Return whether the network was built for these sizes."""
@@ -303,6 +320,10 @@ class ResNetReconstructor(NetworkReconstructor):
     name: ClassVar[str] = "resnet"
     settings_class = ResNetSettings
     options: ResNetSettings
+
+    def refusal(self, samples: Samples | ScaledSamples) -> str | None:
+        """Return why it cannot be fitted: readings are placed on the grid; see `Reconstructor.refusal`."""
+        return None if samples.sensors is None else "it needs a sensor at each site, as readings are placed on the grid"
 
     def build(self, samples: int) -> nn.Module:
         """Construct a `ResNet` for the grid."""

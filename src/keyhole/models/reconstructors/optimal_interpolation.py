@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from keyhole.core.run import Run
 from keyhole.data.metric import Metric
 from keyhole.data.samples import ScaledSamples
+from keyhole.models.projection import Targets, probe_columns, project, target_columns
 from keyhole.models.reconstructors.base import flat, known
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.settings import OptimalInterpolationSettings
@@ -69,24 +70,32 @@ class OptimalInterpolation(LinearReconstructor):
     """
 
     name: ClassVar[str] = "optimal_interpolation"
+    any_size: ClassVar[bool] = True
     settings_class = OptimalInterpolationSettings
     options: OptimalInterpolationSettings
 
-    def solve(self, train: ScaledSamples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
+    def solve(self, train: ScaledSamples, sites: NDArray[np.int64], targets: Targets, run: Run) -> None:
         """Select hyperparameters by cross-validation on the first call, then solve; see `LinearReconstructor.solve`."""
-        data = _Data(
-            flat(train.readings(sites)), targets, known(train.covariates, len(train)),
-            np.repeat(sites, train.channels), np.tile(np.arange(len(train.sites)), train.channels), train.sites.metric,
-        )  # fmt: skip
+        readings, covariates = flat(train.readings(sites)), known(train.covariates, len(train))
+        at = train.reading_sites(sites)
         if not self.chosen:
-            self.chosen = _choose_hyperparameters(data.subsample(self.options, run), self.options)
+            subset = _subset(train, readings, targets, at, self.options, run)
+            self.chosen = _choose_hyperparameters(subset, self.options)
         length, strength, share, means = (self.chosen[name] for name in ("length", "strength", "share", "means"))
-        data = data.with_covariates(share, means)
-        moments = data.moments(slice(None))
-        auto, cross = moments.localised(*data.tapers(length))
+        features = _interactions(readings, covariates, share)
+        at = np.tile(at, features.shape[1] // max(readings.shape[1], 1))
+        design = _design(covariates, means)
+        inverse = np.linalg.pinv(design)
+        feature_means = inverse @ features
+        centred = (features - design @ feature_means).astype(np.float32)
+        projected = project(np.concatenate([centred, inverse.T], axis=1), targets)
+        cross, target_means = projected[: centred.shape[1]] / len(readings), projected[centred.shape[1] :]
+        taper = partial(train.sites.metric.taper, at, length=length)
+        auto = centred.T @ centred / len(readings) * taper(at)
+        cross = cross * np.tile(taper(np.arange(len(train.sites))), train.channels)
         weights = np.linalg.solve(auto + strength * _mean_variance(auto) * np.eye(len(auto)), cross.astype(np.float64))
-        mean = np.zeros((1 + data.covariates.shape[1], len(data.target_sites)))
-        mean[: len(moments.targets)] = moments.targets - moments.features @ weights
+        mean = np.zeros((1 + covariates.shape[1], weights.shape[1]))
+        mean[: len(target_means)] = target_means - feature_means @ weights
         self.offset, self.weights = mean[0].astype(np.float32), np.concatenate([weights, mean[1:]]).astype(np.float32)
 
     def features(self, readings: NDArray[Any], covariates: NDArray[np.float32]) -> NDArray[Any]:
@@ -118,16 +127,6 @@ class _Data(NamedTuple):
     metric: Metric
     means: bool = False
 
-    def subsample(self, settings: OptimalInterpolationSettings, run: Run) -> _Data:
-        """Return a random subset of samples (in order) and targets, large enough to select hyperparameters on."""
-        rng = run.generator("kriging")
-        rows = random_subset(len(self.features), settings.max_samples, rng)
-        columns = random_subset(self.targets.shape[1], settings.max_targets, rng)
-        return self._replace(
-            features=self.features[rows], targets=self.targets[rows][:, columns], covariates=self.covariates[rows],
-            target_sites=self.target_sites[columns],
-        )  # fmt: skip
-
     def with_covariates(self, share: float, means: float) -> _Data:
         """Add interactions to the readings, each at the position of its reading, and let means vary."""
         features = _interactions(self.features, self.covariates, share)
@@ -152,8 +151,7 @@ class _Data(NamedTuple):
 
     def design(self, rows: NDArray[np.bool_] | slice) -> NDArray[np.float64]:
         """Design matrix of the mean: intercept and covariates, or no columns where the means are zero."""
-        covariates = self.covariates[rows].astype(np.float64)
-        return np.concatenate([np.ones((len(covariates), 1)), covariates], axis=1)[:, : None if self.means else 0]
+        return _design(self.covariates[rows], self.means)
 
     def errors(self, lengths: Sequence[float], n_folds: int) -> NDArray[np.float64]:
         """Sum of squared errors over the held-out folds, for each length scale and strength."""
@@ -179,6 +177,26 @@ class _Moments(NamedTuple):
     def localised(self, auto: NDArray[np.float32], cross: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Schur products of the covariances with the tapers from `_Data.tapers`."""
         return self.auto * auto, self.cross * cross
+
+
+def _subset(
+    train: ScaledSamples, readings: NDArray[Any], targets: Targets, at: NDArray[np.int64],
+    settings: OptimalInterpolationSettings, run: Run,
+) -> _Data:  # fmt: skip
+    """A random subset of samples (in order) and targets, large enough to select hyperparameters on."""
+    rng, columns = run.generator("kriging"), probe_columns(train)
+    rows = random_subset(len(readings), settings.max_samples, rng)
+    columns = columns[random_subset(len(columns), settings.max_targets, rng)]
+    return _Data(
+        readings[rows], target_columns(targets, columns)[rows], known(train.covariates, len(train))[rows], at,
+        columns % len(train.sites), train.sites.metric,
+    )  # fmt: skip
+
+
+def _design(covariates: NDArray[np.float32], means: float) -> NDArray[np.float64]:
+    """Design matrix of the mean: intercept and covariates, or no columns where the means are zero."""
+    wide = covariates.astype(np.float64)
+    return np.concatenate([np.ones((len(wide), 1)), wide], axis=1)[:, : None if means else 0]
 
 
 def _interactions(readings: NDArray[Any], covariates: NDArray[np.float32], share: float) -> NDArray[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.samples import Samples, ScaledSamples
 from keyhole.data.sites import Sites
 from keyhole.models.reconstructors.augmentation import Augmentation
 from keyhole.models.reconstructors.base import Reconstructor, flat
@@ -113,6 +113,10 @@ class Residual(Reconstructor):
         made.linear = made.linear.restore(settings["linear_state"], linear, domain, sites)
         made.network = made.network.restore(settings["network_state"], network, domain, sites)
         return made
+
+    def refusal(self, samples: Samples | ScaledSamples) -> str | None:
+        """Return why its network cannot be fitted; see `Reconstructor.refusal`."""
+        return self.network.refusal(samples)
 
     def takes(self, sites: int, channels: int, covariates: int) -> bool:
         """Return whether both parts expect these sizes."""

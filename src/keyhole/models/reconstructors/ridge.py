@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.data.samples import ScaledSamples
-from keyhole.data.sites import Sites
 from keyhole.models.principal_components import cached_gram
+from keyhole.models.projection import Targets, probe_targets
 from keyhole.models.reconstructors.base import flat
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.regression import RidgeRegression, nested_squared_errors
@@ -50,16 +49,17 @@ class Ridge(LinearReconstructor):
     """
 
     name: ClassVar[str] = "ridge"
+    any_size: ClassVar[bool] = True
 
     @property
     def strength(self) -> float:
         """The regularisation strength selected by leave-one-out error."""
         return self.chosen["strength"]
 
-    def solve(self, train: ScaledSamples, sites: NDArray[np.int64], targets: NDArray[Any], run: Run) -> None:
+    def solve(self, train: ScaledSamples, sites: NDArray[np.int64], targets: Targets, run: Run) -> None:
         """Solve for the strength with the smallest leave-one-out error; see `LinearReconstructor.solve`."""
         products = cached_gram(train) if train.missing is None else None
-        self._take(RidgeRegression(flat(train.readings(sites)), lambda: [targets], products=products), len(sites))
+        self._take(RidgeRegression(flat(train.readings(sites)), targets, products=products), len(sites))
 
     def _take(self, regression: RidgeRegression, count: int) -> Self:
         """Adopt the regression on the first ``count`` sites."""
@@ -75,29 +75,15 @@ class NestedRidge:
 
     Parameters
     ----------
-    readings
-        Scaled readings of the ranked sites, ``(N, K, channels)``.
-    targets
-        Called to iterate over blocks ``(n, channels * m)`` of consecutive samples, which need not fit in
-        memory; see `RidgeRegression`.
-    domain
-        The sites of the samples.
-    products
-        Gram matrix of the centred targets, if it is available.
+    train
+        Scaled samples.
+    sites
+        Numbers of the ranked sites, ``(K,)``.
     """
 
-    def __init__(
-        self, readings: NDArray[Any], targets: Callable[[], Iterable[NDArray[Any]]], domain: Sites,
-        *, products: NDArray[np.float64] | None = None,
-    ) -> None:  # fmt: skip
-        self.channels, self.domain = readings.shape[2], domain
-        self._regression = RidgeRegression(flat(readings), targets, products=products)
-
-    @classmethod
-    def of(cls, train: ScaledSamples, sites: NDArray[np.int64]) -> Self:
-        """Fit to samples in memory; ``sites`` are numbers of sites by rank, ``(K,)``."""
-        targets = flat(train.targets)
-        return cls(train.readings(sites), lambda: [targets], train.sites, products=cached_gram(train))
+    def __init__(self, train: ScaledSamples, sites: NDArray[np.int64]) -> None:
+        self.channels, self.domain = train.channels, train.sites
+        self._regression = RidgeRegression(flat(train.readings(sites)), train, products=cached_gram(train))
 
     def first(self, count: int) -> Ridge:
         """Return the `Ridge` fitted to the first ``count`` sites."""
@@ -114,6 +100,8 @@ def nested_errors(
     scale: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Sum of squared errors on ``scorer`` of ridge fitted on ``train`` to the first 0, 1, ... K sites.
+
+    Of large samples the errors are those at the sites of `ScaledSamples.probe`.
 
     Parameters
     ----------
@@ -134,7 +122,7 @@ def nested_errors(
     """
     unit = np.ones(train.channels) if scale is None else scale
     fitted, scored = (
-        (flat(part.readings(sites)).astype(np.float64), flat(part.targets * unit[:, np.newaxis]))
+        (flat(part.readings(sites)).astype(np.float64), probe_targets(part) * np.repeat(unit, len(part.probe)))
         for part in (train, scorer)
     )
-    return nested_squared_errors(fitted, scored, strength)[:: train.channels]
+    return nested_squared_errors(fitted, scored, strength)[:: train.reading_channels]

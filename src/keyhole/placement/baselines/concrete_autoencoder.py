@@ -144,8 +144,8 @@ def _hidden(inputs: int, outputs: int, dropout: float) -> list[nn.Module]:
 class Autoencoder(Task):
     """Joint training of rows and decoder on the reconstruction error.
 
-    All samples of a batch are observed through one draw of the rows, `M x`; all channels of a site are observed
-    together.
+    All samples of a batch are observed through one draw of the rows, `M x`, with several processes one in each; all
+    channels of a site are observed together.
 
     Parameters
     ----------

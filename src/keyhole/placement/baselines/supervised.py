@@ -55,6 +55,7 @@ class Relevance(_SupervisedSelector):
     """
 
     name: ClassVar[str] = "relevance"
+    takes_sensors: ClassVar[bool] = True
     nested: ClassVar[bool] = True
 
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
@@ -91,6 +92,7 @@ class Forest(_SupervisedSelector):
     """
 
     name: ClassVar[str] = "forest"
+    takes_sensors: ClassVar[bool] = True
     settings_class: ClassVar[type[ForestSettings]] = ForestSettings
     options: ForestSettings
 
