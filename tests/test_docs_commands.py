@@ -68,9 +68,19 @@ def write_readings(plan: kh.Plan) -> None:
     frame.to_csv("readings.csv", index=False)
 
 
+@pytest.fixture
+def scheduler():
+    """Address of a dask scheduler with a worker."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+        yield cluster.scheduler_address
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_in_the_pages_run(page, folder):
+def test_commands_in_the_pages_run(page, folder, request):
     for words in commands(page):
+        if "--scheduler" in words:
+            words[words.index("--scheduler") + 1] = request.getfixturevalue("scheduler")
         if words[0] in ("reconstruct", "predict"):
             write_readings(kh.load(words[1]))
         limit = ["--time-limit", "0.2"] if words[0] in LIMITED else []

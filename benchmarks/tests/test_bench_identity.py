@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from keyhole.placement import SELECTORS
-from keyhole_benchmarks import ablation, cgan, networks, quality, speed, steps, table1, table2, tables, weights
+from keyhole_benchmarks import ablation, cgan, graphs, networks, quality, speed, steps, table1, table2, tables, weights
 from keyhole_benchmarks.identity import without_defaults
 from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.page import SWEPT
@@ -126,6 +126,7 @@ def jobs_of(bench: str, line: dict, sites: Store):
         "ablation": lambda: ablation.jobs([data], [method], [seed], seconds),
         "networks": lambda: networks.jobs([data], [method], [seed]),
         "tables": lambda: tables.jobs([data], [method], [seed], seconds),
+        "graphs": lambda: graphs.jobs([int(protocol.removesuffix(" h"))], [method], [line["reconstructor"]], [k], [seed]),
         "speed": lambda: speed.jobs([method], [seed]),
     }[bench]()
 

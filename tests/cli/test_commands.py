@@ -284,12 +284,12 @@ def test_what_the_system_refuses_is_reported_without_a_traceback(folder, command
 
 
 def test_memory_that_runs_out_is_reported_without_a_traceback(folder, command, monkeypatch):
-    from keyhole.workflow import selection as pipeline
+    from keyhole import workflow
 
     def greedy(*_args, **_kwargs):
         raise MemoryError("Unable to allocate 7 TiB")
 
-    monkeypatch.setattr(pipeline, "select", greedy)
+    monkeypatch.setattr(workflow, "select", greedy)
     done = command("select", "plain.npy", "-k", 3, *QUICK)
     assert done.code == 1
     assert done.err.startswith("keyhole: not enough memory")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from example_data import monthly_field
+from keyhole import workflow
 from keyhole.core.executors import active_executor
-from keyhole.workflow import selection
 
 distributed = pytest.importorskip("distributed")
 
@@ -22,13 +22,13 @@ def source(tmp_path):
 
 def test_the_workers_of_a_scheduler_are_used(command, source, monkeypatch):
     """While the command runs."""
-    seen, select = [], selection.select
+    seen, select = [], workflow.select
 
     def spy(*arguments, **options):
         seen.append(type(active_executor()).__name__)
         return select(*arguments, **options)
 
-    monkeypatch.setattr(selection, "select", spy)
+    monkeypatch.setattr(workflow, "select", spy)
     out = source.with_name("plan.keyhole")
     with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
         done = command("select", source, *OPTIONS, "--out", out, "--scheduler", cluster.scheduler_address)

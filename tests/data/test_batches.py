@@ -18,6 +18,8 @@ from example_data import smooth
 from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Run
 from keyhole.data.batches import Prefetched
+from keyhole.data.values import DeferredValues
+from keyhole.placement import learned as learned_masks
 from keyhole.placement.learned import Learned
 
 BATCHES = [np.arange(start, start + 4) for start in range(0, 40, 4)]
@@ -131,21 +133,40 @@ def test_what_was_closed_can_be_closed_again_and_read_from():
 TRAIN = {"steps": 12, "batch_size": 8, "validation_steps": 3, "ema_decay": 0.0}
 
 
-def learned(run, **source):
+class Stored(DeferredValues):
+    """Values that say that they stay in a file."""
+
+    memory = 2**30
+
+    def __init__(self, values):
+        self.values, self.shape, self.dtype = values, values.shape, values.dtype
+
+    def read(self, rows):
+        return self.values[rows]
+
+    def columns(self, sites):
+        return self.values[:, :, sites]
+
+
+@pytest.fixture
+def learned(monkeypatch):
     """Weights and history of masks trained from a shelf, and what was read."""
-    values = smooth(40, 4, 4).astype(np.float32).reshape(40, 1, 16)
-    samples = kh.read(values[:, 0]).as_scaled()
-    shelf = Shelf(samples.targets, **source)
-    try:
-        task, history = Learned(decoder="dense", warm_start="none", train=TRAIN).learn(
-            replace(samples, source=shelf), 3, run
-        )
-    finally:
-        assert not reading_threads()
-    return {name: tensor.numpy() for name, tensor in task.state_dict().items()}, history, shelf
+
+    def run_learned(run, **source):
+        samples = kh.read(smooth(40, 4, 4).astype(np.float32).reshape(40, 16)).as_scaled()
+        shelf = Shelf(samples.targets, **source)
+        monkeypatch.setattr(learned_masks, "StoredBatches", lambda *_: shelf)
+        stored = replace(samples, data=Stored(samples.targets))
+        try:
+            task, history = Learned(decoder="dense", warm_start="none", train=TRAIN).learn(stored, 3, run)
+        finally:
+            assert not reading_threads()
+        return {name: tensor.numpy() for name, tensor in task.state_dict().items()}, history, shelf
+
+    return run_learned
 
 
-def test_training_from_a_source_is_training_in_memory():
+def test_training_from_a_source_is_training_in_memory(learned):
     """Bit for bit: reading ahead draws nothing. Three epochs of five batches, whose last two are not used."""
     samples = kh.read(smooth(40, 4, 4).astype(np.float32).reshape(40, 16)).as_scaled()
     task, history = Learned(decoder="dense", warm_start="none", train=TRAIN).learn(samples, 3, Run(seed=2))
@@ -159,7 +180,7 @@ def test_training_from_a_source_is_training_in_memory():
     assert len(read) <= 12 + 2
 
 
-def test_an_interrupted_training_ends_the_thread_and_goes_on_bit_for_bit(tmp_path):
+def test_an_interrupted_training_ends_the_thread_and_goes_on_bit_for_bit(learned, tmp_path):
     expected, history, _ = learned(Run(seed=2))
     run = Run(seed=2, folder=tmp_path)
     with pytest.raises(Interrupted):
@@ -170,6 +191,6 @@ def test_an_interrupted_training_ends_the_thread_and_goes_on_bit_for_bit(tmp_pat
         np.testing.assert_array_equal(weights[name], array, err_msg=name)
 
 
-def test_an_unreadable_batch_ends_the_training_with_its_error():
+def test_an_unreadable_batch_ends_the_training_with_its_error(learned):
     with pytest.raises(OSError, match="sample 6 cannot be read"):
         learned(Run(seed=2), broken_at=6)

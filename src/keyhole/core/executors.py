@@ -275,7 +275,7 @@ def connected(scheduler: str | None) -> Iterator[None]:
 
     try:  # before there is a client: one that fails to connect would stay the default one
         asyncio.run(_connects(scheduler, Security().get_connection_args("client")))
-    except (OSError, ValueError, TypeError) as error:  # TimeoutError is an OSError
+    except (OSError, ValueError, TypeError, MemoryError) as error:  # another server may answer anything
         raise SettingsError(
             f"scheduler={scheduler!r}: no dask scheduler answers there ({error}); an address such as "
             "tcp://127.0.0.1:8786 is needed, as `dask scheduler` prints it"

@@ -1,4 +1,4 @@
-"""Workflows from data to plans: select, compare, curve, extend, drop, sweeps, data larger than memory."""
+"""Workflows from data to plans: select, compare, curve, extend, drop, sweeps."""
 
 import lazy_loader
 
