@@ -126,7 +126,9 @@ def jobs_of(bench: str, line: dict, sites: Store):
         "ablation": lambda: ablation.jobs([data], [method], [seed], seconds),
         "networks": lambda: networks.jobs([data], [method], [seed]),
         "tables": lambda: tables.jobs([data], [method], [seed], seconds),
-        "graphs": lambda: graphs.jobs([int(protocol.removesuffix(" h"))], [method], [line["reconstructor"]], [k], [seed]),
+        "graphs": lambda: graphs.jobs(
+            [int(protocol.removesuffix(" h"))], [method], [line["reconstructor"]], [k], [seed]
+        ),
         "speed": lambda: speed.jobs([method], [seed]),
     }[bench]()
 

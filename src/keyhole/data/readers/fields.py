@@ -266,8 +266,8 @@ class Field:
     def _read(self, rows: slice) -> NDArray[Any]:
         """Read some of the samples."""
         if self.is_snapshot:  # indexed, since xarray would keep the values of the whole array
-            return _stacked(_computed([array[...] for array in self.arrays]), 0)[np.newaxis][rows]
-        return _stacked(_computed([array[rows] for array in self.arrays]), 1)
+            return _joined(_computed([array[...] for array in self.arrays]), 0)[np.newaxis][rows]
+        return _joined(_computed([array[rows] for array in self.arrays]), 1)
 
     def samples(self, memory: int) -> Samples:
         """Return the samples: in memory where they fit in a share of it, else to be read when they are used.
@@ -320,10 +320,10 @@ class StackedField(Field):
         ]
         values, count = _computed(parts), len(parts) // len(self.arrays)
         together = [np.concatenate(values[first : first + count]) for first in range(0, len(values), count)]
-        return _stacked(together, 1)
+        return _joined(together, 1)
 
 
-def _stacked(arrays: Sequence[NDArray[Any]], axis: int) -> NDArray[Any]:
+def _joined(arrays: Sequence[NDArray[Any]], axis: int) -> NDArray[Any]:
     """Join arrays along a new axis; a single one is not copied."""
     return np.expand_dims(arrays[0], axis) if len(arrays) == 1 else np.stack(arrays, axis=axis)
 
