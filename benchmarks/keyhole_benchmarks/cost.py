@@ -9,7 +9,7 @@ from keyhole.data.values import PANEL_VALUES, SUBSET_VALUES
 __all__ = ["Cost", "estimate"]
 
 _PROGRAM = 0.45 * 2**30  # bytes of the program itself
-_ITERATIONS = 3  # passes of the subspace iteration, at most
+_ITERATIONS = 2  # passes of the subspace iteration
 _GROUPS = 16  # of panels, in each pass
 _SINGLE, _DOUBLE = 4, 8
 

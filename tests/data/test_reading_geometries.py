@@ -272,3 +272,21 @@ def test_stations_of_a_table_in_a_plane_or_in_space_have_straight_distances(colu
     assert sites.location == tuple(columns)
     expected = np.linalg.norm(points[:, np.newaxis] - points, axis=2)
     np.testing.assert_allclose(sites.metric.distances(range(6), range(6)), expected)
+
+
+def test_points_of_a_file_in_space_have_straight_distances(tmp_path):
+    """Nodes of a mesh whose coordinates have no attributes."""
+    points = np.random.default_rng(0).uniform(0, 10, (6, 3))
+    coordinates = {name: ("node", column) for name, column in zip("xyz", points.T, strict=True)}
+    sites = written(xr.Dataset({"p": (("time", "node"), smooth(30, 6))}, coordinates), tmp_path).sites
+    assert sites.location == ("x", "y", "z")
+    expected = np.linalg.norm(points[:, np.newaxis] - points, axis=2)
+    np.testing.assert_allclose(sites.metric.distances(range(6), range(6)), expected)
+
+
+def test_names_have_as_many_digits_as_tell_the_sites_apart(tmp_path):
+    """Positions that differ by rounding alone, -2.4 and -2.4000000000000004, are one longitude."""
+    j, i = np.meshgrid(np.arange(4.0), np.arange(5.0), indexing="ij")
+    coordinates = {"time": TIME, "lat": (("y", "x"), 20 + j, NORTH), "lon": (("y", "x"), -4 + i + 0.4 * j, EAST)}
+    sites = kh.read(xr.Dataset({"t": (("time", "y", "x"), smooth(30, 20).reshape(30, 4, 5))}, coordinates)).sites
+    assert max(len(sites.name(site)) for site in range(20)) <= len("lat=20 lon=-2.4")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,12 @@ from keyhole.data.metric import EARTH_RADIUS_KM, Euclidean, GreatCircle, Metric,
 __all__ = ["FULL_TURN", "Auxiliary", "Role", "Sites", "is_latitude", "is_longitude"]
 
 FULL_TURN = 360.0  # degrees
-Role = Literal["latitude", "longitude", "vertical", "x", "y"]
+Role = Literal["latitude", "longitude", "x", "y", "vertical"]
 
 _LATITUDES = ("lat", "latitude", "nav_lat")
 _LONGITUDES = ("lon", "longitude", "nav_lon")
 _NEIGHBOURS = 4
+_ROLES: tuple[Role, ...] = get_args(Role)
 _DIGITS = (6, 9, 17)  # significant digits of labels: short, single precision, double precision
 
 
@@ -254,7 +255,7 @@ class Sites:
         An axis counts unless an auxiliary coordinate with a role, such as latitude, varies along it, which then stands
         in its place.
         """
-        roles, found = self.roles.values(), list[str]()
+        roles, found = [self.roles[role] for role in _ROLES if role in self.roles], list[str]()
         for dim in self.dims:
             along = [name for name in roles if name in self.auxiliary and dim in self.auxiliary[name].dims]
             found += [name for name in along or [dim] if name not in found]
@@ -287,23 +288,20 @@ class Sites:
 
     @cached_property
     def _digits(self) -> dict[str, int]:
-        """Significant digits that make the values of each coordinate distinct; 0 where none do."""
-        found = {}
-        for name in self.location:
-            values = self.auxiliary[name].values if name in self.auxiliary else self.axes[name]
-            unique = np.unique(values[~_is_missing(values)]) if name in self.auxiliary else np.asarray(values)
-            found[name] = next(
-                (digits for digits in _DIGITS if len({_text(one, digits) for one in unique}) == len(unique)), 0
-            )
-        return found
+        """Significant digits of each coordinate that make names distinct: the values of an axis, positions of sites."""
+        columns = [self.coordinate(name) for name in self.location if name in self.auxiliary]
+        together = next((digits for digits in _DIGITS if _count_distinct(columns, digits) == len(self)), _DIGITS[-1])
+        return {
+            name: together if name in self.auxiliary else _digits_of_axis(np.asarray(self.axes[name]))
+            for name in self.location
+        }
 
     @cached_property
     def _share_positions(self) -> bool:
         """Whether two sites have the same auxiliary coordinates, so that these name neither."""
         if not self.auxiliary or not set(self.location) & set(self.auxiliary):
             return False
-        columns = [np.unique(self.coordinate(name), return_inverse=True)[1] for name in self.location]
-        return len(np.unique(np.stack(columns), axis=1).T) < len(self)
+        return _count_distinct([self.coordinate(name) for name in self.location], None) < len(self)
 
     def distances_from(self, position: Mapping[str, float]) -> tuple[NDArray[np.float64], float]:
         """Return the distance of each site from a position, and how far apart neighbouring sites are.
@@ -515,6 +513,26 @@ def _is_number(values: NDArray[Any]) -> bool:
 
 def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+
+
+def _digits_of_axis(values: NDArray[Any]) -> int:
+    """Significant digits that make the values of an axis distinct; 0 where none do."""
+    return next((digits for digits in _DIGITS if len({_text(one, digits) for one in values}) == len(values)), 0)
+
+
+def _count_distinct(columns: Sequence[NDArray[Any]], digits: int | None) -> int:
+    """Number of distinct rows of some columns, rounded to significant digits; of columns without values 0."""
+    if digits is not None:
+        columns = [_rounded(column.astype(np.float64), digits) for column in columns]
+    places = [np.unique(column, return_inverse=True)[1] for column in columns]
+    return np.unique(np.stack(places), axis=1).shape[1] if places else 0
+
+
+def _rounded(values: NDArray[np.float64], digits: int) -> NDArray[np.float64]:
+    """Values rounded to significant digits."""
+    sizes = np.abs(np.where(np.isfinite(values) & (values != 0), values, 1.0))
+    unit = 10.0 ** (np.floor(np.log10(sizes)) + 1 - digits)
+    return np.asarray(np.round(values / unit) * unit)
 
 
 def _text(value: object, digits: int) -> str:

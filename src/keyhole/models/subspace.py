@@ -16,7 +16,7 @@ from keyhole.data.values import Panel
 __all__ = ["leading_subspace"]
 
 _SPARE = 20  # directions beyond those asked for, whose convergence is slow
-_PASSES, _ENOUGH = 3, 1e-4  # passes at most; share of the variance that moves at which they end
+_PASSES = 2
 _RANK_TOLERANCE = 1e-10
 _RUNS = 8  # of consecutive samples, from which the iteration starts
 _BLOCK = 2**20  # numbers of a basis whose products are summed in single precision
@@ -25,10 +25,11 @@ _BLOCK = 2**20  # numbers of a basis whose products are summed in single precisi
 def leading_subspace(
     samples: ScaledSamples, mean: NDArray[np.float32], most: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-    """Compute leading principal components by subspace iteration.
+    """Compute leading principal components by subspace iteration over the samples.
 
-    A basis :math:`B` is turned to :math:`X^T X B` and made orthonormal, each in one pass over the samples, until the
-    variances along it stay what they are. It starts from a few samples and random directions.
+    Each pass multiplies an orthonormal basis `B` by the scatter matrix, `Z = X'X B`. The components are those of the
+    Nystrom approximation `Z (B'Z)^-1 Z'` of the scatter matrix, whose range is that of `Z`: one pass fewer than the
+    best directions within a basis need. The first basis is a few samples and random directions.
 
     Parameters
     ----------
@@ -48,21 +49,18 @@ def leading_subspace(
 
     References
     ----------
-    Halko, Martinsson & Tropp (2011). Finding structure with randomness. SIAM Review 53.
+    Halko, Martinsson & Tropp (2011). Finding structure with randomness. SIAM Review 53. Tropp, Yurtsever, Udell &
+    Cevher (2017). Fixed-rank approximation of a positive-semidefinite matrix from streaming data. NIPS.
     """
     width = min(most + _SPARE, len(samples), len(mean))
-    basis, variances = _start(samples, mean, width), np.zeros(width)
-    for count in range(_PASSES):
+    basis = _start(samples, mean, width)
+    for _ in range(_PASSES):
         _orthonormalise(basis)
         product = reduce(samples.panels(), _Product(basis, mean))
-        before = variances
-        variances, turn = _along(basis, product, len(samples))
-        if count + 1 == _PASSES or np.abs(variances - before).sum() < _ENOUGH * variances.sum():
-            break
+        variances = _approximate(basis, product, len(samples))
         basis = product
-        _transform(basis, turn / (len(samples) * np.maximum(variances, _floor(variances))))
     keep = min(most, int((variances > _RANK_TOLERANCE * variances[0]).sum()))
-    return variances[:keep], basis @ turn[:, :keep].astype(np.float32)
+    return variances[:keep], basis[:, :keep]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +116,15 @@ def _orthonormalise(basis: NDArray[np.float32]) -> None:
         _transform(basis, (vectors / np.sqrt(np.maximum(values, _floor(values))))[:, ::-1])
 
 
-def _along(
-    basis: NDArray[np.float32], product: NDArray[np.float32], n: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Variances along the best directions within a basis, largest first, and how these turn it."""
-    inner = _inner(basis, product) / n
-    variances, turn = np.linalg.eigh((inner + inner.T) / 2)
-    return np.maximum(variances[::-1], 0), turn[:, ::-1].copy()
+def _approximate(basis: NDArray[np.float32], product: NDArray[np.float32], n: int) -> NDArray[np.float64]:
+    """Turn a product into the eigenvectors of its Nystrom approximation, in place; their variances, largest first."""
+    inner = _inner(basis, product)
+    values, vectors = np.linalg.eigh((inner + inner.T) / 2)
+    floor = _floor(values)
+    _transform(product, np.where(values > floor, vectors / np.sqrt(np.maximum(values, floor)), 0))
+    squares, turn = np.linalg.eigh(_inner(product, product))
+    _transform(product, (turn / np.sqrt(np.maximum(squares, _floor(squares))))[:, ::-1])
+    return np.asarray(np.maximum(squares[::-1], 0) / n)
 
 
 def _inner(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -31,7 +31,7 @@ from keyhole.data.target import TargetKind
 from keyhole.data.values import Panel
 from keyhole.models.predictors import Predictor, fit_predictor
 from keyhole.models.predictors import nested_errors as nested_target_errors
-from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor, Ridge, fit_best, nested_errors
+from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor, Ridge, fit_best, nested_errors, ridge_strength
 from keyhole.placement import Selection, Selector
 from keyhole.placement.classical import Greedy
 from keyhole.placement.conditioning import SelectionView
@@ -515,8 +515,7 @@ def gains(prepared: PreparedSamples, sites: NDArray[np.int64]) -> NDArray[np.flo
     if prepared.samples.target is not None:
         errors = nested_target_errors(train, validation, sites)
     else:
-        strength = Ridge().fit(train, sites, validation=validation, run=Run()).strength
-        errors = nested_errors(train, validation, sites, strength)
+        errors = nested_errors(train, validation, sites, ridge_strength(train, sites))
     return np.asarray(-np.diff(errors) / max(float(errors[0]), 1e-300))
 
 

@@ -105,7 +105,14 @@ def _roles(around: xr.Dataset, dims: Sequence[str]) -> dict[Role, str]:
         fitting = [str(one) for one in axes.get(_CF_AXES[role], []) if _lies_along(around[one], dims)]
         if fitting:
             roles[role] = fitting[0]
-    return roles
+    return roles if {"x", "y"} & set(roles) else {**_points(around, dims), **roles}
+
+
+def _points(around: xr.Dataset, dims: Sequence[str]) -> dict[Role, str]:
+    """Coordinates that are called x, y and z and say no more, such as the nodes of a mesh have them."""
+    named = {str(one).lower(): str(one) for one in around.coords if one not in dims and _lies_along(around[one], dims)}
+    usual: dict[Role, str] = {"x": "x", "y": "y", "vertical": "z"}
+    return {role: named[name] for role, name in usual.items() if name in named} if {"x", "y"} <= set(named) else {}
 
 
 def _lies_along(one: xr.DataArray, dims: Sequence[str]) -> bool:

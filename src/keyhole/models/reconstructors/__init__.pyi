@@ -15,3 +15,4 @@ from .residual import Residual as Residual
 from .ridge import NestedRidge as NestedRidge
 from .ridge import Ridge as Ridge
 from .ridge import nested_errors as nested_errors
+from .ridge import ridge_strength as ridge_strength

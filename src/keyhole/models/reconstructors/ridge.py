@@ -15,7 +15,7 @@ from keyhole.models.reconstructors.base import flat
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.regression import RidgeRegression, nested_squared_errors
 
-__all__ = ["NestedRidge", "Ridge", "nested_errors"]
+__all__ = ["NestedRidge", "Ridge", "nested_errors", "ridge_strength"]
 
 
 class Ridge(LinearReconstructor):
@@ -90,6 +90,22 @@ class NestedRidge:
         ridge = Ridge()
         ridge.channels, ridge.domain = self.channels, self.domain
         return ridge._take(self._regression, count)
+
+
+def ridge_strength(train: ScaledSamples, sites: NDArray[np.int64]) -> float:
+    """Return the regularisation strength that `Ridge` selects, without a pass through large samples.
+
+    Parameters
+    ----------
+    train
+        Scaled samples.
+    sites
+        Numbers of the K sites.
+    """
+    if not train.is_large:
+        return Ridge().fit(train, sites, validation=train, run=Run()).strength
+    inputs = flat(train.readings(sites))
+    return RidgeRegression(inputs, probe_targets(train)).best(inputs.shape[1]).strength
 
 
 def nested_errors(
