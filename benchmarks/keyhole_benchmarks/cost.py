@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from keyhole.data.values import PANEL_VALUES, SUBSET_VALUES
+from keyhole.data.values import FEWEST_ROWS, PANEL_VALUES, SUBSET_VALUES
 
 __all__ = ["Cost", "estimate"]
 
-_PROGRAM = 0.45 * 2**30  # bytes of the program itself
+_PROGRAM = 0.36 * 2**30  # bytes of the program itself
+_WORKER = 0.2 * 2**30  # bytes of a worker's program
 _ITERATIONS = 2  # passes of the subspace iteration
 _GROUPS = 16  # of panels, in each pass
+_RUNS = 8  # of consecutive samples, from which the iteration starts
 _SINGLE, _DOUBLE = 4, 8
+_ARRAYS = 6 * _DOUBLE + 8 * _SINGLE  # bytes for each value of a subset while intervals are fitted to it
 
 
 @dataclass(frozen=True)
@@ -23,16 +27,22 @@ class Cost:
     passes
         Bytes read, divided by the bytes of the field.
     memory
-        Peak bytes of the process, or of a dask worker.
+        Peak bytes of the process that selects.
+    worker
+        Peak bytes of a dask worker with one thread.
     sent
-        Bytes that dask workers send.
+        Bytes that dask workers send, all together.
+    received
+        Bytes that each dask worker receives.
     operations
         Additions and multiplications.
     """
 
     passes: float
     memory: float
+    worker: float
     sent: float
+    received: float
     operations: float
 
 
@@ -55,7 +65,7 @@ def estimate(samples: int, sites: int, k: int, *, chunk: int = 16, shuffled: boo
     Examples
     --------
     >>> round(estimate(8284, 360 * 720, 50).passes, 1)
-    7.5
+    6.2
     """
     width = max(4 * k, 200) + 20
     few = max(16, SUBSET_VALUES // sites)
@@ -63,11 +73,15 @@ def estimate(samples: int, sites: int, k: int, *, chunk: int = 16, shuffled: boo
     validation = 0.16
     train = 1 - test - calibration - validation
     parts = [train + validation] * (2 + _ITERATIONS) + [train, validation + test]
-    subsets = 3 * min(few * chunk / samples, 0.2)
-    passes = 2 + (len(parts) if shuffled else sum(parts)) + subsets
+    touched = few * chunk / samples  # if each of these samples is in a chunk of its own; by chance some share one
+    subsets = 3 * (1 - math.exp(-touched) if shuffled else min(touched, test))  # fit, calibrate and test intervals
+    start = (width + _RUNS * chunk) / samples
+    passes = 2 + (len(parts) if shuffled else sum(parts)) + subsets + start
     components = 3 * _SINGLE * sites * width + 3 * _SINGLE * PANEL_VALUES
-    intervals = (5 * _DOUBLE * few + 4 * _SINGLE * k) * sites
+    intervals = (few * _ARRAYS + _SINGLE * width + 2 * _SINGLE * (k + 1)) * sites  # with the components and two fits
     memory = _PROGRAM + _SINGLE * SUBSET_VALUES + max(components, intervals)
     sent = _GROUPS * sites * (_ITERATIONS * _SINGLE * width + 2 * _DOUBLE * (k + 1) + 8 * _DOUBLE)
+    received = _ITERATIONS * _SINGLE * sites * width + 2 * _DOUBLE * sites
+    worker = _WORKER + 2 * _SINGLE * sites * width + 3 * _SINGLE * max(PANEL_VALUES, FEWEST_ROWS * sites)
     operations = samples * sites * (4.0 * _ITERATIONS * width + 4 * (k + 1) + 4 * k)
-    return Cost(passes, memory, sent, operations)
+    return Cost(passes, memory, worker, sent, received, operations)

@@ -12,10 +12,10 @@ from pathlib import Path
 from keyhole_benchmarks.cost import estimate
 from keyhole_benchmarks.tasks import TaskPair, write_store
 
-__all__ = ["in_memory", "larger_than_memory"]
+__all__ = ["SITES", "K", "in_memory", "larger_than_memory"]
 
-_K = 50
-_SITES = 360 * 720
+K = 50
+SITES = 360 * 720
 # A field of 60 components whose variances fall with their number, and some noise; then the peak of a selection.
 _IN_MEMORY = """
 import sys, resource, numpy as np, keyhole as kh
@@ -59,12 +59,12 @@ def larger_than_memory(size: int = 8 * 2**30, memory: str = "2GiB") -> TaskPair:
     def ours() -> None:
         with tempfile.TemporaryDirectory() as folder:
             store = write_store(Path(folder) / "field.zarr", size)
-            command = [sys.executable, "-m", "keyhole", "select", str(store), "-k", str(_K), "--method", "greedy"]
+            command = [sys.executable, "-m", "keyhole", "select", str(store), "-k", str(K), "--method", "greedy"]
             command += ["--reconstructor", "ridge", "--memory", memory, "--out", f"{folder}/plan.keyhole"]
             started = time.monotonic()
             figures.update(_cost_of(command, size))
             figures["seconds"] = time.monotonic() - started
-        model = estimate(size // (4 * _SITES), _SITES, _K, shuffled=True)
+        model = estimate(size // (4 * SITES), SITES, K, shuffled=True)
         figures.update(model_passes=model.passes, model_gib=model.memory / 2**30)
         figures["ratio"] = figures["peak_gib"]
 
