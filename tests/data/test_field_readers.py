@@ -612,7 +612,7 @@ def test_what_cannot_be_joined_is_refused(years):
     with pytest.raises(DataError, match=r"c\.nc: cannot be read as NetCDF"):
         kh.read(folder)
     (folder / "picture.png").touch()
-    with pytest.raises(DataError, match=r"holds both images and NetCDF files"):
+    with pytest.raises(DataError, match=r"holds both images and fields"):
         kh.read(folder)
 
 
@@ -630,3 +630,13 @@ def test_files_that_declare_more_than_memory_together_are_refused(tmp_path):
             file.createVariable("u", "f4", ("time", "x"), chunksizes=(1, 1000))
     with pytest.raises(DataError, match=r"files joined to it up to .*2\.nc: all of this declares .*memory are free"):
         kh.read(tmp_path, memory=10 * free)
+
+
+def test_a_folder_of_zarr_stores_is_one_field(tmp_path):
+    """Also where the stores, or the folder of a store, have no ending that says what they are."""
+    values = np.random.default_rng(0).normal(size=(20, 3, 4)).astype(np.float32)
+    whole = xr.DataArray(values, {"time": pd.date_range("2020", periods=20)}, ("time", "y", "x"), "t").to_dataset()
+    for name, part in ("a", whole.isel(time=slice(8))), ("b.zarr", whole.isel(time=slice(8, 20))):
+        part.to_zarr(tmp_path / "parts" / name, consolidated=False)
+    np.testing.assert_array_equal(kh.read(tmp_path / "parts").values[:, 0].reshape(20, 3, 4), values)
+    np.testing.assert_array_equal(kh.read(tmp_path / "parts" / "a").values[:, 0].reshape(8, 3, 4), values[:8])

@@ -14,7 +14,16 @@ from keyhole.core.memory import memory_limit
 from keyhole.core.paths import check_regular
 from keyhole.data.alignment import align, is_a, is_labelled
 from keyhole.data.readers.arrays import read_array, read_npy, read_npz
-from keyhole.data.readers.field_files import GRIB, NETCDF, ZARR, are_paths, named_paths, netcdf_files, read_fields
+from keyhole.data.readers.field_files import (
+    GRIB,
+    NETCDF,
+    ZARR,
+    are_paths,
+    files_of_field,
+    is_zarr,
+    named_paths,
+    read_fields,
+)
 from keyhole.data.readers.fields import read_dataarray, read_dataset
 from keyhole.data.readers.images import IMAGES, Colour, image_files, read_images
 from keyhole.data.readers.matlab import read_mat
@@ -203,11 +212,11 @@ def _file_reader(path: Path) -> Reader:
 
 
 def _folder_reader(path: Path) -> Reader:
-    """Reader of a folder by what it holds, a Zarr store, NetCDF files or images, and the options it takes."""
-    if path.suffix not in ZARR and not netcdf_files(path):
+    """Reader of a folder by what it holds, a Zarr store, NetCDF files, Zarr stores or images, and the options it takes."""
+    if not is_zarr(path) and not files_of_field(path):
         return read_images, _IMAGES
-    if path.suffix not in ZARR and image_files(path):
-        raise DataError(f"{path}: holds both images and NetCDF files; give the files that are meant ('{path}/*.nc')")
+    if not is_zarr(path) and image_files(path):
+        raise DataError(f"{path}: holds both images and fields; give the files that are meant ('{path}/*.nc')")
     return read_fields, (*_FIELD, "group")
 
 

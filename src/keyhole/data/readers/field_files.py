@@ -35,9 +35,10 @@ __all__ = [
     "ZARR",
     "Paths",
     "are_paths",
+    "files_of_field",
     "load_field",
     "named_paths",
-    "netcdf_files",
+    "is_zarr",
     "open_fields",
     "read_fields",
 ]
@@ -45,6 +46,7 @@ __all__ = [
 NETCDF = (".nc", ".nc4")
 ZARR = (".zarr", ".zarr.zip")
 GRIB = (".grib", ".grib2", ".grb", ".grb2")
+_ZARR_METADATA = ("zarr.json", ".zgroup", ".zmetadata")
 _ENDINGS = (*NETCDF, *ZARR, *GRIB)
 
 Paths = str | Path | Sequence[str | Path]
@@ -77,9 +79,22 @@ def named_paths(source: Paths) -> list[Path]:
     return sorted(map(Path, glob.glob(str(source), recursive=True)))  # noqa: PTH207
 
 
-def netcdf_files(folder: Path) -> list[Path]:
-    """Return the NetCDF files in a folder and its subfolders, sorted by name, without hidden files."""
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in NETCDF and not path.name.startswith("."))
+def is_zarr(path: Path) -> bool:
+    """Return whether a path is a Zarr store, by its ending or by the metadata in the folder."""
+    return path.name.lower().endswith(ZARR) or any((path / name).is_file() for name in _ZARR_METADATA)
+
+
+def files_of_field(folder: Path) -> list[Path]:
+    """Return the NetCDF files and Zarr stores in a folder and its subfolders, sorted by path, without hidden ones."""
+    found = []
+    for path in folder.iterdir():
+        if path.name.startswith("."):
+            continue
+        if path.suffix.lower() in NETCDF or is_zarr(path):
+            found.append(path)
+        elif path.is_dir() and not path.is_symlink():
+            found += files_of_field(path)
+    return sorted(found)
 
 
 def read_fields(
@@ -188,8 +203,8 @@ def open_fields(
     Field
     """
     paths = named_paths(source)
-    if len(paths) == 1 and paths[0].is_dir() and paths[0].suffix not in ZARR:
-        paths = netcdf_files(paths[0])
+    if len(paths) == 1 and paths[0].is_dir() and not is_zarr(paths[0]):
+        paths = files_of_field(paths[0])
     _check_paths(paths, source)
     several = len(paths) > 1
     loaded = variable if whole and not at else ()
@@ -210,9 +225,9 @@ def open_fields(
 
 
 def _format(path: Path) -> str:
-    """Format of a file by its extension."""
+    """Format of a file by its extension, or of a folder."""
     name = path.name.lower()
-    return "Zarr" if name.endswith(ZARR) else "GRIB" if name.endswith(GRIB) else "NetCDF"
+    return "Zarr" if is_zarr(path) else "GRIB" if name.endswith(GRIB) else "NetCDF"
 
 
 @contextmanager
@@ -366,7 +381,7 @@ def _check_paths(paths: Sequence[Path], source: Paths) -> None:
     counts = Counter(paths)
     for path in paths:
         check_regular(path)
-        if not path.name.lower().endswith(_ENDINGS):
+        if not path.name.lower().endswith(_ENDINGS) and not is_zarr(path):
             raise DataError(
                 f"{path}: {', '.join(_ENDINGS)} are read together or some samples at a time, no other types"
             )
