@@ -36,9 +36,9 @@ __all__ = [
     "Paths",
     "are_paths",
     "files_of_field",
+    "is_zarr",
     "load_field",
     "named_paths",
-    "is_zarr",
     "open_fields",
     "read_fields",
 ]
