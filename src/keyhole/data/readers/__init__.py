@@ -17,7 +17,6 @@ from keyhole.data.readers.arrays import read_array, read_npy, read_npz
 from keyhole.data.readers.field_files import (
     GRIB,
     NETCDF,
-    ZARR,
     are_paths,
     files_of_field,
     is_zarr,
@@ -212,7 +211,7 @@ def _file_reader(path: Path) -> Reader:
 
 
 def _folder_reader(path: Path) -> Reader:
-    """Reader of a folder by what it holds, a Zarr store, NetCDF files, Zarr stores or images, and the options it takes."""
+    """Reader of a folder by what it holds, fields or images, and the options it takes."""
     if not is_zarr(path) and not files_of_field(path):
         return read_images, _IMAGES
     if not is_zarr(path) and image_files(path):
