@@ -247,6 +247,31 @@ def l1() -> None:
 
 
 @app.command()
+def cost(
+    samples: Annotated[int, typer.Option(min=1, help="Samples of the field.")] = 100_000,
+    sites: Annotated[int, typer.Option(min=1, help="Sites of the field, of one channel in single precision.")] = 10**7,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Sensors to select.")] = 50,
+    chunk: Annotated[int, typer.Option(min=1, help="Samples that are stored together.")] = 10,
+    shuffled: Annotated[bool, typer.Option("--shuffled", help="Parts drawn at random.")] = False,
+) -> None:
+    """Estimate what greedy selection and ridge cost on a field that stays in its file."""
+    from keyhole_benchmarks.cost import estimate
+
+    found, gib = estimate(samples, sites, k, chunk=chunk, shuffled=shuffled), 2**30
+    for what, amount in (
+        ("data", f"{4 * samples * sites / gib:.1f} GiB"),
+        ("passes", f"{found.passes:.1f}"),
+        ("read", f"{found.passes * 4 * samples * sites / gib:.1f} GiB"),
+        ("memory of the process that selects", f"{found.memory / gib:.1f} GiB"),
+        ("memory of a dask worker", f"{found.worker / gib:.1f} GiB"),
+        ("received by each worker", f"{found.received / gib:.1f} GiB"),
+        ("sent by all workers", f"{found.sent / gib:.1f} GiB in {found.messages} messages"),
+        ("operations", f"{found.operations:.2g}"),
+    ):
+        _echo(f"{what:<36}{amount}")
+
+
+@app.command()
 def figures(
     data: Names = "mnist,ipsl,ncep,celeba",
     methods: Names = "",

@@ -32,6 +32,8 @@ class Cost:
         Peak bytes of a dask worker with one thread.
     sent
         Bytes that dask workers send, all together.
+    messages
+        Number of states that they send.
     received
         Bytes that each dask worker receives.
     operations
@@ -42,6 +44,7 @@ class Cost:
     memory: float
     worker: float
     sent: float
+    messages: int
     received: float
     operations: float
 
@@ -84,4 +87,4 @@ def estimate(samples: int, sites: int, k: int, *, chunk: int = 16, shuffled: boo
     received = _ITERATIONS * _SINGLE * sites * width + 2 * _DOUBLE * sites
     worker = _WORKER + 2 * _SINGLE * sites * width + 3 * _SINGLE * max(PANEL_VALUES, FEWEST_ROWS * sites)
     operations = samples * sites * (4.0 * _ITERATIONS * width + 4 * (k + 1) + 4 * k)
-    return Cost(passes, memory, worker, sent, received, operations)
+    return Cost(passes, memory, worker, sent, _GROUPS * len(parts), received, operations)

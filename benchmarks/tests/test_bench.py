@@ -321,6 +321,13 @@ def test_the_bench_runs_from_the_command_line(tiny, bench_command, tmp_path):
     assert bench_command("l1").out.count("\n") == 7
 
 
+def test_the_cost_of_a_large_field_is_estimated(bench_command):
+    """Twice the samples are more to read, and need no more memory."""
+    one, two = (bench_command("cost", "--samples", str(n)).out.splitlines() for n in (100_000, 200_000))
+    assert float(two[2].split()[-2]) > 1.9 * float(one[2].split()[-2])
+    assert one[3:7] == two[3:7]
+
+
 def test_of_steps_with_the_most_seeds_the_least_error_is_bold():
     """A step that one seed likes does not win over those that three were tried with."""
 
