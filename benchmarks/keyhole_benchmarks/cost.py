@@ -10,7 +10,7 @@ from keyhole.data.values import FEWEST_ROWS, PANEL_VALUES, SUBSET_VALUES
 __all__ = ["Cost", "estimate"]
 
 _PROGRAM = 0.36 * 2**30  # bytes of the program itself
-_WORKER = 0.2 * 2**30  # bytes of a worker's program
+_HELD = 4  # arrays of a worker: the basis, the sum of a group, that of the group before, and its copy on the way
 _ITERATIONS = 2  # passes of the subspace iteration
 _GROUPS = 16  # of panels, in each pass
 _RUNS = 8  # of consecutive samples, from which the iteration starts
@@ -85,6 +85,6 @@ def estimate(samples: int, sites: int, k: int, *, chunk: int = 16, shuffled: boo
     memory = _PROGRAM + _SINGLE * SUBSET_VALUES + max(components, intervals)
     sent = _GROUPS * sites * (_ITERATIONS * _SINGLE * width + 2 * _DOUBLE * (k + 1) + 8 * _DOUBLE)
     received = _ITERATIONS * _SINGLE * sites * width + 2 * _DOUBLE * sites
-    worker = _WORKER + 2 * _SINGLE * sites * width + 3 * _SINGLE * max(PANEL_VALUES, FEWEST_ROWS * sites)
+    worker = _PROGRAM + _HELD * _SINGLE * sites * width + 3 * _SINGLE * max(PANEL_VALUES, FEWEST_ROWS * sites)
     operations = samples * sites * (4.0 * _ITERATIONS * width + 4 * (k + 1) + 4 * k)
     return Cost(passes, memory, worker, sent, _GROUPS * len(parts), received, operations)
