@@ -80,11 +80,12 @@ def estimate(samples: int, sites: int, k: int, *, chunk: int = 16, shuffled: boo
     subsets = 3 * (1 - math.exp(-touched) if shuffled else min(touched, test))  # fit, calibrate and test intervals
     start = (width + _RUNS * chunk) / samples
     passes = 2 + (len(parts) if shuffled else sum(parts)) + subsets + start
-    components = 3 * _SINGLE * sites * width + 3 * _SINGLE * PANEL_VALUES
+    panels = 3 * _SINGLE * max(PANEL_VALUES, FEWEST_ROWS * sites)
+    components = 3 * _SINGLE * sites * width + panels
     intervals = (few * _ARRAYS + _SINGLE * width + 2 * _SINGLE * (k + 1)) * sites  # with the components and two fits
     memory = _PROGRAM + _SINGLE * SUBSET_VALUES + max(components, intervals)
     sent = _GROUPS * sites * (_ITERATIONS * _SINGLE * width + 2 * _DOUBLE * (k + 1) + 8 * _DOUBLE)
     received = _ITERATIONS * _SINGLE * sites * width + 2 * _DOUBLE * sites
-    worker = _PROGRAM + _HELD * _SINGLE * sites * width + 3 * _SINGLE * max(PANEL_VALUES, FEWEST_ROWS * sites)
+    worker = _PROGRAM + _HELD * _SINGLE * sites * width + panels
     operations = samples * sites * (4.0 * _ITERATIONS * width + 4 * (k + 1) + 4 * k)
     return Cost(passes, memory, worker, sent, _GROUPS * len(parts), received, operations)
