@@ -18,6 +18,13 @@ _FIGURES = {
     "serial_cpu_seconds": "processor seconds of one process",
     "dask_cpu_seconds": "of scheduler, workers and caller",
     "same_sites": "same sites",
+    "dask_worker_gib": "GiB of a worker",
+    "model_worker_gib": "of the model",
+    "dask_sent_gib": "GiB sent",
+    "model_sent_gib": "of the model",
+    "passes": "passes",
+    "model_passes": "of the model",
+    "model_gib": "GiB of the model",
     "our_processor": "processor seconds of each process",
     "their_processor": "of one",
 }
