@@ -19,7 +19,7 @@ from keyhole.data.sites import Auxiliary, Role, Sites
 from keyhole.data.values import read_columns
 
 if TYPE_CHECKING:
-    from keyhole.data.samples import SampleSet
+    from keyhole.data.sample_set import SampleSet
     from keyhole.data.sensors import Sensors
 
 __all__ = ["SENSOR", "PlacedSensors", "join", "metric_at", "read_rows_over", "rows_over", "sensor_sites"]
