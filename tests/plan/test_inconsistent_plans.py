@@ -25,8 +25,9 @@ from keyhole import Plan
 from keyhole.core.run import Run
 from keyhole.core.storage import MAGIC, VERSION, read_container, write_container
 from keyhole.data import Sensors
+from keyhole.data.graph_metric import GraphMetric
 from keyhole.data.mesh import Mesh
-from keyhole.data.metric import GraphMetric, NoMetric
+from keyhole.data.metric import NoMetric
 from keyhole.data.origin import SourceInfo
 from keyhole.data.preparation import prepare
 from keyhole.data.samples import Samples

@@ -16,7 +16,7 @@ import xarray as xr
 
 import keyhole as kh
 from keyhole import Plan
-from keyhole.data.metric import GraphMetric
+from keyhole.data.graph_metric import GraphMetric
 from keyhole.data.origin import SourceInfo
 from keyhole.data.samples import Samples
 from keyhole.data.sites import Auxiliary, Sites

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
 from keyhole.data.alignment import is_a
-from keyhole.data.metric import GraphMetric
+from keyhole.data.graph_metric import GraphMetric
 
 __all__ = ["Graph"]
 

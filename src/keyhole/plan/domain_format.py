@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import PlanError
 from keyhole.core.storage import Arrays, array_of
+from keyhole.data.graph_metric import GraphMetric
 from keyhole.data.mesh import Mesh
-from keyhole.data.metric import GraphMetric
 from keyhole.data.sites import Auxiliary, Sites
 from keyhole.plan.schema import Header
 
