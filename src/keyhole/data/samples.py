@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
-from keyhole.data.alignment import align_in_time, match_times
 from keyhole.data.constraints import Constraints
 from keyhole.data.covariates import Period, check_periods, month_numbers
+from keyhole.data.labels import align_in_time, match_times
 from keyhole.data.origin import SourceInfo
 from keyhole.data.sample_set import SampleSet
 from keyhole.data.scaled_samples import ScaledSamples
