@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
+from keyhole.data.coordinates import FULL_TURN
 from keyhole.data.labels import Labels, is_a, is_labelled, match
 from keyhole.data.metric import on_sphere
-from keyhole.data.sites import FULL_TURN, Sites
+from keyhole.data.sites import Sites
 
 __all__ = ["align", "find_positions", "same_sites", "sites_along", "sites_at"]
 

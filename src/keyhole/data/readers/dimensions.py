@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from keyhole.core.errors import DataError, KeyholeWarning
-from keyhole.data.sites import is_latitude, is_longitude
+from keyhole.data.coordinates import is_latitude, is_longitude
 
 if TYPE_CHECKING:
     import xarray as xr

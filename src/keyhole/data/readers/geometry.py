@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.data.areas import area_of_polygons
+from keyhole.data.coordinates import Auxiliary, Role, is_latitude, is_longitude
 from keyhole.data.mesh import Mesh
-from keyhole.data.sites import Auxiliary, Role, Sites, is_latitude, is_longitude
+from keyhole.data.sites import Sites
 
 if TYPE_CHECKING:
     import xarray as xr
