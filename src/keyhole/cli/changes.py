@@ -14,6 +14,7 @@ from keyhole.cli.options import (
     Json,
     Out,
     PlanFile,
+    Refit,
     RegionOptions,
     RunOptions,
     SensorOptions,
@@ -28,7 +29,7 @@ from keyhole.core.interrupts import stoppable
 if TYPE_CHECKING:
     from keyhole.plan.plan import Plan
 
-__all__ = ["drop", "extend"]
+__all__ = ["drop", "extend", "refit"]
 
 
 @command
@@ -42,6 +43,7 @@ def extend(
     settings: SettingOptions,
     out: Out = Path("extended.keyhole"),
     as_json: Json = False,
+    refit: Refit = None,
     run: RunOptions,
     region: RegionOptions,
     weighting: WeightOptions,
@@ -64,7 +66,7 @@ def extend(
     constraints = constraints_of(region, cost)
     before = load(plan)
     samples = sensing.apply(weighting.apply(inputs.read_like(before, source)))
-    options: dict[str, Any] = {"method": method, "settings": settings.values(), **run.arguments()}
+    options: dict[str, Any] = {"method": method, "settings": settings.values(), "refit": refit, **run.arguments()}
     options |= {} if reconstructor is None else {"reconstructor": reconstructor}
     with stoppable(say):
         made = run_extend(before, samples, cost.k, constraints=constraints, **options)
@@ -80,6 +82,7 @@ def drop(
     reconstructor: str | None = None,
     out: Out = Path("reduced.keyhole"),
     as_json: Json = False,
+    refit: Refit = None,
     run: RunOptions,
     weighting: WeightOptions,
     inputs: InputOptions,
@@ -100,10 +103,32 @@ def drop(
     before = load(plan)
     samples = weighting.apply(inputs.read_like(before, source))
     with stoppable(say):
-        made = run_drop(before, samples, k, reconstructor=reconstructor, **run.arguments())
+        made = run_drop(before, samples, k, reconstructor=reconstructor, refit=refit is not False, **run.arguments())
     of = "" if made.target is None else f" of {made.target}"
     for row in made.metadata["notes"]["dropped"]:
         say(f"dropped {row['site']}: unexplained variance{of} is then {row['fvu']:.1%}")
+    _deliver(made, out, as_json)
+
+
+@command
+def refit(
+    plan: PlanFile,
+    source: Sources,
+    *,
+    out: Out = Path("refitted.keyhole"),
+    as_json: Json = False,
+    run: RunOptions,
+    weighting: WeightOptions,
+    inputs: InputOptions,
+) -> None:
+    """Fit the models of a plan to new data, at the same sites."""
+    from keyhole.plan import load
+
+    check_outputs({"PLAN": plan, "SOURCE": source, **texts_of(weighting)}, {"--out": out})
+    before = load(plan)
+    samples = weighting.apply(inputs.read_like(before, source))
+    with stoppable(say):
+        made = before.refit(samples, **run.arguments())
     _deliver(made, out, as_json)
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "Out",
     "PlanFile",
     "Readings",
+    "Refit",
     "RegionOptions",
     "RunOptions",
     "SensorOptions",
@@ -59,6 +60,14 @@ Time = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="Plan file to write (.keyhole).")]
 Methods = Annotated[str, typer.Option(help="Comma-separated selectors; 'all' for every selector that suits the data.")]
+Refit = Annotated[
+    bool | None,
+    typer.Option(
+        "--refit/--no-refit",
+        help="Select and fit once more on all samples, once errors are measured; the default, unless the data stay in "
+        "their file.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 

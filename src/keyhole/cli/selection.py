@@ -15,6 +15,7 @@ from keyhole.cli.options import (
     Json,
     Methods,
     Out,
+    Refit,
     RegionOptions,
     RunOptions,
     SensorOptions,
@@ -88,6 +89,7 @@ def select(
     as_json: Json = False,
     failures: Annotated[int, typer.Option(min=0)] = 0,
     intervals: Annotated[bool, typer.Option("--intervals/--no-intervals")] = True,
+    refit: Refit = None,
     run: RunOptions,
     precision: str = "auto",
     compiled: Annotated[bool, typer.Option("--compile")] = False,
@@ -144,6 +146,7 @@ def select(
         raise StorageError(f"{folder}: contains an unfinished run; --resume continues it, --anew discards it")
     options: dict[str, Any] = {
         "method": method, "reconstructor": reconstructor, "settings": settings.values(), "intervals": intervals,
+        "refit": refit,
         "precision": precision, "compiled": compiled, "checkpoint": folder, "resume": bool(resume),
         "save_every": save_every, **run.arguments(),
     }  # fmt: skip

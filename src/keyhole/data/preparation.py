@@ -19,7 +19,7 @@ from keyhole.data.screening import exclude, notes, screen, warn_about
 from keyhole.data.series import features, find_series
 from keyhole.data.splits import Split, SplitLike
 
-__all__ = ["PreparedSamples", "default_split", "prepare", "prepare_with", "split_of"]
+__all__ = ["PreparedSamples", "default_split", "prepare", "prepare_all", "prepare_with", "split_of"]
 
 _FEWEST_KNOWN = 5  # training samples that must know a cell
 
@@ -117,6 +117,37 @@ def prepare(samples: Samples, split: SplitLike, seed: int, *, calibrate_interval
         variances = choosing.target_variance(moments), scaling.target_variance(together)
         prepared = prepared.with_site_variance(*variances)
     return replace(prepared, notes=notes(findings))
+
+
+def prepare_all(prepared: PreparedSamples) -> PreparedSamples:
+    """Scale all samples, for the fit that follows once everything is chosen and measured.
+
+    Parameters
+    ----------
+    prepared : PreparedSamples
+        The parts on which that was done.
+
+    Returns
+    -------
+    PreparedSamples
+        All samples are the development part, also those of the test part and of gaps; one scaler is fitted to them.
+        ``validation`` has the samples of the validation part.
+    """
+    samples, split = prepared.samples, prepared.split
+    rows = split.all_rows(samples.order_in_time() if samples.is_series else None, len(samples))
+    whole = samples.take(rows)
+    scaling = Scaler.of(Moments.of(samples, np.sort(rows))[0], whole)
+    development = scaling.apply(whole).impute()
+    validation = scaling.apply(samples.take(split.validation)).impute(development.imputer)
+    return replace(
+        prepared,
+        choosing=scaling,
+        scaling=scaling,
+        train=development,
+        validation=validation,
+        development=development,
+        calibration=None,
+    )
 
 
 def split_of(samples: Samples, split: SplitLike, seed: int, *, calibrate_intervals: bool = False) -> Split:

@@ -170,6 +170,21 @@ class Split:
         """Training and validation samples, in this order: all that a plan may be fitted to."""
         return np.concatenate([self.train, self.validation])
 
+    def all_rows(self, in_time: Indices | None, n: int) -> Indices:
+        """Return all samples, those of no part included, in the order that folds are cut from.
+
+        Parameters
+        ----------
+        in_time : ndarray of int, optional
+            The samples in the order of time; None: they are not a series, and the order of the parts is kept.
+        n : int
+            Number of samples.
+        """
+        if in_time is not None:
+            return in_time
+        parts = np.concatenate(self._parts())
+        return np.concatenate([parts, np.setdiff1d(np.arange(n), parts)])
+
     def calibrate_intervals(self, time: NDArray[Any] | None = None) -> Split:
         """Set aside the last tenth of train and validation, at most 2000 samples, to calibrate prediction intervals.
 

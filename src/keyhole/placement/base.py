@@ -137,16 +137,17 @@ class Selector(Configurable, ABC):
         """
 
     def refit(self, found: Selection, development: ScaledSamples, run: Run) -> Selection:
-        """Select again on training and validation samples together, after all choices have been made on validation.
+        """Select again on more samples, after all choices have been made on validation.
 
-        Called only if `requires_validation`; the default keeps the sites.
+        The default keeps the sites of a selector that requires validation, and calls `select` of any other. Selectors
+        that train a network or a mask distribution keep their sites.
 
         Parameters
         ----------
         found
             The selection made with separate validation samples.
         development
-            Scaled training and validation samples.
+            Scaled training and validation samples together, or all samples there are.
         run
             Seed, deadline and progress.
 
@@ -155,7 +156,9 @@ class Selector(Configurable, ABC):
         Selection
             The selection to use.
         """
-        return found
+        if self.requires_validation:
+            return found
+        return self.select(development, len(found.sites), validation=None, run=run)
 
 
 def with_fixed(kind: type[Kind], name: str, **fixed: Any) -> Callable[..., Kind]:

@@ -59,6 +59,9 @@ class Plan(FittedModels):
     ranges
         ``(2, K, channels)``, smallest and largest reading of each site outside the test part, in the user's units; a
         `ReadingsWarning` is issued for readings far beyond. None in older files.
+    measured
+        The plan whose errors ``metrics`` holds, where sites and models were selected and fitted once more on all
+        samples afterwards (``metadata["refit"]``); it has seen no sample of the test part. It is not saved.
 
     Examples
     --------
@@ -73,6 +76,7 @@ class Plan(FittedModels):
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = ()
     ranges: NDArray[np.float64] | None = None
+    measured: Plan | None = None
 
     @property
     def names(self) -> list[str]:
@@ -210,6 +214,25 @@ class Plan(FittedModels):
         predictor = self.need_predictor()
         values, when = self.take_readings(readings, time)
         return predictor.answer(self.predict_array(values, when))
+
+    def refit(self, data: Any, **options: Any) -> Plan:
+        """Fit the models to new data, such as those of another year, at the same sites.
+
+        Parameters
+        ----------
+        data
+            Anything that `keyhole.read` takes, of the same sites.
+        options
+            ``missing``, ``split``, ``refit``, ``time_limit``, ``seed`` and ``device``, as in `keyhole.select`.
+
+        Returns
+        -------
+        Plan
+            Its errors are measured on the test part of the new data; the models are then fitted to all of them.
+        """
+        from keyhole.workflow.changes import refit
+
+        return refit(self, data, **options)
 
     def plot(self, *, projection: Any = None) -> Figure:
         """Draw the ranked sites over the mean of the field: a map, slices of a volume, or a line over columns.

@@ -80,7 +80,7 @@ def sites_figure(data: ReportData, *, projection: Any = None, width: float = WID
     'lon'
     """
     shown = Quantity(data.spread, "standard deviation", data.units, "viridis", shows_ranks=True)
-    return _figure(data.plan, shown, width, projection)
+    return _figure(data.to_use, shown, width, projection)
 
 
 def error_figure(data: ReportData, *, projection: Any = None, width: float = WIDE) -> Figure:

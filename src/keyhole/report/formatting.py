@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["number", "percent", "plain", "quantity", "shorten", "split_text", "variable_units", "with_units"]
+__all__ = [
+    "number",
+    "percent",
+    "plain",
+    "quantity",
+    "refit_text",
+    "shorten",
+    "split_text",
+    "variable_units",
+    "with_units",
+]
 
 _THIN = "\N{NARROW NO-BREAK SPACE}"
 _SMALLEST = 1e-4
@@ -140,6 +150,34 @@ def split_text(sizes: Mapping[str, Any]) -> str:
     reason = f" ({sizes['reason']})" if sizes.get("reason") else ""
     parts = ", ".join(f"{size} {part}" for part, size in sizes.items() if part not in ("kind", "reason"))
     return f"{sizes['kind']}{reason}: {parts}"
+
+
+def refit_text(record: Mapping[str, Any], k: int) -> str:
+    """Say what a plan was fitted to after it was measured.
+
+    Parameters
+    ----------
+    record : mapping
+        ``metadata["refit"]`` of the plan.
+    k : int
+        Number of sites.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> refit_text({"samples": 494, "same_sites": 19}, 25)
+    'all 494 samples, which chose 19 of the 25 sites again'
+    >>> refit_text({"samples": 0, "kept": "no time was left to train dense again"}, 25)
+    'training and validation samples, as measured: no time was left to train dense again'
+    """
+    if not record["samples"]:
+        return f"training and validation samples, as measured: {record['kept']}"
+    if record["same_sites"] == k:
+        return f"all {record['samples']} samples, at the same sites"
+    return f"all {record['samples']} samples, which chose {record['same_sites']} of the {k} sites again"
 
 
 def variable_units(variables: Mapping[str, Mapping[str, Any]], scores: Mapping[str, float]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from keyhole.data.samples import Samples
 from keyhole.plan.plan import Plan
-from keyhole.report.formatting import number, percent, plain, quantity, shorten, split_text, variable_units
+from keyhole.report.formatting import number, percent, plain, quantity, refit_text, shorten, split_text, variable_units
 from keyhole.report.report_data import ReportData
 from keyhole.workflow.comparison import Comparison, Entry
 
@@ -40,6 +40,7 @@ def result(data: ReportData) -> str:
     error += f" ({parts})" if parts else ""
     return (
         f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(scores['fvu'])}.{_target_sentence(plan)}"
+        f"{_refit_sentence(data)}"
     )
 
 
@@ -84,7 +85,7 @@ def sites(data: ReportData) -> list[dict[str, Any]]:
     list of dict
         By rank; ``share`` is the gain in percent of the largest gain.
     """
-    plan, names = data.plan, data.plan.names
+    plan, names = data.to_use, data.to_use.names
     most = max(float(np.max(plan.gain)), 1e-12)
     return [
         {
@@ -101,7 +102,7 @@ def sites(data: ReportData) -> list[dict[str, Any]]:
 
 def _place(data: ReportData, position: int) -> list[Any]:
     """Coordinates of a site of the plan, or of a sensor, which may lie between sites."""
-    plan, domain = data.plan, data.domain
+    plan, domain = data.to_use, data.domain
     own = {} if plan.sensors is None else plan.sensors.coordinates
     if set(domain.location) <= set(own):
         return [own[name][position] for name in domain.location]
@@ -138,7 +139,7 @@ def metadata(data: ReportData) -> dict[str, str]:
     dict of str to str
         Text by heading; unknown entries are omitted.
     """
-    record, samples_ = dict(data.plan.metadata), data.prepared.samples
+    record, samples_ = dict(data.to_use.metadata), data.prepared.samples
     source = dict(record.pop("data", {}))
     attributes = samples_.origin.attributes
     entries = {
@@ -160,8 +161,20 @@ def metadata(data: ReportData) -> dict[str, str]:
         "SHA-256 of the data": source.get("fingerprint"),
     }
     record.pop("split", None)
+    refit = record.pop("refit", None)
+    entries["fitted to"] = refit_text(refit, data.to_use.k) if refit else None
     entries |= {_heading(name): value for name, value in record.items()}
     return {name: shorten(plain(value), _MOST) for name, value in entries.items() if value not in (None, "", {}, [])}
+
+
+def _refit_sentence(data: ReportData) -> str:
+    """Sentence on what was measured, where the plan to use was fitted to the test part too."""
+    if data.final is None or not data.final.metadata.get("refit", {}).get("samples"):
+        return ""
+    return (
+        f" Errors, error maps and reconstructions are of sites and models that had not seen the test part; the sites "
+        f"listed and drawn by rank are those to use: {refit_text(data.final.metadata['refit'], data.final.k)}."
+    )
 
 
 def _explained(fvu: float) -> str:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from keyhole.plan.plan import Plan
-from keyhole.report.formatting import split_text, variable_units
+from keyhole.report.formatting import refit_text, split_text, variable_units
 from keyhole.workflow.comparison import Comparison
 from keyhole.workflow.curves import Curve
 
@@ -213,6 +213,7 @@ def _account(plan: Plan) -> str:
     lines += [] if plan.sensors is None else [f"sensors: {plan.sensors.counted()}"]
     lines += _constraints(made.get("constraints", {}))
     lines += [f"split: {split_text(made['split'])}"] if made.get("split") else []
+    lines += [f"fitted to {refit_text(made['refit'], plan.k)}"] if made.get("refit") else []
     lines += _screened_columns(made.get("notes", {}).get("columns", []))
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)

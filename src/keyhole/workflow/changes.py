@@ -1,7 +1,8 @@
-"""Modify an existing network: add the next best sites, or drop the least important ones."""
+"""Modify an existing network: add the next best sites, drop the least important ones, or fit it to new data."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from keyhole.data.alignment import same_sites
 from keyhole.data.constraints import Constraints
 from keyhole.data.constraints.site_lookup import sites_given
 from keyhole.data.placed_sensors import PlacedSensors
-from keyhole.data.preparation import prepare
+from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
 from keyhole.data.samples import Samples
 from keyhole.data.scaled_samples import ScaledSamples
@@ -27,9 +28,10 @@ from keyhole.placement.failures import Network
 from keyhole.placement.posterior_covariance import fit_localised_covariance
 from keyhole.plan.plan import Plan
 from keyhole.workflow.arguments import make_run
-from keyhole.workflow.selection import fit_reconstructor, fit_target, make_plan, select
+from keyhole.workflow.refitting import Seconds, refit_on_all
+from keyhole.workflow.selection import FIT_SHARE, fit_reconstructor, fit_target, make_plan, select
 
-__all__ = ["drop", "extend"]
+__all__ = ["drop", "extend", "refit"]
 
 
 def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = None, **options: Any) -> Plan:
@@ -86,7 +88,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
 def drop(
     plan: Plan, data: Any, k: int, *, reconstructor: str | Reconstructor | None = None,
     missing: Literal["error", "model"] | None = None, seed: int = 0, device: str = "auto",
-    time_limit: float | None = None, split: SplitLike = None,
+    time_limit: float | None = None, split: SplitLike = None, refit: bool = True,
 ) -> Plan:  # fmt: skip
     """Drop the ``k`` least important sites by backward elimination, and refit.
 
@@ -106,7 +108,7 @@ def drop(
         Name or object, as in `select`; by default the plan's kind and settings.
     missing
         Treatment of missing values, as in `read`; by default the plan's.
-    seed, device, time_limit, split
+    seed, device, time_limit, split, refit
         As in `select`.
 
     Returns
@@ -130,23 +132,84 @@ def drop(
     """
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < plan.k:
         raise InfeasibleError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
-    make_run(seed=seed, device=device, time_limit=time_limit)
+    run = make_run(seed=seed, device=device, time_limit=time_limit)
+    prepared, sites = _prepared(plan, data, missing, split, seed)
+    kept, dropped = _eliminate(prepared.development, sites, k)
+    selection = Selection(kept, notes={"dropped": dropped})
+    return _fit_again(plan, prepared, selection, run, reconstructor or plan.reconstructor, refit=refit)
+
+
+def refit(
+    plan: Plan, data: Any, *, missing: Literal["error", "model"] | None = None, seed: int = 0, device: str = "auto",
+    time_limit: float | None = None, split: SplitLike = None, refit: bool = True,
+) -> Plan:  # fmt: skip
+    """Fit the models of a plan to new data, at the same sites; `Plan.refit` calls it.
+
+    Parameters
+    ----------
+    plan
+        The plan; its sites, and kinds and settings of its models are kept.
+    data
+        `Samples` of the sites of the plan, or anything that `read` takes. The target is that of the plan.
+    missing
+        Treatment of missing values, as in `read`; by default the plan's.
+    seed, device, time_limit, split, refit
+        As in `select`.
+
+    Returns
+    -------
+    Plan
+        Its errors are measured on the test part of the new data; the models are then fitted to all of them.
+
+    Raises
+    ------
+    PlanError
+        The data have other sites, or lack the plan's target.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> field = kh.datasets.sst()
+    >>> early = kh.select(field.take(np.arange(240)), k=5, method="qr", reconstructor="ridge")
+    >>> later = early.refit(field)
+    >>> later.metadata["refit"]["samples"], bool((later.indices == early.indices).all())
+    (494, True)
+    """
+    run = make_run(seed=seed, device=device, time_limit=time_limit)
+    prepared, sites = _prepared(plan, data, missing, split, seed)
+    return _fit_again(plan, prepared, Selection(sites), run, plan.reconstructor, refit=refit)
+
+
+def _prepared(
+    plan: Plan, data: Any, missing: Any, split: SplitLike, seed: int
+) -> tuple[PreparedSamples, NDArray[np.int64]]:  # fmt: skip
+    """Read, split and scale samples as those of the plan were; return them, and the numbers of the plan's sites."""
     samples = _read_like(plan, data, missing=missing)
     samples = samples if plan.predictor is not None else samples.with_target(None)
     if plan.sensors is not None:
         samples = samples.with_sensors(None).with_sensors(_on(plan, plan.sensors, samples))
     prepared = prepare(samples, split, seed, calibrate_intervals=plan.predictor is None)
-    sites = _sites_in(plan, prepared.samples) if plan.sensors is None else plan.candidates_in(prepared.samples)
-    kept, dropped = _eliminate(prepared.development, sites, k)
+    found = _sites_in(plan, prepared.samples) if plan.sensors is None else plan.candidates_in(prepared.samples)
+    return prepared, found
+
+
+def _fit_again(
+    plan: Plan, prepared: PreparedSamples, selection: Selection, run: Run, reconstructor: str | Reconstructor,
+    *, refit: bool,
+) -> Plan:  # fmt: skip
+    """Fit models like those of a plan to some of its sites, measure them, and fit them to all samples."""
+    started, method = time.monotonic(), str(plan.metadata["method"])
     with progress(None) as report:
-        run = replace(make_run(seed=seed, device=device, time_limit=time_limit), callback=report)
-        fitted = fit_reconstructor(plan.reconstructor if reconstructor is None else reconstructor, prepared, kept, run)
-        predictor = fit_target(plan.predictor, prepared, kept, run)
-    selection, method = Selection(kept, notes={"dropped": dropped}), str(plan.metadata["method"])
-    return make_plan(
-        prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=predictor,
-        recorded={"settings": plan.metadata.get("settings", {})},
-    )  # fmt: skip
+        run = replace(run, callback=report)
+        to_fit = run.share(FIT_SHARE) if refit else run
+        fitted = fit_reconstructor(reconstructor, prepared, selection.sites, to_fit)
+        predictor = fit_target(plan.predictor, prepared, selection.sites, to_fit)
+        measured = make_plan(
+            prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=predictor,
+            recorded={"settings": plan.metadata.get("settings", {})},
+        )  # fmt: skip
+        took = Seconds(0.0, time.monotonic() - started)
+        return refit_on_all(measured, prepared, run, took=took) if refit else measured
 
 
 def _missing(plan: Plan) -> str:

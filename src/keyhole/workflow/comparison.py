@@ -39,12 +39,15 @@ class Entry:
         ``(K + 1,)``, test RMSE of ridge with the first 0, 1, ... K sites, in the units of the plan's errors.
     seconds
         Time that site selection took.
+    final
+        The plan to use, where that was fitted once more on all samples after ``plan`` was measured.
     """
 
     method: str
     plan: Plan
     curve: NDArray[np.float64]
     seconds: float
+    final: Plan | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,9 +169,10 @@ def compare(
 
 
 def single(plan: Plan, prepared: PreparedSamples) -> Comparison:
-    """Return a comparison of one plan, for its report."""
-    seconds = float(plan.metadata.get("seconds", 0.0))
-    return Comparison(prepared, [Entry(plan.metadata["method"], plan, _errors_by_k(plan, prepared), seconds)])
+    """Return a comparison of one plan, for its report: as it was measured, beside what was fitted to all samples."""
+    seconds, measured = float(plan.metadata.get("seconds", 0.0)), plan.measured or plan
+    curve = _errors_by_k(measured, prepared)
+    return Comparison(prepared, [Entry(plan.metadata["method"], measured, curve, seconds, plan)])
 
 
 def _ranking_key(scores: Mapping[str, float]) -> tuple[float, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,12 +43,15 @@ from keyhole.workflow.arguments import (
 )
 from keyhole.workflow.calibration import calibrate, spread_of
 from keyhole.workflow.plan_metadata import constraint_metadata, run_metadata, target_metadata, training_history
+from keyhole.workflow.refitting import Seconds, refit_on_all, select_again
 from keyhole.workflow.scoring import gains, scores_of
 
 __all__ = ["SELECTION_SHARE", "choose_sites", "fit_plan", "fit_reconstructor", "make_plan", "select"]
 
 # Fraction of the time limit for site selection; the rest is for fitting the reconstructor.
 SELECTION_SHARE = 1 / 3
+# Fraction of that rest for the fit that is measured, if it is repeated on all samples.
+FIT_SHARE = 0.5
 
 
 @explain_out_of_memory("select", "allow less (memory=, --memory), so that a field stays in its file, or coarsen it")
@@ -70,6 +74,7 @@ def select(
     settings: Mapping[str, Any] | None = None,
     split: SplitLike = None,
     anomalies: Literal["month", "none"] | None = None,
+    refit: bool | None = None,
     time_limit: float | None = None,
     memory: str | int | None = None,
     seed: int = 0,
@@ -85,8 +90,9 @@ def select(
 
     The samples are split into training, validation and test parts and scaled; a selector ranks ``k`` sites; a
     reconstructor (and a predictor, if there is a target) is fitted to them; and the errors on validation and test are
-    recorded in the plan. The test part takes no part in selection, fitting or model choice. Use `compare` to compare
-    several selectors, `curve` to find out how many sites are needed, and `extend` or `drop` to modify a plan.
+    recorded in the plan. The test part takes no part in selection, fitting or model choice. When all is measured, the
+    chosen method selects and fits once more, on all samples (``refit``). Use `compare` to compare several selectors,
+    `curve` to find out how many sites are needed, and `extend` or `drop` to modify a plan.
 
     Parameters
     ----------
@@ -147,6 +153,12 @@ def select(
     anomalies
         ``"month"``: subtract the monthly climatology of the training part (requires dates). ``"none"``: subtract the
         mean. None: as set on the samples.
+    refit
+        Whether the plan is selected and fitted once more on all samples, after its errors were measured on the test
+        part: later data are usually closest to the latest samples. Closed forms are repeated; networks are trained for
+        the number of steps that was best on validation; masks keep their sites. ``plan.measured`` is the plan whose
+        errors ``plan.metrics`` holds, and ``plan.metadata["refit"]`` says what was repeated. None: yes, unless the data
+        stay in their file (``memory``), where it takes further passes. Compare methods with ``refit=False``.
     time_limit
         Time limit in seconds, after which training stops with the best model so far.
     memory
@@ -218,8 +230,25 @@ def select(
         parts.check(prepared.samples)
         run = replace(run, callback=report)
         with managed_checkpoints(run):
-            selection = choose_sites(parts.selector, prepared, k, run, failures=failures)
-            return fit_plan(prepared, selection, parts, run, started=started, missing=missing)
+            if refit is None:
+                refit = prepared.samples.memory is None
+            plan = _select_and_fit(prepared, parts, k, run, failures=failures, missing=missing, refit=refit)
+            return replace(plan, metadata={**plan.metadata, "seconds": round(clock.monotonic() - started, 2)})
+
+
+def _select_and_fit(
+    prepared: PreparedSamples, parts: Parts, k: int | None, run: Run, *, failures: int, missing: str, refit: bool
+) -> Plan:
+    """Select sites and fit a plan to them; then, with ``refit``, both once more on all samples."""
+    begun = clock.monotonic()
+    selection = choose_sites(parts.selector, prepared, k, run, failures=failures)
+    found = clock.monotonic()
+    measured = fit_plan(prepared, selection, parts, run.share(FIT_SHARE) if refit else run, missing=missing)
+    if not refit:
+        return measured
+    took = Seconds(found - begun, clock.monotonic() - found)
+    again = partial(select_again, found=selection, selector=parts.selector, k=k, run=run, failures=failures)
+    return refit_on_all(measured, prepared, run, took=took, select=again)
 
 
 def choose_sites(
@@ -268,7 +297,7 @@ def choose_sites(
 
 def fit_plan(
     prepared: PreparedSamples, selection: Selection, parts: Parts, run: Run,
-    *, started: float | None = None, missing: str = "error",
+    *, missing: str = "error",
 ) -> Plan:  # fmt: skip
     """Fit the models to selected sites, evaluate them and return the plan.
 
@@ -282,8 +311,6 @@ def fit_plan(
         The selector that was used, and the models to fit.
     run
         Seed and deadline.
-    started
-        Start of the workflow on the monotonic clock, to record its ``seconds``.
     missing
         Treatment of missing values, for the record.
 
@@ -295,7 +322,7 @@ def fit_plan(
     fitted = fit_reconstructor(parts.reconstructor, prepared, selection.sites, run)
     predictor = fit_target(parts.predictor, prepared, selection.sites, run)
     return make_plan(
-        prepared, selection, fitted, parts.selector, run, method=parts.method, predictor=predictor, started=started,
+        prepared, selection, fitted, parts.selector, run, method=parts.method, predictor=predictor,
         recorded={} if missing == "error" else {"missing": missing},
     )  # fmt: skip
 
@@ -336,12 +363,11 @@ def fit_target(
 
 def make_plan(
     prepared: PreparedSamples, selection: Selection, fitted: Reconstructor, selector: Selector, run: Run,
-    *, method: str, predictor: Predictor | None = None, started: float | None = None,
-    recorded: Mapping[str, Any] | None = None,
+    *, method: str, predictor: Predictor | None = None, recorded: Mapping[str, Any] | None = None,
 ) -> Plan:  # fmt: skip
     """Evaluate fitted models and assemble the plan.
 
-    The models are scored on validation; closed forms are then scaled and refitted on all samples but the test part,
+    The models are scored on validation; closed forms are then scaled and fitted to all samples but the test part,
     prediction intervals are calibrated, and the final models are scored once on test.
 
     Parameters
@@ -356,8 +382,6 @@ def make_plan(
         The selector and its name, for the record.
     run
         Seed and deadline.
-    started
-        Start of the workflow on the monotonic clock, to record its ``seconds``.
     recorded
         Further metadata, which take precedence.
     """
@@ -386,8 +410,6 @@ def make_plan(
         "data": {"name": samples.origin.name, "fingerprint": samples.fingerprint()},
         **(recorded or {}),
     }
-    if started is not None:
-        metadata["seconds"] = round(clock.monotonic() - started, 2)
     seen = np.concatenate([split.development, split.calibration])
     return Plan(
         **final.parts(),
