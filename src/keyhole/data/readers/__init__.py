@@ -144,6 +144,8 @@ def read(
     limit = memory_limit(memory)
     if isinstance(source, Samples):
         geometry = {"coordinates": coordinates, "graph": graph, "vertical_scale": vertical_scale}
+        if memory is not None:
+            raise DataError("memory does not apply to samples that were already read; give it to keyhole.read")
         _applicable("samples that were already read", {**options, **geometry}, ())
         return _with_observable(source)
     read_samples = _read(source, {**options, "memory": limit})
@@ -174,6 +176,8 @@ def _read(source: Any, options: Mapping[str, Any]) -> Samples:
         return read_dataarray(source, **_applicable("a DataArray", options, ("samples", "at", "memory")))
     if is_a(source, "pandas", "DataFrame"):
         return read_frame(source, **_applicable("a DataFrame", options, _TABLE))
+    if is_a(source, "dask.array", "Array"):
+        raise DataError("cannot read a dask array without names; give xarray.DataArray(array, dims=('time', ...))")
     raise DataError(f"cannot read a {type(source).__name__}; give an array, a DataArray, a DataFrame or a path")
 
 
