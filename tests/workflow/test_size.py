@@ -293,3 +293,17 @@ def test_commands_take_a_memory_limit_and_say_how_they_read(command, path):
         done = command(*words, "--memory", SMALL)
         assert done.code == 0, done.err
         assert "stay where they are stored" in done.err
+
+
+def test_a_limit_that_does_not_hold_is_said(tmp_path):
+    made = field()["v0"].fillna(0)
+    np.save(tmp_path / "field.npy", made.values)
+    for source in (made, made.values, tmp_path / "field.npy"):
+        with pytest.warns(kh.errors.KeyholeWarning, match=r"are in memory, .* more than the 700 KiB"):
+            assert kh.read(source, memory=SMALL).memory is None
+    kh.read(made, memory="700MiB")
+
+
+def test_what_needs_all_values_says_so(path):
+    with pytest.raises(DataError, match="needs all values in memory at once"):
+        kh.read(path, memory=SMALL).channels_apart()
