@@ -18,12 +18,12 @@ from keyhole.cli.options import (
     RunOptions,
     SensorOptions,
     SettingOptions,
+    SizeOptions,
     Sources,
     WeightOptions,
     constraints_of,
 )
 from keyhole.cli.output import check_outputs, say, show_plan, texts_of
-from keyhole.core.interrupts import stoppable
 
 if TYPE_CHECKING:
     from keyhole.plan.plan import Plan
@@ -43,6 +43,7 @@ def extend(
     out: Out = Path("extended.keyhole"),
     as_json: Json = False,
     run: RunOptions,
+    size: SizeOptions,
     region: RegionOptions,
     weighting: WeightOptions,
     sensing: SensorOptions,
@@ -63,10 +64,10 @@ def extend(
     check_outputs({"PLAN": plan, "SOURCE": source, **texts_of(region, cost, weighting, sensing)}, {"--out": out})
     constraints = constraints_of(region, cost)
     before = load(plan)
-    samples = sensing.apply(weighting.apply(inputs.read_like(before, source)))
     options: dict[str, Any] = {"method": method, "settings": settings.values(), **run.arguments()}
     options |= {} if reconstructor is None else {"reconstructor": reconstructor}
-    with stoppable(say):
+    with size.connected():
+        samples = sensing.apply(weighting.apply(inputs.read_like(before, source, memory=size.memory)))
         made = run_extend(before, samples, cost.k, constraints=constraints, **options)
     _deliver(made, out, as_json)
 
@@ -81,6 +82,7 @@ def drop(
     out: Out = Path("reduced.keyhole"),
     as_json: Json = False,
     run: RunOptions,
+    size: SizeOptions,
     weighting: WeightOptions,
     inputs: InputOptions,
 ) -> None:
@@ -98,8 +100,8 @@ def drop(
 
     check_outputs({"PLAN": plan, "SOURCE": source, **texts_of(weighting)}, {"--out": out})
     before = load(plan)
-    samples = weighting.apply(inputs.read_like(before, source))
-    with stoppable(say):
+    with size.connected():
+        samples = weighting.apply(inputs.read_like(before, source, memory=size.memory))
         made = run_drop(before, samples, k, reconstructor=reconstructor, **run.arguments())
     of = "" if made.target is None else f" of {made.target}"
     for row in made.metadata["notes"]["dropped"]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import InfeasibleError, PlanError, SettingsError
-from keyhole.core.progress import progress
+from keyhole.core.progress import reporting
 from keyhole.core.run import Run
 from keyhole.data.alignment import same_sites
 from keyhole.data.constraints import Constraints
@@ -67,7 +67,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     >>> kh.extend(first, kh.datasets.sst(), k=2, method="qr").sites["existing"].sum()
     np.int64(5)
     """
-    reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind")}
+    reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind", "memory")}
     samples = _read_like(plan, data, **reading)
     constraints, sensors = Constraints.of(constraints), options.pop("sensors", None)
     if plan.sensors is None:
@@ -86,7 +86,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
 def drop(
     plan: Plan, data: Any, k: int, *, reconstructor: str | Reconstructor | None = None,
     missing: Literal["error", "model"] | None = None, seed: int = 0, device: str = "auto",
-    time_limit: float | None = None, split: SplitLike = None,
+    time_limit: float | None = None, split: SplitLike = None, memory: str | int | None = None,
 ) -> Plan:  # fmt: skip
     """Drop the ``k`` least important sites by backward elimination, and refit.
 
@@ -106,7 +106,7 @@ def drop(
         Name or object, as in `select`; by default the plan's kind and settings.
     missing
         Treatment of missing values, as in `read`; by default the plan's.
-    seed, device, time_limit, split
+    seed, device, time_limit, split, memory
         As in `select`.
 
     Returns
@@ -131,22 +131,22 @@ def drop(
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < plan.k:
         raise InfeasibleError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
     make_run(seed=seed, device=device, time_limit=time_limit)
-    samples = _read_like(plan, data, missing=missing)
+    samples = _read_like(plan, data, missing=missing, memory=memory)
     samples = samples if plan.predictor is not None else samples.with_target(None)
     if plan.sensors is not None:
         samples = samples.with_sensors(None).with_sensors(_on(plan, plan.sensors, samples))
-    prepared = prepare(samples, split, seed, calibrate_intervals=plan.predictor is None)
-    sites = _sites_in(plan, prepared.samples) if plan.sensors is None else plan.candidates_in(prepared.samples)
-    kept, dropped = _eliminate(prepared.development, sites, k)
-    with progress(None) as report:
+    with reporting() as report:
+        prepared = prepare(samples, split, seed, calibrate_intervals=plan.predictor is None)
+        sites = _sites_in(plan, prepared.samples) if plan.sensors is None else plan.candidates_in(prepared.samples)
+        kept, dropped = _eliminate(prepared.development, sites, k)
         run = replace(make_run(seed=seed, device=device, time_limit=time_limit), callback=report)
         fitted = fit_reconstructor(plan.reconstructor if reconstructor is None else reconstructor, prepared, kept, run)
         predictor = fit_target(plan.predictor, prepared, kept, run)
-    selection, method = Selection(kept, notes={"dropped": dropped}), str(plan.metadata["method"])
-    return make_plan(
-        prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=predictor,
-        recorded={"settings": plan.metadata.get("settings", {})},
-    )  # fmt: skip
+        selection, method = Selection(kept, notes={"dropped": dropped}), str(plan.metadata["method"])
+        return make_plan(
+            prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=predictor,
+            recorded={"settings": plan.metadata.get("settings", {})},
+        )  # fmt: skip
 
 
 def _missing(plan: Plan) -> str:
@@ -154,7 +154,9 @@ def _missing(plan: Plan) -> str:
     return str(plan.metadata.get("missing", "error"))
 
 
-def _read_like(plan: Plan, data: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None) -> Samples:
+def _read_like(
+    plan: Plan, data: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None, memory: Any = None
+) -> Samples:  # fmt: skip
     """Read samples as those of the plan were: with its target, its treatment of missing values and its anomalies."""
     predictor, is_read = plan.predictor, isinstance(data, Samples)
     if is_read and predictor is not None and data.target is None:
@@ -165,7 +167,7 @@ def _read_like(plan: Plan, data: Any, *, missing: Any = None, target: Any = None
     if predictor is not None and not is_read:
         target, target_kind = target or predictor.target, target_kind or ("class" if predictor.is_class else "number")
     missing = "error" if is_read else missing or _missing(plan)
-    samples = read(data, target=target, target_kind=target_kind, missing=missing)
+    samples = read(data, target=target, target_kind=target_kind, missing=missing, memory=memory)
     there, here = plan.domain, samples.sites
     if not there.auxiliary and (here.shape, here.dims) != (there.shape, there.dims):
         raise PlanError(

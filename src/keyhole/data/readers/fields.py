@@ -22,6 +22,7 @@ from keyhole.data.readers.geometry import sites_of_field
 from keyhole.data.readers.stored import stored_samples
 from keyhole.data.samples import Samples
 from keyhole.data.sites import Sites
+from keyhole.data.validation import floating_type
 from keyhole.data.values import fits
 
 if TYPE_CHECKING:
@@ -231,8 +232,8 @@ class Field:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all samples as `values` gives them."""
-        return len(self) * len(self.arrays) * math.prod(self.sites.shape) * self.dtype.itemsize
+        """Bytes of all samples once they are read, in floating point."""
+        return len(self) * len(self.arrays) * math.prod(self.sites.shape) * floating_type(self.dtype).itemsize
 
     @property
     def dtype(self) -> np.dtype[Any]:
