@@ -37,7 +37,7 @@ def sample_dimension(array: xr.DataArray, name: str | None) -> str:
     array : DataArray
         A field.
     name : str, optional
-        The dimension given by the user; None: that of time, else the first.
+        The dimension given by the user; None: ``time``, ``sample``, another one of time, else the first.
 
     Returns
     -------
@@ -52,7 +52,8 @@ def sample_dimension(array: xr.DataArray, name: str | None) -> str:
         if name not in array.dims:
             raise DataError(f"{array.name}: no dimension {name!r}; it has {', '.join(map(str, array.dims))}")
         return name
-    found = time_dimension(array) or str(array.dims[0])
+    plain = [dim for dim in ("time", "sample") if dim in array.dims]
+    found = plain[0] if plain else time_dimension(array) or str(array.dims[0])
     if is_latitude(found) or is_longitude(found):
         raise DataError(
             f"{array.name}: no dimension 'time', so samples would run along {found!r}; name another of "

@@ -17,7 +17,7 @@ from keyhole.data.origin import SourceInfo, clock_of
 from keyhole.data.readers.calendars import from_calendar
 from keyhole.data.readers.dimensions import check_space, is_time, sample_dimension, scalar_time, time_among
 from keyhole.data.readers.files import one_of
-from keyhole.data.readers.geometry import sites_of_field
+from keyhole.data.readers.geometry import is_position, sites_of_field
 from keyhole.data.readers.stored import stored_samples
 from keyhole.data.samples import Samples
 from keyhole.data.sites import FULL_TURN, Sites, is_longitude
@@ -204,9 +204,9 @@ class Field:
             name=" ".join(str(array.name) for array in arrays),
             attributes={} if several else _attributes(first),
             axis_attributes={
-                name: _coordinate_attributes(first[name], sites)
+                name: _coordinate_attributes(first[name] if name in first.coords else dataset[name], sites)
                 for name in (sample, *dims, *sites.auxiliary)
-                if name in first.coords
+                if name in first.coords or name in dataset.variables
             },
             variables={str(array.name): _attributes(array) for array in arrays} if several else {},
             calendar=calendar,
@@ -422,7 +422,11 @@ def _numeric_fields(dataset: xr.Dataset) -> list[str]:
     return [
         str(name)
         for name, array in dataset.data_vars.items()
-        if array.ndim >= 2 and array.dtype.kind in "biuf" and name not in describing and not str(name).endswith(_BOUNDS)
+        if array.ndim >= 2
+        and array.dtype.kind in "biuf"
+        and name not in describing
+        and not str(name).endswith(_BOUNDS)
+        and not is_position(array)
     ]
 
 

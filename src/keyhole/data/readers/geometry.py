@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.core.errors import KeyholeWarning
 from keyhole.data.areas import area_of_polygons
 from keyhole.data.mesh import Mesh
 from keyhole.data.sites import Auxiliary, Role, Sites, is_latitude, is_longitude
@@ -15,7 +17,7 @@ from keyhole.data.sites import Auxiliary, Role, Sites, is_latitude, is_longitude
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["sites_of_field"]
+__all__ = ["is_position", "sites_of_field"]
 
 _CF_NAMES: Mapping[Role, str] = {"latitude": "latitude", "longitude": "longitude", "vertical": "vertical"}
 _CF_AXES: Mapping[Role, str] = {"vertical": "Z", "x": "X", "y": "Y"}
@@ -52,11 +54,11 @@ def sites_of_field(
     .. [1] CF Metadata Conventions 1.11, sections 4, 5, 7 and 9.
     .. [2] UGRID Conventions 1.0.
     """
-    around = _with_mesh(array, dataset)
+    around = _with_positions(_with_mesh(array, dataset), array, dims, dataset)
     shape = tuple(int(array.sizes[dim]) for dim in dims)
     axes = {dim: _axis(array, dim) for dim in dims}
     auxiliary = {
-        str(name): Auxiliary(tuple(str(dim) for dim in one.dims), np.asarray(one.values))
+        str(name): Auxiliary(tuple(str(dim) for dim in one.dims), _plain(np.asarray(one.values)))
         for name, one in around.coords.items()
         if one.ndim and name not in dims and set(one.dims) <= set(dims) and one.dtype.kind in "biufUSO"
     }
@@ -80,6 +82,13 @@ def _axis(array: xr.DataArray, dim: str) -> NDArray[Any]:
     if axis.dtype.kind == "O":  # texts, dates of other calendars
         return np.array([str(label) for label in axis.tolist()])
     return axis.astype(str) if axis.dtype.kind in "ST" else axis
+
+
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Texts as files hold them, bytes or objects, as numpy's; all else unchanged."""
+    if values.dtype.kind in "SO" and all(isinstance(one, str | bytes) for one in values.flat):
+        return np.array([_text(one) for one in values.flat], np.str_).reshape(values.shape)
+    return values
 
 
 def _is_plain(values: NDArray[Any]) -> bool:
@@ -113,6 +122,41 @@ def _points(around: xr.Dataset, dims: Sequence[str]) -> dict[Role, str]:
     named = {str(one).lower(): str(one) for one in around.coords if one not in dims and _lies_along(around[one], dims)}
     usual: dict[Role, str] = {"x": "x", "y": "y", "vertical": "z"}
     return {role: named[name] for role, name in usual.items() if name in named} if {"x", "y"} <= set(named) else {}
+
+
+def _with_positions(
+    around: xr.Dataset, array: xr.DataArray, dims: Sequence[str], dataset: xr.Dataset | None
+) -> xr.Dataset:
+    """The coordinates with latitude and longitude from variables beside the field, or repeated for each sample."""
+    if set(_roles(around, dims)) >= {"latitude", "longitude"}:
+        return around
+    beside = {} if dataset is None else {name: one for name, one in dataset.data_vars.items() if name != array.name}
+    for name, one in {**beside, **around.coords}.items():
+        repeated = [dim for dim in one.dims if dim not in dims]
+        if not is_position(one) or one.ndim == len(repeated) or not set(one.dims) <= set(array.dims):
+            continue
+        first, last = (one.variable.isel(dict.fromkeys(repeated, end)) for end in (0, -1))
+        if repeated and not np.array_equal(first.values, last.values, equal_nan=True):
+            warnings.warn(
+                f"{array.name}: its coordinate {name} changes along {repeated[0]}, so it is no position of the sites",
+                KeyholeWarning,
+                stacklevel=2,
+            )
+            continue
+        around = around.drop_vars([name], errors="ignore").assign_coords({name: first})
+    return around
+
+
+def is_position(one: xr.DataArray) -> bool:
+    """Whether a variable is latitude or longitude, by its standard name, its units or the usual names."""
+    said, name = one.attrs, str(one.name)
+    units = str(said.get("units", "")).lower().replace("_", "").replace("degrees", "degree")
+    return (
+        is_latitude(name)
+        or is_longitude(name)
+        or said.get("standard_name") in ("latitude", "longitude")
+        or units in ("degreenorth", "degreen", "degreeeast", "degreee")
+    )
 
 
 def _lies_along(one: xr.DataArray, dims: Sequence[str]) -> bool:
