@@ -292,6 +292,19 @@ def test_names_have_as_many_digits_as_tell_the_sites_apart(tmp_path):
     assert max(len(sites.name(site)) for site in range(20)) <= len("lat=20 lon=-2.4")
 
 
+def test_names_are_as_short_where_positions_repeat_at_each_level():
+    """As those of a curvilinear grid with levels do, and of variables that are sites of their own."""
+    j, i = np.meshgrid(np.arange(3.0), np.arange(2.0), indexing="ij")
+    coordinates = {
+        "depth": [0.5, 10.0], "nav_lat": (("y", "x"), (50.1 + j).astype("f4"), NORTH),
+        "nav_lon": (("y", "x"), (0.1 + i).astype("f4"), EAST),
+    }  # fmt: skip
+    ocean = xr.DataArray(smooth(30, 12).reshape(30, 2, 3, 2), coordinates, ("time", "depth", "y", "x"), "t")
+    assert kh.read(ocean).sites.name(7) == "depth=10 nav_lat=50.1 nav_lon=1.1"
+    both = kh.read(xr.Dataset({"t": ocean[:, 0], "s": 2 * ocean[:, 0]}).drop_vars("depth")).channels_apart()
+    assert both.sites.name(7) == "variable=s nav_lat=50.1 nav_lon=1.1"
+
+
 @pytest.mark.parametrize("attributes", [(NORTH, EAST), ({}, {})])
 def test_positions_that_are_variables_beside_the_field(attributes, tmp_path):
     """As files have them whose field lost its ``coordinates`` attribute; they are no fields of their own."""

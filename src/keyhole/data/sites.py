@@ -290,7 +290,8 @@ class Sites:
     def _digits(self) -> dict[str, int]:
         """Significant digits of each coordinate that make names distinct: the values of an axis, positions of sites."""
         columns = [self.coordinate(name) for name in self.location if name in self.auxiliary]
-        together = next((digits for digits in _DIGITS if _count_distinct(columns, digits) == len(self)), _DIGITS[-1])
+        count = _count_distinct(columns, None)  # fewer than sites where they repeat at each level
+        together = next((digits for digits in _DIGITS if _count_distinct(columns, digits) == count), _DIGITS[-1])
         return {
             name: together if name in self.auxiliary else _digits_of_axis(np.asarray(self.axes[name]))
             for name in self.location
