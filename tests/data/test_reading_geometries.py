@@ -108,6 +108,10 @@ def test_cells_of_icon_in_radians_with_vertices(tmp_path):
     plan = plan_of(samples, constraints={"existing": [{"lat": up[4], "lon": around[4] + 360}]})
     assert plan.indices[0] == 4
     assert plan.names[1].startswith("clat=")
+    north = dataset.clat > 0  # labelled as the data are, in radians
+    assert (plan_of(samples, constraints={"allowed": north[::-1]}).sites["clat"] > 0).all()
+    readings = dataset.to.isel(ncells=plan.indices[::-1])[:2]
+    np.testing.assert_array_equal(plan.reconstruct(readings), plan.reconstruct(readings.values[:, ::-1]))
 
 
 def octahedron(location: str) -> xr.Dataset:
@@ -155,6 +159,16 @@ def test_a_plan_of_a_mesh_keeps_its_faces(tmp_path, location):
     assert (again.dim, again.location) == (location, location)
     for name in ("faces", "x", "y"):
         np.testing.assert_array_equal(getattr(again, name), getattr(plan.domain.mesh, name))
+
+
+def test_edges_of_a_mesh_lie_between_their_nodes(tmp_path):
+    dataset = octahedron("node")
+    dataset.mesh.attrs["edge_node_connectivity"] = "mesh_edges"
+    dataset["mesh_edges"] = ("edge", "two"), np.array([[0, 1], [1, 2], [2, 3], [3, 0], [0, 4]], np.int32)
+    flow = ("time", "edge"), smooth(30, 5), {"mesh": "mesh", "location": "edge"}
+    sites = written(dataset.drop_vars("depth_of_water").assign(flow=flow), tmp_path).sites
+    np.testing.assert_allclose(sites.role("latitude"), [0, 0, 0, 0, 45], atol=1e-9)
+    np.testing.assert_allclose(sites.role("longitude")[:4] % 360, [45, 135, 225, 315])
 
 
 def test_faces_of_three_and_four_corners():

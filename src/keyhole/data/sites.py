@@ -16,7 +16,7 @@ from keyhole.data.areas import area_on_lattice
 from keyhole.data.mesh import Mesh
 from keyhole.data.metric import EARTH_RADIUS_KM, Euclidean, GreatCircle, Metric, NoMetric, on_sphere
 
-__all__ = ["FULL_TURN", "Auxiliary", "Role", "Sites", "is_latitude", "is_longitude"]
+__all__ = ["FULL_TURN", "Auxiliary", "Role", "Sites", "is_latitude", "is_longitude", "is_radian"]
 
 FULL_TURN = 360.0  # degrees
 Role = Literal["latitude", "longitude", "x", "y", "vertical"]
@@ -248,6 +248,12 @@ class Sites:
         role: Role | None = "latitude" if is_latitude(lower) else "longitude" if is_longitude(lower) else None
         return None if role is None else self.roles.get(role)
 
+    def labels(self, name: str, coordinate: Any) -> NDArray[Any]:
+        """Return the values of a coordinate of a DataArray; latitude and longitude in radians become degrees."""
+        values = np.asarray(coordinate.values)
+        is_angle = self.find_coordinate(name) in (self.roles.get("latitude"), self.roles.get("longitude"))
+        return np.rad2deg(values) if is_angle and is_radian(coordinate.attrs) else values
+
     @cached_property
     def location(self) -> tuple[str, ...]:
         """Names of the coordinates that tell where a site is, in the order of the data's axes.
@@ -426,6 +432,11 @@ def is_latitude(name: str) -> bool:
 def is_longitude(name: str) -> bool:
     """Whether a coordinate of this name holds longitudes."""
     return name.lower() in _LONGITUDES
+
+
+def is_radian(attributes: Mapping[str, Any]) -> bool:
+    """Whether a variable with these attributes is in radians."""
+    return str(attributes.get("units", "")).lower().startswith("rad")
 
 
 def _rows_by_name(table: Any, labels: list[str]) -> tuple[Any, list[str]]:

@@ -20,7 +20,7 @@ from keyhole.data.readers.files import one_of
 from keyhole.data.readers.geometry import is_position, sites_of_field
 from keyhole.data.readers.stored import stored_samples
 from keyhole.data.samples import Samples
-from keyhole.data.sites import FULL_TURN, Sites, is_longitude
+from keyhole.data.sites import FULL_TURN, Sites, is_longitude, is_radian
 from keyhole.data.values import fits
 
 if TYPE_CHECKING:
@@ -464,7 +464,7 @@ def _coordinate_attributes(coordinate: xr.DataArray, sites: Sites) -> dict[str, 
     """Attributes of a coordinate; positions that were given in radians are in degrees."""
     found = _attributes(coordinate)
     degrees = {sites.roles.get("latitude"): "degrees_north", sites.roles.get("longitude"): "degrees_east"}
-    if coordinate.name in degrees and str(found.get("units", "")).lower().startswith("rad"):
+    if coordinate.name in degrees and is_radian(found):
         found["units"] = degrees[str(coordinate.name)]
     return found
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from keyhole.core.errors import KeyholeWarning
 from keyhole.data.areas import area_of_polygons
 from keyhole.data.mesh import Mesh
-from keyhole.data.sites import Auxiliary, Role, Sites, is_latitude, is_longitude
+from keyhole.data.sites import Auxiliary, Role, Sites, is_latitude, is_longitude, is_radian
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -65,7 +65,7 @@ def sites_of_field(
     roles = _roles(around, dims)
     for role in ("latitude", "longitude"):
         name = roles.get(role)
-        if name is not None and _is_radian(around[name]):
+        if name is not None and is_radian(around[name].attrs):
             axes, auxiliary = _in_degrees(name, axes, auxiliary)
     names = _identifiers(axes, roles, dataset, dims)
     area = _cell_area(array, around, dataset, roles, dims)
@@ -164,10 +164,6 @@ def _lies_along(one: xr.DataArray, dims: Sequence[str]) -> bool:
     return one.ndim > 0 and set(one.dims) <= set(dims) and one.dtype.kind in "iuf"
 
 
-def _is_radian(one: xr.DataArray) -> bool:
-    return str(one.attrs.get("units", "")).lower().startswith("rad")
-
-
 def _in_degrees(
     name: str, axes: Mapping[str, NDArray[Any]], auxiliary: Mapping[str, Auxiliary]
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Auxiliary]]:
@@ -250,7 +246,7 @@ def _bounds(coordinate: xr.DataArray, dataset: xr.Dataset) -> xr.DataArray | Non
     bounds = dataset[name].transpose(*coordinate.dims, ...)
     if bounds.ndim != coordinate.ndim + 1:
         return None
-    radian = _is_radian(bounds) or ("units" not in bounds.attrs and _is_radian(coordinate))
+    radian = is_radian(bounds.attrs) or ("units" not in bounds.attrs and is_radian(coordinate.attrs))
     return np.rad2deg(bounds) if radian else bounds  # type: ignore[no-any-return]
 
 
@@ -268,18 +264,18 @@ def _with_mesh(array: xr.DataArray, dataset: xr.Dataset | None) -> xr.Dataset:
         return coordinates
     location = str(array.attrs.get("location", array.encoding.get("location", "node")))
     names = [name for name in str(mesh.attrs.get(f"{location}_coordinates", "")).split() if name in dataset.variables]
-    if not names and location == "face":
-        return coordinates.assign_coords(_face_centres(mesh, dataset))
+    if not names and location in ("face", "edge"):
+        return coordinates.assign_coords(_centres(mesh, dataset, location))
     return coordinates.assign_coords({name: dataset[name] for name in names})
 
 
-def _faces(mesh: xr.DataArray, dataset: xr.Dataset) -> tuple[NDArray[np.int64], str] | None:
-    """The nodes of each face ``(faces, most corners)``, -1 where a face has fewer, and the dimension of the faces."""
-    name = mesh.attrs.get("face_node_connectivity")
+def _faces(mesh: xr.DataArray, dataset: xr.Dataset, location: str = "face") -> tuple[NDArray[np.int64], str] | None:
+    """The nodes of each face ``(faces, most corners)``, -1 where a face has fewer, and the dimension; so for edges."""
+    name = mesh.attrs.get(f"{location}_node_connectivity")
     if name is None or name not in dataset.variables:
         return None
     table = dataset[name]
-    dim = str(mesh.attrs.get("face_dimension", table.dims[0]))
+    dim = str(mesh.attrs.get(f"{location}_dimension", table.dims[0]))
     nodes = np.asarray(table.transpose(dim, ...).values)
     start = int(table.attrs.get("start_index", 0))
     missing = ~np.isfinite(nodes) if nodes.dtype.kind == "f" else np.zeros(nodes.shape, bool)
@@ -304,7 +300,7 @@ def _node_coordinates(mesh: xr.DataArray, dataset: xr.Dataset) -> dict[str, tupl
             else name
         )
         values = np.asarray(one.values, np.float64)
-        found[role] = (name, np.rad2deg(values) if _is_radian(one) else values)
+        found[role] = (name, np.rad2deg(values) if is_radian(one.attrs) else values)
     return found
 
 
@@ -312,11 +308,11 @@ def _corners(values: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[n
     return np.where(faces < 0, np.nan, values[faces])
 
 
-def _face_centres(mesh: xr.DataArray, dataset: xr.Dataset) -> dict[str, Any]:
-    """Centres of the faces, the mean of their corners, where the mesh does not give them."""
+def _centres(mesh: xr.DataArray, dataset: xr.Dataset, location: str) -> dict[str, Any]:
+    """Centres of the faces or edges, the mean of their nodes, where the mesh does not give them."""
     from keyhole.data.metric import on_sphere
 
-    found, nodes = _faces(mesh, dataset), _node_coordinates(mesh, dataset)
+    found, nodes = _faces(mesh, dataset, location), _node_coordinates(mesh, dataset)
     if found is None or len(nodes) < 2:
         return {}
     faces, dim = found
