@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.reconstructors import OptimalInterpolation
 from keyhole.placement.exchange import Exchange
 from keyhole_benchmarks.quality import GOALS, load_prepared

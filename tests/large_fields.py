@@ -8,7 +8,7 @@ import numpy as np
 
 import keyhole as kh
 from keyhole.data.preparation import prepare
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 
 
 def large_field(*shape: int) -> ScaledSamples:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from keyhole import metrics
 from keyhole.data import datasets
 from keyhole.data.preparation import PreparedSamples, prepare, prepare_with
-from keyhole.data.samples import Samples, ScaledSamples
+from keyhole.data.samples import Samples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.scaler import Scaler
 from keyhole.data.sites import Sites
 from keyhole.data.splits import Split

@@ -15,7 +15,7 @@ from keyhole.core.errors import DataError
 from keyhole.core.run import Run, digest
 from keyhole.data import datasets
 from keyhole.data.preparation import PreparedSamples
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.target import Target
 from keyhole.metrics import target_scores
 from keyhole.models.objectives import prediction

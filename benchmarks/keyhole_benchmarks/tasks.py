@@ -23,7 +23,7 @@ from torch import Tensor
 from keyhole.core.run import Run
 from keyhole.data import datasets
 from keyhole.data.readers import read
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.scaler import Scaler
 from keyhole.models.reconstructors.ridge import NestedRidge, Ridge
 from keyhole.placement import Selector

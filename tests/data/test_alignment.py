@@ -10,10 +10,11 @@ import xarray as xr
 import keyhole as kh
 from example_data import monthly_field, quick, smooth
 from keyhole.core.errors import DataError, PlanError, SettingsError
-from keyhole.data.alignment import align, match
+from keyhole.data.alignment import align
 from keyhole.data.constraints.groups import labels_of
 from keyhole.data.constraints.regions import region
 from keyhole.data.constraints.site_lookup import find_sites
+from keyhole.data.labels import match
 from keyhole.data.sites import Sites
 from keyhole.data.target import Target
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from keyhole.core.errors import SettingsError
 from keyhole.data.alignment import align
-from keyhole.data.sites import Auxiliary, Sites
+from keyhole.data.coordinates import Auxiliary
+from keyhole.data.sites import Sites
 
 FORMS = ("regular", "curvilinear", "cells")
 

@@ -8,7 +8,7 @@ import pytest
 import keyhole as kh
 from example_data import quick, smooth
 from keyhole.data.preparation import prepare
-from keyhole.data.series import find_series
+from keyhole.data.series import decorrelation_time, find_series
 from keyhole.data.splits import Split
 
 
@@ -170,3 +170,11 @@ def test_a_series_leaves_on_later_samples_what_its_plan_says():
     drawn = kh.select(known, 6, method="greedy", reconstructor="kernel", split="random")
     assert plan.metrics["test"]["fvu"] == pytest.approx(left(plan), rel=0.25)
     assert drawn.metrics["test"]["fvu"] < 0.7 * left(drawn)
+
+
+def test_the_decorrelation_time_is_that_of_an_autoregressive_process():
+    assert decorrelation_time(autoregressive(5000, 4, 0.95)) == pytest.approx(-1 / np.log(0.95), rel=0.2)
+
+
+def test_a_constant_series_decorrelates_at_once():
+    assert decorrelation_time(np.ones((20, 2))) == 1

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from keyhole.core.errors import SettingsError
 from keyhole.data.alignment import align
 from keyhole.data.areas import area_of_polygons
-from keyhole.data.metric import Euclidean, GraphMetric, GreatCircle, NoMetric
-from keyhole.data.sites import Auxiliary, Sites
+from keyhole.data.coordinates import Auxiliary
+from keyhole.data.graph_metric import GraphMetric
+from keyhole.data.metric import Euclidean, GreatCircle, NoMetric
+from keyhole.data.sites import Sites
 
 LATITUDE, LONGITUDE = np.array([90.0, 30.0, -30.0, -90.0]), np.array([0.0, 90.0, 180.0, 270.0, 330.0])
 

@@ -223,3 +223,28 @@ def test_the_command_line_takes_a_split(name, command, tmp_path):
     wrong = command(name, *given, tmp_path / "data.npy", "-k", 2, "--split", "halves", *rest)
     assert wrong.code == 2
     assert "auto, blocks or random" in wrong.err
+
+
+@given(n=st.integers(2, 60), n_folds=st.integers(2, 8), gap=st.integers(0, 4))
+def test_each_sample_is_left_out_once_and_its_neighbours_are_not_fitted_to(n, n_folds, gap):
+    rows = np.arange(n) + 100
+    found = splits.folds(rows, n_folds, gap=gap)
+    np.testing.assert_array_equal(np.concatenate([out for _, out in found]), rows)
+    for fit, out in found:
+        assert len(fit)
+        assert not np.isin(fit, out).any()
+        distance = np.abs(fit[:, np.newaxis] - out).min()
+        assert distance > gap or len(fit) == n - len(out)
+
+
+@given(labels=st.lists(st.integers(0, 5), min_size=4, max_size=40).filter(lambda labels: len(set(labels)) > 1))
+def test_samples_of_a_group_are_left_out_together(labels):
+    groups, rows = np.array(labels), np.arange(len(labels))
+    for fit, out in splits.folds(rows, 3, gap=2, groups=groups):
+        assert not set(groups[fit]) & set(groups[out])
+        assert len(fit) + len(out) == len(rows)
+
+
+def test_one_group_cannot_be_left_out():
+    with pytest.raises(DataError, match="at least 2"):
+        splits.folds(np.arange(5), 3, groups=np.zeros(5))

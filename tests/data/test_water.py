@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from keyhole.data import datasets
-from keyhole.data.metric import GraphMetric
+from keyhole.data.graph_metric import GraphMetric
 
 # Heads in feet at midnight that EPANET 2.0.12 reports for the file as it is.
 REPORTED = {

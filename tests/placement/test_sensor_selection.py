@@ -14,7 +14,7 @@ from example_data import monthly_field, smooth
 from keyhole.core.run import Run
 from keyhole.data import Sensors
 from keyhole.data.constraints import PlacementRules
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.errors import InfeasibleError, SettingsError
 from keyhole.placement import SELECTORS
 from keyhole.placement.low_rank_covariance import LowRankCovariance

@@ -25,12 +25,14 @@ from keyhole import Plan
 from keyhole.core.run import Run
 from keyhole.core.storage import MAGIC, VERSION, read_container, write_container
 from keyhole.data import Sensors
+from keyhole.data.coordinates import Auxiliary
+from keyhole.data.graph_metric import GraphMetric
 from keyhole.data.mesh import Mesh
-from keyhole.data.metric import GraphMetric, NoMetric
+from keyhole.data.metric import NoMetric
 from keyhole.data.origin import SourceInfo
 from keyhole.data.preparation import prepare
 from keyhole.data.samples import Samples
-from keyhole.data.sites import Auxiliary, Sites
+from keyhole.data.sites import Sites
 from keyhole.errors import DataError, PlanError
 from keyhole.models.reconstructors import RECONSTRUCTORS
 from keyhole.placement import SELECTORS, Selection

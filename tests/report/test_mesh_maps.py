@@ -12,7 +12,8 @@ from mesh_examples import centres_of, degrees, icon, sphere_mesh, ugrid
 from scipy.spatial.transform import Rotation
 
 import keyhole as kh
-from keyhole.data.sites import Auxiliary, Sites
+from keyhole.data.coordinates import Auxiliary
+from keyhole.data.sites import Sites
 from keyhole.report.geometry import SymbolFrame
 from keyhole.report.layout import frame_of
 from keyhole.report.meshes import PolygonFrame

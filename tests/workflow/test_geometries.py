@@ -16,10 +16,11 @@ import xarray as xr
 
 import keyhole as kh
 from keyhole import Plan
-from keyhole.data.metric import GraphMetric
+from keyhole.data.coordinates import Auxiliary
+from keyhole.data.graph_metric import GraphMetric
 from keyhole.data.origin import SourceInfo
 from keyhole.data.samples import Samples
-from keyhole.data.sites import Auxiliary, Sites
+from keyhole.data.sites import Sites
 from keyhole.errors import PlanError, SettingsError
 from keyhole.plan.files import write_reconstruction, write_sites
 

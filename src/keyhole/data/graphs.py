@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
-from keyhole.data.alignment import is_a
-from keyhole.data.metric import GraphMetric
+from keyhole.data.graph_metric import GraphMetric
+from keyhole.data.labels import is_a
 
 __all__ = ["Graph"]
 

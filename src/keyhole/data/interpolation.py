@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import KeyholeWarning, SettingsError
 from keyhole.data.constraints.site_lookup import nearest_site
+from keyhole.data.coordinates import FULL_TURN
 from keyhole.data.metric import GreatCircle, on_sphere
-from keyhole.data.sites import FULL_TURN, Sites
+from keyhole.data.sites import Sites
 
 __all__ = ["Interpolation", "interpolation_weights", "points_at"]
 

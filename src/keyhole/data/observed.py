@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from keyhole.data.imputation import impute_by_covariance
 from keyhole.data.placed_sensors import PlacedSensors, read_rows_over, rows_over
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.splits import Indices
 
 __all__ = ["ObservedSamples"]

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
 from keyhole.data.constraints import Constraints
+from keyhole.data.coordinates import Auxiliary, Role
 from keyhole.data.metric import Euclidean, Metric
 from keyhole.data.noise import standard_noise
-from keyhole.data.sites import Auxiliary, Role, Sites
+from keyhole.data.sites import Sites
 from keyhole.data.values import read_columns
 
 if TYPE_CHECKING:
-    from keyhole.data.samples import SampleSet
+    from keyhole.data.sample_set import SampleSet
     from keyhole.data.sensors import Sensors
 
 __all__ = ["SENSOR", "PlacedSensors", "join", "metric_at", "read_rows_over", "rows_over", "sensor_sites"]

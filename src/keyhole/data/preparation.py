@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from keyhole.core.errors import DataError
 from keyhole.data import splits
 from keyhole.data.moments import Moments
-from keyhole.data.samples import Samples, ScaledSamples
+from keyhole.data.samples import Samples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.scaler import Scaler
 from keyhole.data.screening import exclude, notes, screen, warn_about
 from keyhole.data.series import features, find_series

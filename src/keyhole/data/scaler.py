@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from keyhole.core.errors import PlanError
 from keyhole.data.covariates import Period, harmonics, month_numbers
 from keyhole.data.moments import Moments
-from keyhole.data.samples import Samples, ScaledSamples
+from keyhole.data.samples import Samples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.validation import Cycle
 from keyhole.data.values import DeferredValues, Values, memory_of, read_columns, read_rows, whole_of
 from keyhole.data.weights import sqrt_of_weights

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from keyhole.data.samples import Samples
 from keyhole.data.values import read_columns
 
-__all__ = ["Evidence", "feature_sites", "features", "find_series"]
+__all__ = ["Evidence", "decorrelation_time", "feature_sites", "features", "find_series"]
 
 _WINDOW = 7  # samples whose 2520 orders (up to reversal) are all compared
 _LAGS = (1, 2, 3, 4)  # lags at which the samples of a window are compared: oscillations may be faster than four samples
@@ -114,6 +114,40 @@ def find_series(rows: NDArray[np.floating]) -> Evidence | None:
     candidates = (ranks for ranks in _all_ranks(rows) if ranks.mean() <= _MOST_MEAN)
     p_value = min((_p_value(ranks) for ranks in candidates), default=1.0)
     return Evidence(_correlation(rows), p_value) if p_value <= _LEVEL else None
+
+
+def decorrelation_time(rows: NDArray[np.floating]) -> int:
+    r"""Return the number of samples after which a series has forgotten its state.
+
+    It is the smallest lag at which the autocorrelation, pooled over all columns with the weight of their variance, is
+    below :math:`1/e`. At least 1, and at most half of the samples.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (N, features)
+        Samples in order, such as `features` returns them.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> noise, series = rng.normal(size=(2000, 3)), np.zeros((2000, 3))
+    >>> for i in range(1, 2000):
+    ...     series[i] = 0.9 * series[i - 1] + noise[i]
+    >>> decorrelation_time(noise), 8 <= decorrelation_time(series) <= 12  # 0.9 ** 9.5 = 1 / e
+    (1, True)
+    """
+    n = len(rows)
+    centred = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
+    spectrum = np.square(np.abs(np.fft.rfft(centred, n=2 * n, axis=0))).sum(axis=1)
+    products = np.fft.irfft(spectrum, n=2 * n)[: max(2, n // 2)]
+    if not products[0] > 0:
+        return 1
+    below = np.flatnonzero(products / products[0] < np.exp(-1))
+    return int(below[0]) if len(below) else max(1, n // 2)
 
 
 def _all_ranks(rows: NDArray[np.floating]) -> Iterator[NDArray[np.float64]]:

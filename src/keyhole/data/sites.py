@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
 from keyhole.data.areas import area_on_lattice
+from keyhole.data.coordinate_metric import metric_of
+from keyhole.data.coordinates import (
+    DIGITS,
+    Auxiliary,
+    Role,
+    count_distinct,
+    digits_of_axis,
+    is_latitude,
+    is_longitude,
+    is_radian,
+    roles_of,
+    rows_by_name,
+    text_of,
+)
 from keyhole.data.mesh import Mesh
-from keyhole.data.metric import EARTH_RADIUS_KM, Euclidean, GreatCircle, Metric, NoMetric, on_sphere
+from keyhole.data.metric import Euclidean, GreatCircle, Metric, NoMetric, on_sphere
 
-__all__ = ["FULL_TURN", "Auxiliary", "Role", "Sites", "is_latitude", "is_longitude", "is_radian"]
+__all__ = ["Sites"]
 
-FULL_TURN = 360.0  # degrees
-Role = Literal["latitude", "longitude", "x", "y", "vertical"]
-
-_LATITUDES = ("lat", "latitude", "nav_lat")
-_LONGITUDES = ("lon", "longitude", "nav_lon")
 _NEIGHBOURS = 4
 _ROLES: tuple[Role, ...] = get_args(Role)
-_DIGITS = (6, 9, 17)  # significant digits of labels: short, single precision, double precision
-
-
-class Auxiliary(NamedTuple):
-    """A coordinate that is not that of one axis: latitude on a curvilinear grid, or of each station.
-
-    Parameters
-    ----------
-    dims
-        The dimensions of the data that it varies along.
-    values
-        Its values, one axis for each of ``dims``.
-    """
-
-    dims: tuple[str, ...]
-    values: NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +129,12 @@ class Sites:
         auxiliary = dict(auxiliary or {})
         sites = cls(
             shape, dims, dict(axes), index.astype(np.int64), auxiliary,
-            _roles_of((*dims, *auxiliary)) if roles is None else dict(roles),
+            roles_of((*dims, *auxiliary)) if roles is None else dict(roles),
             None if names is None else tuple(names[place] for place in index),
             cell_area=None if cell_area is None else np.asarray(cell_area, np.float64).ravel()[index],
             vertical_scale=vertical_scale, mesh=mesh,
         )  # fmt: skip
-        return replace(sites, metric=_metric_of(sites, vertical_scale))
+        return replace(sites, metric=metric_of(sites, vertical_scale))
 
     @classmethod
     def plain(cls, shape: tuple[int, ...], valid: NDArray[np.bool_] | None = None) -> Sites:
@@ -288,7 +281,7 @@ class Sites:
         position = self.position(site)
         return " ".join(
             f"{name}[{int(self.places[self.dims.index(name)][site])}]" if digits == 0
-            else f"{name}={_text(position[name], digits)}"
+            else f"{name}={text_of(position[name], digits)}"
             for name, digits in self._digits.items()
         )  # fmt: skip
 
@@ -296,10 +289,10 @@ class Sites:
     def _digits(self) -> dict[str, int]:
         """Significant digits of each coordinate that make names distinct: the values of an axis, positions of sites."""
         columns = [self.coordinate(name) for name in self.location if name in self.auxiliary]
-        count = _count_distinct(columns, None)  # fewer than sites where they repeat at each level
-        together = next((digits for digits in _DIGITS if _count_distinct(columns, digits) == count), _DIGITS[-1])
+        count = count_distinct(columns, None)  # fewer than sites where they repeat at each level
+        together = next((digits for digits in DIGITS if count_distinct(columns, digits) == count), DIGITS[-1])
         return {
-            name: together if name in self.auxiliary else _digits_of_axis(np.asarray(self.axes[name]))
+            name: together if name in self.auxiliary else digits_of_axis(np.asarray(self.axes[name]))
             for name in self.location
         }
 
@@ -308,7 +301,7 @@ class Sites:
         """Whether two sites have the same auxiliary coordinates, so that these name neither."""
         if not self.auxiliary or not set(self.location) & set(self.auxiliary):
             return False
-        return _count_distinct([self.coordinate(name) for name in self.location], None) < len(self)
+        return count_distinct([self.coordinate(name) for name in self.location], None) < len(self)
 
     def distances_from(self, position: Mapping[str, float]) -> tuple[NDArray[np.float64], float]:
         """Return the distance of each site from a position, and how far apart neighbouring sites are.
@@ -369,17 +362,17 @@ class Sites:
         if self.auxiliary or len(self.shape) > 1:
             raise SettingsError("coordinates: only the columns of a table, or data of one axis, can be given positions")
         labels = [str(label) for label in (self.names or self.axes[self.dims[0]][self.index].tolist())]
-        rows, columns = _rows_by_name(table, labels)
+        rows, columns = rows_by_name(table, labels)
         auxiliary = {}
         for name in columns:
             values = np.full(self.size, np.nan)
             values[self.index] = rows[name].to_numpy(np.float64)
             auxiliary[name] = Auxiliary(self.dims, values)
-        roles = _roles_of(tuple(columns))
+        roles = roles_of(tuple(columns))
         if not set(roles) >= {"latitude", "longitude"}:
             roles = {"x": "x", "y": "y", **{role: name for role, name in roles.items() if role == "vertical"}}
         sites = replace(self, auxiliary=auxiliary, roles=roles, names=tuple(labels))
-        return replace(sites, metric=_metric_of(sites, None))
+        return replace(sites, metric=metric_of(sites, None))
 
     def with_vertical_scale(self, scale: float) -> Sites:
         """Return the sites with distances in which one unit of the vertical coordinate counts like ``scale``.
@@ -390,7 +383,7 @@ class Sites:
             raise SettingsError(f"vertical_scale={scale!r}: a number above zero is needed")
         if "vertical" not in self.roles:
             raise SettingsError("vertical_scale: the sites have no vertical coordinate")
-        return replace(self, metric=_metric_of(self, scale), vertical_scale=scale)
+        return replace(self, metric=metric_of(self, scale), vertical_scale=scale)
 
     def repeat(self, axis: str, labels: NDArray[Any]) -> Sites:
         """Return as many copies of the sites as there are labels, along a new first axis."""
@@ -422,131 +415,3 @@ class Sites:
         latitudes, *longitudes = (np.asarray(one.values, np.float64).ravel() for one in ends)
         together = len(ends) == 2 and ends[0].dims == ends[1].dims
         return area_on_lattice(latitude, latitudes, longitudes[0] if together else None)
-
-
-def is_latitude(name: str) -> bool:
-    """Whether a coordinate of this name holds latitudes."""
-    return name.lower() in _LATITUDES
-
-
-def is_longitude(name: str) -> bool:
-    """Whether a coordinate of this name holds longitudes."""
-    return name.lower() in _LONGITUDES
-
-
-def is_radian(attributes: Mapping[str, Any]) -> bool:
-    """Whether a variable with these attributes is in radians."""
-    return str(attributes.get("units", "")).lower().startswith("rad")
-
-
-def _rows_by_name(table: Any, labels: list[str]) -> tuple[Any, list[str]]:
-    """Rows of a table of coordinates in the order of the sites, and the columns that hold numbers."""
-    import pandas as pd
-
-    frame = pd.DataFrame(table)
-    texts = [str(name) for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
-    if texts:
-        named = next((name for name in texts if str(name).lower() in ("name", "site", "station", "id")), texts[0])
-        frame = frame.set_index(named)
-    frame.index = frame.index.map(str)
-    columns = [str(name) for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])]
-    missing = [label for label in labels if label not in frame.index]
-    if missing:
-        raise SettingsError(f"coordinates: no row for site {missing[0]!r}; {len(missing)} of {len(labels)} have none")
-    if not frame.index.is_unique:
-        raise SettingsError(f"coordinates: site {frame.index[frame.index.duplicated()][0]!r} has more than one row")
-    if not set(_roles_of(tuple(columns))) >= {"latitude", "longitude"} and not {"x", "y"} <= set(columns):
-        raise SettingsError(f"coordinates: columns lat and lon, or x and y, are needed; there are {', '.join(columns)}")
-    rows = frame.loc[labels]
-    for name in columns:
-        finite = np.isfinite(rows[name].to_numpy(np.float64))
-        if not finite.all():
-            raise SettingsError(f"coordinates: {name!r} is missing at site {labels[int((~finite).argmax())]!r}")
-    return rows, columns
-
-
-def _roles_of(names: tuple[str, ...]) -> dict[Role, str]:
-    """Latitude and longitude by their usual names."""
-    roles: dict[Role, str] = {}
-    for name in names:
-        if is_latitude(name):
-            roles.setdefault("latitude", name)
-        elif is_longitude(name):
-            roles.setdefault("longitude", name)
-        elif name.lower() in ("depth", "z", "height", "altitude", "elevation", "level"):
-            roles.setdefault("vertical", name)
-    return roles
-
-
-def _metric_of(sites: Sites, vertical_scale: float | None) -> Metric:
-    """The great circle with latitude and longitude, else straight distances; none for the columns of a table."""
-    if sites.names is not None and not sites.auxiliary:
-        return NoMetric(len(sites))
-    others = [
-        name for name in sites.location if name not in (sites.roles.get("latitude"), sites.roles.get("longitude"))
-    ]
-    latitude, longitude = sites.role("latitude"), sites.role("longitude")
-    if latitude is None or longitude is None:
-        return _straight(sites, sites.location, vertical_scale)
-    if not others:
-        return GreatCircle(latitude, longitude)
-    columns = np.stack([_numbers(sites, name) for name in others], axis=1)
-    if vertical_scale is not None:
-        return GreatCircle(latitude, longitude, columns * vertical_scale)
-    spread = np.ptp(columns, axis=0)
-    scaled = columns * EARTH_RADIUS_KM / np.where(spread > 0, spread, 1.0)
-    return GreatCircle(latitude, longitude, scaled, only_horizontal=True)
-
-
-def _straight(sites: Sites, names: tuple[str, ...], vertical_scale: float | None) -> Metric:
-    """Straight distances in units of the coordinates; the extent is that of all data, valid or not."""
-    columns, lengths = [], []
-    for name in names:
-        scale = vertical_scale if vertical_scale is not None and name == sites.roles.get("vertical") else 1.0
-        columns.append(scale * _numbers(sites, name))
-        whole = sites.auxiliary[name].values if name in sites.auxiliary else sites.axes[name]
-        if not _is_number(whole) or (name in sites.axes and not np.isfinite(whole).all()):
-            whole = np.arange(whole.size)
-        lengths.append(scale * float(np.ptp(whole[~_is_missing(whole)].astype(np.float64))) if whole.size else 0.0)
-    return Euclidean(np.stack(columns, axis=1), extent=max(lengths) or 1.0)
-
-
-def _numbers(sites: Sites, name: str) -> NDArray[np.float64]:
-    """A coordinate as numbers: positions along an axis that holds texts or dates, or whose coordinate is incomplete."""
-    values = sites.coordinate(name)
-    if name not in sites.auxiliary and not (_is_number(values) and np.isfinite(sites.axes[name]).all()):
-        return sites.places[sites.dims.index(name)].astype(np.float64)
-    return values.astype(np.float64)
-
-
-def _is_number(values: NDArray[Any]) -> bool:
-    return values.dtype.kind in "biuf"
-
-
-def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
-
-
-def _digits_of_axis(values: NDArray[Any]) -> int:
-    """Significant digits that make the values of an axis distinct; 0 where none do."""
-    return next((digits for digits in _DIGITS if len({_text(one, digits) for one in values}) == len(values)), 0)
-
-
-def _count_distinct(columns: Sequence[NDArray[Any]], digits: int | None) -> int:
-    """Number of distinct rows of some columns, rounded to significant digits; of columns without values 0."""
-    if digits is not None:
-        columns = [_rounded(column.astype(np.float64), digits) for column in columns]
-    places = [np.unique(column, return_inverse=True)[1] for column in columns]
-    return np.unique(np.stack(places), axis=1).shape[1] if places else 0
-
-
-def _rounded(values: NDArray[np.float64], digits: int) -> NDArray[np.float64]:
-    """Values rounded to significant digits."""
-    sizes = np.abs(np.where(np.isfinite(values) & (values != 0), values, 1.0))
-    unit = 10.0 ** (np.floor(np.log10(sizes)) + 1 - digits)
-    return np.asarray(np.round(values / unit) * unit)
-
-
-def _text(value: object, digits: int) -> str:
-    """A coordinate as text."""
-    return f"{value:.{digits}g}" if isinstance(value, float | np.floating) else str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
 
-__all__ = ["Indices", "Split", "SplitLike", "as_split", "check"]
+__all__ = ["Indices", "Split", "SplitLike", "as_split", "check", "folds"]
 
 Indices = NDArray[np.int64]
 
@@ -266,6 +267,54 @@ def as_split(split: SplitLike, n: int, *, time: NDArray[Any] | None = None, seed
         return Split.blocks(n, time=time) if split == "blocks" else Split.random(n, seed=seed)
     parts = {name: _indices(name, part, n) for name, part in _named_parts(split).items()}
     return Split.given(parts["train"], parts["test"], parts.get("validation"))
+
+
+def folds(
+    rows: Indices, n_folds: int, *, gap: int = 0, groups: NDArray[Any] | None = None
+) -> list[tuple[Indices, Indices]]:
+    """Cut samples into consecutive blocks, each of which is left out in turn.
+
+    Parameters
+    ----------
+    rows : ndarray of int
+        Sample numbers, in the order of time where there is one (as `Split.development` has them).
+    n_folds : int
+        Number of blocks; fewer where there are not enough samples or groups.
+    gap : int
+        Number of samples on each side of the left-out block that are used for neither.
+    groups : ndarray of shape (len(rows),), optional
+        Label of each of these samples; those that share one are left out together, and there is no gap.
+
+    Returns
+    -------
+    list of (ndarray of int, ndarray of int)
+        For each block, the samples to fit to and those left out.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than two samples or groups.
+
+    Examples
+    --------
+    >>> [(fit.tolist(), out.tolist()) for fit, out in folds(np.arange(6), 3, gap=1)]
+    [([3, 4, 5], [0, 1]), ([0, 5], [2, 3]), ([0, 1, 2], [4, 5])]
+    """
+    if groups is None:
+        unit = np.arange(len(rows))
+    else:
+        _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
+        unit, gap = np.argsort(np.argsort(first))[inverse], 0
+    n_units = int(unit.max()) + 1 if len(rows) else 0
+    if n_units < 2:
+        raise DataError(f"split: {n_units} samples or groups cannot be left out in turn; at least 2 are needed")
+    edges = np.linspace(0, n_units, min(n_folds, n_units) + 1).astype(np.int64)
+    found = []
+    for start, stop in pairwise(edges.tolist()):
+        out = (unit >= start) & (unit < stop)
+        near = (unit >= start - gap) & (unit < stop + gap)
+        found.append((rows[~(out if near.all() else near)], rows[out]))
+    return found
 
 
 def check(split: Split, n: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
-from keyhole.data.alignment import times_of
+from keyhole.data.labels import times_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
-from keyhole.data.alignment import align, is_a, is_labelled
+from keyhole.data.alignment import align
 from keyhole.data.constraints.regions import region
+from keyhole.data.labels import is_a, is_labelled
 from keyhole.data.sites import Sites
 
 __all__ = ["resolve_noise", "resolve_weights", "sqrt_of_weights"]

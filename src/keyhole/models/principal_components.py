@@ -14,7 +14,7 @@ from scipy.linalg import eigh
 from keyhole.core.errors import SettingsError
 from keyhole.core.memory import format_size
 from keyhole.core.reduction import reduce
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.values import Panel, read_columns
 from keyhole.models.subspace import leading_subspace
 

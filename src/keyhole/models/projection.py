@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.reduction import reduce
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.values import Panel
 
 __all__ = ["Targets", "in_memory", "probe_columns", "probe_targets", "project", "target_columns"]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.principal_components import blocks_of_cells, column_sums
 from keyhole.models.projection import Targets, probe_columns, probe_targets, project
 

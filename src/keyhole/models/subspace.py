@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import sgemm
 
 from keyhole.core.reduction import reduce
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.values import Panel
 
 __all__ = ["leading_subspace"]

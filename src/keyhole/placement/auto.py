@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.core.trials import Trial, Trials
-from keyhole.data.samples import Samples, ScaledSamples
+from keyhole.data.samples import Samples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.placement.base import Selection, Selector
 from keyhole.placement.baselines.supervised import Forest, Relevance
 from keyhole.placement.classical import QR, Greedy

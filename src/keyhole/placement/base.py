@@ -15,7 +15,8 @@ from keyhole.core.run import Run
 from keyhole.core.settings import Configurable
 from keyhole.data.constraints import FeasibleSet, largest_feasible, packing
 from keyhole.data.observed import ObservedSamples
-from keyhole.data.samples import Samples, ScaledSamples
+from keyhole.data.samples import Samples
+from keyhole.data.scaled_samples import ScaledSamples
 
 if TYPE_CHECKING:
     from keyhole.masks import MaskDistribution

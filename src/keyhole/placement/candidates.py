@@ -9,7 +9,7 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 
 __all__ = ["FeasibleCandidates"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.principal_components import rounding
 from keyhole.placement.base import Selection, Selector, complete
 from keyhole.placement.candidates import FeasibleCandidates

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.data.constraints import Grouping, ResolvedConstraints
-from keyhole.data.metric import Euclidean, GraphMetric, NoMetric
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.graph_metric import GraphMetric
+from keyhole.data.metric import Euclidean, NoMetric
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.sites import Sites
 from keyhole.models.reconstructors import Ridge
 

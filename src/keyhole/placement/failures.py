@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.placement.base import Selection, subsample
 from keyhole.placement.candidates import FeasibleCandidates
 from keyhole.placement.classical import rank_sites

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.kernels import Hyperparameters, PairwiseKernel, candidates, inverse, kernel, leave_one_out, scale_of
 from keyhole.models.reconstructors.base import flat
 from keyhole.placement.base import subsample

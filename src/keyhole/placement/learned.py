@@ -15,7 +15,8 @@ from keyhole.core.processes import Processes
 from keyhole.core.run import Run
 from keyhole.data.batches import Prefetched, StoredBatches
 from keyhole.data.metric import NoMetric
-from keyhole.data.samples import Samples, ScaledSamples
+from keyhole.data.samples import Samples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.masks import (
     MASK_DISTRIBUTIONS,
     GraphLogitNormal,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from keyhole.core.errors import SettingsError
 from keyhole.core.processes import Processes
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.target import Target
 from keyhole.masks import share
 from keyhole.models.objectives import adversarial, known_share, prediction, reconstruction

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.data.observed import ObservedSamples
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.principal_components import components_at_sites, rounding, unresolved_variance
 from keyhole.placement.explained_variance import ExplainedVariance
 

@@ -15,7 +15,7 @@ from keyhole.core.run import Run
 from keyhole.data.metric import Metric
 from keyhole.data.observed import ObservedSamples
 from keyhole.data.placed_sensors import rows_over
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.reconstructors import OptimalInterpolation
 from keyhole.models.subsets import random_subset
 from keyhole.placement.local_search import Objective

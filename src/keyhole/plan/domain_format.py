@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import PlanError
 from keyhole.core.storage import Arrays, array_of
+from keyhole.data.coordinates import Auxiliary
+from keyhole.data.graph_metric import GraphMetric
 from keyhole.data.mesh import Mesh
-from keyhole.data.metric import GraphMetric
-from keyhole.data.sites import Auxiliary, Sites
+from keyhole.data.sites import Sites
 from keyhole.plan.schema import Header
 
 __all__ = ["domain_state", "restore_domain"]

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import PlanError
-from keyhole.data.alignment import align_in_time
 from keyhole.data.imputation import impute_by_covariance
+from keyhole.data.labels import align_in_time
 from keyhole.data.origin import SourceInfo
 from keyhole.data.placed_sensors import PlacedSensors, rows_over
 from keyhole.data.samples import Samples

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import PlanError, ReadingsWarning
-from keyhole.data.alignment import is_a, sites_along
+from keyhole.data.alignment import sites_along
+from keyhole.data.labels import is_a
 from keyhole.data.origin import Clock
 from keyhole.data.readers.calendars import from_calendar
 from keyhole.data.readers.tables import TIME, parse_dates

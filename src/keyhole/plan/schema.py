@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from keyhole.core.errors import PlanError
 from keyhole.core.storage import Arrays, check_numbers
+from keyhole.data.coordinates import Role
 from keyhole.data.covariates import Period
 from keyhole.data.origin import Clock
-from keyhole.data.sites import Role
 
 __all__ = ["Header", "OriginPart", "checked_header"]
 

@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from keyhole.data.sites import FULL_TURN, Sites
+from keyhole.data.coordinates import FULL_TURN
+from keyhole.data.sites import Sites
 from keyhole.report.formatting import plain, shorten
 from keyhole.report.grid_positions import grid_positions
 from keyhole.report.style import LAND, RULE, literal

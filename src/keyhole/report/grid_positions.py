@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.data.sites import FULL_TURN, Sites
+from keyhole.data.coordinates import FULL_TURN
+from keyhole.data.sites import Sites
 
 __all__ = ["grid_positions"]
 

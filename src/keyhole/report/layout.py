@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
-from keyhole.data.metric import GraphMetric, NoMetric
-from keyhole.data.sites import FULL_TURN, Auxiliary, Sites
+from keyhole.data.coordinates import FULL_TURN, Auxiliary
+from keyhole.data.graph_metric import GraphMetric
+from keyhole.data.metric import NoMetric
+from keyhole.data.sites import Sites
 from keyhole.report.formatting import number, plain
 from keyhole.report.geometry import CellFrame, Frame, SymbolFrame
 from keyhole.report.meshes import PolygonFrame

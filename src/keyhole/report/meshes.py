@@ -11,8 +11,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import Normalize
 from numpy.typing import NDArray
 
+from keyhole.data.coordinates import FULL_TURN
 from keyhole.data.mesh import Mesh
-from keyhole.data.sites import FULL_TURN, Sites
+from keyhole.data.sites import Sites
 from keyhole.report.geometry import CellFrame, Frame, Ruler, draw_symbols, in_degrees, on_paper
 from keyhole.report.rings import Rings, flat_rings, repeated
 from keyhole.report.style import LAND

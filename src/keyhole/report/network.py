@@ -10,7 +10,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from numpy.typing import NDArray
 
-from keyhole.data.metric import GraphMetric
+from keyhole.data.graph_metric import GraphMetric
 from keyhole.data.sites import Sites
 from keyhole.report.geometry import Ruler, SymbolFrame
 from keyhole.report.layout import horizontal

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
 from keyhole.core.extras import check_extra
+from keyhole.data.coordinates import FULL_TURN
 from keyhole.data.metric import on_sphere
-from keyhole.data.sites import FULL_TURN, Sites
+from keyhole.data.sites import Sites
 from keyhole.report.rings import Rings, cut, flat_rings, refined, repeated
 from keyhole.report.style import SMALL
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.data.sites import FULL_TURN
+from keyhole.data.coordinates import FULL_TURN
 
 __all__ = ["Rings", "cut", "flat_rings", "refined", "repeated"]
 

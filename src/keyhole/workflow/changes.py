@@ -17,7 +17,8 @@ from keyhole.data.constraints.site_lookup import sites_given
 from keyhole.data.placed_sensors import PlacedSensors
 from keyhole.data.preparation import prepare
 from keyhole.data.readers import read
-from keyhole.data.samples import Samples, ScaledSamples
+from keyhole.data.samples import Samples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.splits import SplitLike
 from keyhole.models.predictors import eliminate
 from keyhole.models.reconstructors import Reconstructor

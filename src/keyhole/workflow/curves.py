@@ -28,7 +28,8 @@ from keyhole.models.reconstructors import NestedRidge, Reconstructor, Ridge
 from keyhole.placement import Selection
 from keyhole.plan.fitted import FittedModels
 from keyhole.workflow.arguments import Methods, Parts, check_k, deadline_after, make_all_parts, make_run
-from keyhole.workflow.selection import choose_sites, fit_plan, score
+from keyhole.workflow.scoring import score
+from keyhole.workflow.selection import choose_sites, fit_plan
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import platform
 import time as clock
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from importlib.metadata import version
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole import metrics
 from keyhole.core.errors import SettingsError
 from keyhole.core.memory import explain_out_of_memory
 from keyhole.core.progress import progress
-from keyhole.core.reduction import listening, reduce
+from keyhole.core.reduction import listening
 from keyhole.core.run import Event, Run
 from keyhole.data.constraints import Constraints
 from keyhole.data.origin import STANDARDISED
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
-from keyhole.data.samples import Samples
-from keyhole.data.scaler import Scaler
 from keyhole.data.splits import SplitLike
 from keyhole.data.target import TargetKind
-from keyhole.data.values import Panel
 from keyhole.models.predictors import Predictor, fit_predictor
-from keyhole.models.predictors import nested_errors as nested_target_errors
-from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor, Ridge, fit_best, nested_errors, ridge_strength
+from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor, Ridge, fit_best
 from keyhole.placement import Selection, Selector
 from keyhole.placement.classical import Greedy
 from keyhole.placement.conditioning import SelectionView
@@ -48,19 +40,11 @@ from keyhole.workflow.arguments import (
     make_run,
     managed_checkpoints,
 )
-from keyhole.workflow.calibration import calibrate, coverage, spread_of
+from keyhole.workflow.calibration import calibrate, spread_of
+from keyhole.workflow.plan_metadata import constraint_metadata, run_metadata, target_metadata, training_history
+from keyhole.workflow.scoring import gains, scores_of
 
-__all__ = [
-    "SELECTION_SHARE",
-    "choose_sites",
-    "constraint_metadata",
-    "fit_plan",
-    "fit_reconstructor",
-    "make_plan",
-    "run_metadata",
-    "score",
-    "select",
-]
+__all__ = ["SELECTION_SHARE", "choose_sites", "fit_plan", "fit_reconstructor", "make_plan", "select"]
 
 # Fraction of the time limit for site selection; the rest is for fitting the reconstructor.
 SELECTION_SHARE = 1 / 3
@@ -393,7 +377,7 @@ def make_plan(
     scores = scores_of(samples, scored)
     metadata = {
         **run_metadata(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
-        **_target_metadata(predictor),
+        **target_metadata(predictor),
         **constraint_metadata(samples, sites),
         **({"error_units": STANDARDISED} if samples.origin.units_differ else {}),
         **({} if samples.missing is None else {"missing": "model"}),
@@ -410,7 +394,7 @@ def make_plan(
         gain=gains(prepared, sites),
         metadata=metadata,
         metrics=scores,
-        history=_history(selection, fitted, predictor),
+        history=training_history(selection, fitted, predictor),
         ranges=range_of(final.readings_of(samples.take(seen))),
     )
 
@@ -432,139 +416,3 @@ def _refitted(models: FittedModels, prepared: PreparedSamples, run: Run) -> Fitt
         reconstructor=reconstructor.clone().fit(**on),
         predictor=None if predictor is None else predictor.clone().fit(**on),
     )
-
-
-def score(models: FittedModels, part: Samples, baseline: Scaler) -> dict[str, float]:
-    """Compute the errors of fitted models on unscaled samples; see `scores_of`."""
-    return scores_of(part, {"all": (models, np.arange(len(part)), baseline)})["all"]
-
-
-def scores_of(
-    samples: Samples, scored: Mapping[str, tuple[FittedModels, NDArray[np.int64], Scaler]]
-) -> dict[str, dict[str, float]]:
-    """Compute the errors of fitted models on parts of unscaled samples, in one pass.
-
-    Parameters
-    ----------
-    samples
-        Samples in the user's units.
-    scored
-        By name: a plan, or models that are not yet part of one; the positions of the samples that it is scored on; and
-        the scaler whose mean or climatology is the reference of the unexplained variance, the same for all plans.
-
-    Returns
-    -------
-    dict
-        For each part, metrics by name; those of the target begin with ``target_``, those of the 90 % prediction
-        interval are ``coverage_90`` and ``width_90``.
-    """
-    rows = np.sort(np.concatenate([part for _, part, _ in scored.values()]))
-    accumulators = reduce(samples.take(rows).panels(), _Errors(samples, rows, list(scored.values())))
-    found = {}
-    for (name, (models, part, _)), accumulator in zip(scored.items(), accumulators, strict=True):
-        found[name] = accumulator.scores(samples.weights) | _other_scores(models, samples.take(part))
-    return found
-
-
-def _other_scores(models: FittedModels, part: Samples) -> dict[str, float]:
-    """Scores of prediction intervals and of the target."""
-    scores: dict[str, float] = {}
-    if models.intervals is not None:
-        some = part.subset()
-        scores |= coverage(models, some, models.reconstruct_samples(some))
-    if models.predictor is None or part.target is None:
-        return scores
-    predicted = models.predict_array(models.readings_of(part), part.time)
-    target_scores = metrics.target_scores(part.target, predicted, models.predictor.expected)
-    return scores | {f"target_{name}": value for name, value in target_scores.items()}
-
-
-@dataclass(frozen=True, eq=False)
-class _Errors:
-    """The sums of squared errors of fitted models, each on samples of its own."""
-
-    stage: ClassVar[str] = "errors"
-    samples: Samples
-    rows: NDArray[np.int64]
-    scored: list[tuple[FittedModels, NDArray[np.int64], Scaler]]
-
-    def start(self) -> list[metrics.ErrorAccumulator]:
-        origin, found = self.samples.origin, []
-        for models, _, baseline in self.scored:
-            scale = baseline.scale if origin.units_differ else None
-            found.append(metrics.ErrorAccumulator(models.domain, scale=scale, names=tuple(origin.variables)))
-        return found
-
-    def update(self, state: list[metrics.ErrorAccumulator], panel: Panel[Samples]) -> list[metrics.ErrorAccumulator]:
-        rows = self.rows[panel.start : panel.start + len(panel.samples)]
-        for accumulator, (models, part, baseline) in zip(state, self.scored, strict=True):
-            mine = panel.samples.take(np.flatnonzero(np.isin(rows, part)))
-            if len(mine):
-                accumulator.add(mine.values, models.reconstruct_samples(mine), baseline.expected(mine))
-        return state
-
-    def merge(
-        self, one: list[metrics.ErrorAccumulator], other: list[metrics.ErrorAccumulator]
-    ) -> list[metrics.ErrorAccumulator]:
-        return [first + second for first, second in zip(one, other, strict=True)]
-
-
-def gains(prepared: PreparedSamples, sites: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the reduction of the validation error (ridge, fraction of variance) by each site given those before."""
-    train, validation = prepared.train, prepared.validation
-    if prepared.samples.target is not None:
-        errors = nested_target_errors(train, validation, sites)
-    else:
-        errors = nested_errors(train, validation, sites, ridge_strength(train, sites))
-    return np.asarray(-np.diff(errors) / max(float(errors[0]), 1e-300))
-
-
-def run_metadata(
-    selector: Selector, run: Run, *, method: str, fitted: Reconstructor, notes: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the metadata that do not depend on the data: method, settings, seed, versions, date."""
-    import torch
-
-    versions: dict[str, Any] = {name: version(name) for name in ("keyhole", "torch", "numpy")}
-    return {
-        "method": method,
-        "settings": selector.settings(),
-        "reconstructor": fitted.name,
-        "seed": run.seed,
-        "notes": dict(notes),
-        "versions": versions | {"python": platform.python_version(), "threads": torch.get_num_threads()},
-        "date": datetime.now(UTC).date().isoformat(),
-    }
-
-
-def constraint_metadata(samples: Samples, sites: NDArray[np.int64]) -> dict[str, Any]:
-    """Return the metadata of the constraints: their description, the number of existing sites, costs and groups."""
-    constraints = samples.constraints
-    if constraints is None:
-        return {}
-    n_existing = len(constraints.rules.existing)
-    found: dict[str, Any] = {"asked": constraints.specification.described(), "existing": n_existing}
-    if constraints.rules.costs is not None:
-        cost = float(constraints.rules.costs[sites[n_existing:]].sum())
-        found |= {"cost": cost, "cost_limit": constraints.rules.limit}
-    if constraints.grouping is not None:
-        found["groups"] = constraints.grouping.units[sites].tolist()
-    return {"constraints": found}
-
-
-def _target_metadata(predictor: Predictor | None) -> dict[str, Any]:
-    """Return the metadata of the target and its predictor."""
-    if predictor is None:
-        return {}
-    kind = "class" if predictor.is_class else "number"
-    return {"predictor": predictor.name, "target": {"name": predictor.target, "kind": kind}}
-
-
-def _history(selection: Selection, fitted: Reconstructor, predictor: Predictor | None) -> list[dict[str, Any]]:
-    """Return the training history of all stages."""
-    rows = {
-        "select": selection.history,
-        "refit": (*fitted.history, *fitted.tried),
-        "predict": predictor.history if predictor else (),
-    }
-    return [{"stage": stage, **row} for stage, of_stage in rows.items() for row in of_stage]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from keyhole.core.errors import DataError, SettingsError, StorageError
 from keyhole.core.paths import check_regular
 from keyhole.data.alignment import align
-from keyhole.data.sites import FULL_TURN, Sites
+from keyhole.data.coordinates import FULL_TURN
+from keyhole.data.sites import Sites
 
 __all__ = ["inside_rings", "region"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
-from keyhole.data.alignment import is_a
+from keyhole.data.labels import is_a
 from keyhole.data.sites import Sites
 
 __all__ = ["find_sites", "nearest_site", "rows_of", "sites_given"]

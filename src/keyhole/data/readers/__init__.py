@@ -12,7 +12,8 @@ import numpy as np
 from keyhole.core.errors import DataError, SettingsError, StorageError
 from keyhole.core.memory import memory_limit
 from keyhole.core.paths import check_regular
-from keyhole.data.alignment import align, is_a, is_labelled
+from keyhole.data.alignment import align
+from keyhole.data.labels import is_a, is_labelled
 from keyhole.data.readers.arrays import read_array, read_npy, read_npz
 from keyhole.data.readers.field_files import (
     GRIB,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from keyhole.core.errors import DataError, KeyholeWarning
-from keyhole.data.sites import is_latitude, is_longitude
+from keyhole.data.coordinates import is_latitude, is_longitude
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError
 from keyhole.core.executors import is_worker_task
+from keyhole.data.coordinates import FULL_TURN, is_longitude, is_radian
 from keyhole.data.origin import SourceInfo, clock_of
 from keyhole.data.readers.calendars import from_calendar
 from keyhole.data.readers.dimensions import check_space, is_time, sample_dimension, scalar_time, time_among
@@ -20,7 +21,7 @@ from keyhole.data.readers.files import one_of
 from keyhole.data.readers.geometry import is_position, sites_of_field
 from keyhole.data.readers.stored import stored_samples
 from keyhole.data.samples import Samples
-from keyhole.data.sites import FULL_TURN, Sites, is_longitude, is_radian
+from keyhole.data.sites import Sites
 from keyhole.data.values import fits
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import KeyholeWarning
 from keyhole.data.areas import area_of_polygons
+from keyhole.data.coordinates import Auxiliary, Role, is_latitude, is_longitude, is_radian
 from keyhole.data.mesh import Mesh
-from keyhole.data.sites import Auxiliary, Role, Sites, is_latitude, is_longitude, is_radian
+from keyhole.data.sites import Sites
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -14,7 +14,7 @@ from scipy.special import softmax
 from keyhole.core.errors import DataError, PlanError
 from keyhole.core.run import Run
 from keyhole.core.storage import array_of
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.target import Target
 from keyhole.models.base import Model
 

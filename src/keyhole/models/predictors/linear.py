@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 from keyhole.core.run import Run
 from keyhole.core.storage import array_of
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.predictors.base import Examples, Predictor
 from keyhole.models.regression import RidgeRegression, nested_squared_errors
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.metrics import target_scores
 from keyhole.models.predictors.base import Predictor, target_of
 from keyhole.models.predictors.linear import Linear

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.reconstructors.linear import LinearReconstructor
 
 __all__ = ["Augmentation", "AugmentedBatches", "affine_grid"]

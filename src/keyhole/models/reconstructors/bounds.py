@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from keyhole.core.errors import PlanError
 from keyhole.core.storage import array_of
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 
 __all__ = ["ValueBounds"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.sites import Sites
 from keyhole.models.reconstructors.base import Reconstructor
 from keyhole.models.reconstructors.residual import Residual, arrays_under

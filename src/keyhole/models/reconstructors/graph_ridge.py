@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
-from keyhole.data.metric import GraphMetric, Metric
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.graph_metric import GraphMetric
+from keyhole.data.metric import Metric
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.projection import Targets, in_memory
 from keyhole.models.reconstructors.base import flat
 from keyhole.models.reconstructors.linear import LinearReconstructor

@@ -13,7 +13,7 @@ from scipy.linalg import LinAlgError
 from keyhole.core.errors import PlanError
 from keyhole.core.run import Run
 from keyhole.core.storage import array_of, count_of, number_of
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.sites import Sites
 from keyhole.models.kernels import Hyperparameters, candidates, inverse, kernel, leave_one_out, scale_of
 from keyhole.models.reconstructors.base import Reconstructor, flat, known

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.core.storage import array_of, count_of, number_of
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.scaler import Scaler
 from keyhole.data.sites import Sites
 from keyhole.models.projection import Targets

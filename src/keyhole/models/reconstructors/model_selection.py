@@ -13,8 +13,8 @@ from keyhole.core.processes import processes
 from keyhole.core.run import Run
 from keyhole.core.settings import parse
 from keyhole.core.trials import Trial, Trials
-from keyhole.data.metric import GraphMetric
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.graph_metric import GraphMetric
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.reconstructors.base import Reconstructor
 from keyhole.models.reconstructors.dense_conv import DenseConv
 from keyhole.models.reconstructors.ensemble import Ensemble

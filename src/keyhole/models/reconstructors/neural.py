@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.core.storage import count_of
-from keyhole.data.samples import Samples, ScaledSamples
+from keyhole.data.samples import Samples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.sites import Sites
 from keyhole.models.objectives import reconstruction
 from keyhole.models.reconstructors.augmentation import Augmentation, AugmentedBatches

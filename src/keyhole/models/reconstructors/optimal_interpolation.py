@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.data.metric import Metric
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.projection import Targets, probe_columns, project, target_columns
 from keyhole.models.reconstructors.base import flat, known
 from keyhole.models.reconstructors.linear import LinearReconstructor

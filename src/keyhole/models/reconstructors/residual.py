@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples, ScaledSamples
+from keyhole.data.samples import Samples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.sites import Sites
 from keyhole.models.reconstructors.augmentation import Augmentation
 from keyhole.models.reconstructors.base import Reconstructor, flat

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.principal_components import cached_gram
 from keyhole.models.projection import Targets, probe_targets
 from keyhole.models.reconstructors.base import flat

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.processes import processes
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.reconstructors.neural import Dense
 from keyhole.models.reconstructors.residual import Residual

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from keyhole.core.run import Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.objectives import reconstruction
 from keyhole.placement.base import Selection, Selector, complete
 from keyhole.placement.settings import AEFSSettings

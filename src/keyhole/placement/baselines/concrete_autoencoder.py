@@ -13,7 +13,8 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from keyhole.core.run import Run
-from keyhole.data.samples import Samples, ScaledSamples
+from keyhole.data.samples import Samples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.objectives import reconstruction
 from keyhole.models.reconstructors.dcgan import DCGANDecoder
 from keyhole.models.reconstructors.networks import check_two_dimensional

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Event, Run
-from keyhole.data.samples import ScaledSamples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.placement.base import Selection, Selector, complete
 from keyhole.placement.baselines.self_regression import Regression, regress_on_sites, site_norms
 

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Event, Run
-from keyhole.data.samples import Samples, ScaledSamples
+from keyhole.data.samples import Samples
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.predictors import target_of
 from keyhole.placement.base import Selection, Selector, complete, subsample
 from keyhole.placement.candidates import FeasibleCandidates

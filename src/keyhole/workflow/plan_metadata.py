@@ -1,0 +1,71 @@
+"""What a plan records of how it came about: metadata and the training history."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole.core.run import Run
+from keyhole.data.samples import Samples
+from keyhole.models.predictors import Predictor
+from keyhole.models.reconstructors import Reconstructor
+from keyhole.placement import Selection, Selector
+
+__all__ = ["constraint_metadata", "run_metadata", "target_metadata", "training_history"]
+
+
+def run_metadata(
+    selector: Selector, run: Run, *, method: str, fitted: Reconstructor, notes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the metadata that do not depend on the data: method, settings, seed, versions, date."""
+    import torch
+
+    versions: dict[str, Any] = {name: version(name) for name in ("keyhole", "torch", "numpy")}
+    return {
+        "method": method,
+        "settings": selector.settings(),
+        "reconstructor": fitted.name,
+        "seed": run.seed,
+        "notes": dict(notes),
+        "versions": versions | {"python": platform.python_version(), "threads": torch.get_num_threads()},
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def constraint_metadata(samples: Samples, sites: NDArray[np.int64]) -> dict[str, Any]:
+    """Return the metadata of the constraints: their description, the number of existing sites, costs and groups."""
+    constraints = samples.constraints
+    if constraints is None:
+        return {}
+    n_existing = len(constraints.rules.existing)
+    found: dict[str, Any] = {"asked": constraints.specification.described(), "existing": n_existing}
+    if constraints.rules.costs is not None:
+        cost = float(constraints.rules.costs[sites[n_existing:]].sum())
+        found |= {"cost": cost, "cost_limit": constraints.rules.limit}
+    if constraints.grouping is not None:
+        found["groups"] = constraints.grouping.units[sites].tolist()
+    return {"constraints": found}
+
+
+def target_metadata(predictor: Predictor | None) -> dict[str, Any]:
+    """Return the metadata of the target and its predictor."""
+    if predictor is None:
+        return {}
+    kind = "class" if predictor.is_class else "number"
+    return {"predictor": predictor.name, "target": {"name": predictor.target, "kind": kind}}
+
+
+def training_history(selection: Selection, fitted: Reconstructor, predictor: Predictor | None) -> list[dict[str, Any]]:
+    """Return the training history of all stages."""
+    rows = {
+        "select": selection.history,
+        "refit": (*fitted.history, *fitted.tried),
+        "predict": predictor.history if predictor else (),
+    }
+    return [{"stage": stage, **row} for stage, of_stage in rows.items() for row in of_stage]

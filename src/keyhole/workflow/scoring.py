@@ -1,0 +1,108 @@
+"""Errors of fitted models on samples, in one pass, and what each site gains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyhole import metrics
+from keyhole.core.reduction import reduce
+from keyhole.data.preparation import PreparedSamples
+from keyhole.data.samples import Samples
+from keyhole.data.scaler import Scaler
+from keyhole.data.values import Panel
+from keyhole.models.predictors import nested_errors as nested_target_errors
+from keyhole.models.reconstructors import nested_errors, ridge_strength
+from keyhole.plan.fitted import FittedModels
+from keyhole.workflow.calibration import coverage
+
+__all__ = ["gains", "score", "scores_of"]
+
+
+def score(models: FittedModels, part: Samples, baseline: Scaler) -> dict[str, float]:
+    """Compute the errors of fitted models on unscaled samples; see `scores_of`."""
+    return scores_of(part, {"all": (models, np.arange(len(part)), baseline)})["all"]
+
+
+def scores_of(
+    samples: Samples, scored: Mapping[str, tuple[FittedModels, NDArray[np.int64], Scaler]]
+) -> dict[str, dict[str, float]]:
+    """Compute the errors of fitted models on parts of unscaled samples, in one pass.
+
+    Parameters
+    ----------
+    samples
+        Samples in the user's units.
+    scored
+        By name: a plan, or models that are not yet part of one; the positions of the samples that it is scored on; and
+        the scaler whose mean or climatology is the reference of the unexplained variance, the same for all plans.
+
+    Returns
+    -------
+    dict
+        For each part, metrics by name; those of the target begin with ``target_``, those of the 90 % prediction
+        interval are ``coverage_90`` and ``width_90``.
+    """
+    rows = np.sort(np.concatenate([part for _, part, _ in scored.values()]))
+    accumulators = reduce(samples.take(rows).panels(), _Errors(samples, rows, list(scored.values())))
+    found = {}
+    for (name, (models, part, _)), accumulator in zip(scored.items(), accumulators, strict=True):
+        found[name] = accumulator.scores(samples.weights) | _other_scores(models, samples.take(part))
+    return found
+
+
+def _other_scores(models: FittedModels, part: Samples) -> dict[str, float]:
+    """Scores of prediction intervals and of the target."""
+    scores: dict[str, float] = {}
+    if models.intervals is not None:
+        some = part.subset()
+        scores |= coverage(models, some, models.reconstruct_samples(some))
+    if models.predictor is None or part.target is None:
+        return scores
+    predicted = models.predict_array(models.readings_of(part), part.time)
+    target_scores = metrics.target_scores(part.target, predicted, models.predictor.expected)
+    return scores | {f"target_{name}": value for name, value in target_scores.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Errors:
+    """The sums of squared errors of fitted models, each on samples of its own."""
+
+    stage: ClassVar[str] = "errors"
+    samples: Samples
+    rows: NDArray[np.int64]
+    scored: list[tuple[FittedModels, NDArray[np.int64], Scaler]]
+
+    def start(self) -> list[metrics.ErrorAccumulator]:
+        origin, found = self.samples.origin, []
+        for models, _, baseline in self.scored:
+            scale = baseline.scale if origin.units_differ else None
+            found.append(metrics.ErrorAccumulator(models.domain, scale=scale, names=tuple(origin.variables)))
+        return found
+
+    def update(self, state: list[metrics.ErrorAccumulator], panel: Panel[Samples]) -> list[metrics.ErrorAccumulator]:
+        rows = self.rows[panel.start : panel.start + len(panel.samples)]
+        for accumulator, (models, part, baseline) in zip(state, self.scored, strict=True):
+            mine = panel.samples.take(np.flatnonzero(np.isin(rows, part)))
+            if len(mine):
+                accumulator.add(mine.values, models.reconstruct_samples(mine), baseline.expected(mine))
+        return state
+
+    def merge(
+        self, one: list[metrics.ErrorAccumulator], other: list[metrics.ErrorAccumulator]
+    ) -> list[metrics.ErrorAccumulator]:
+        return [first + second for first, second in zip(one, other, strict=True)]
+
+
+def gains(prepared: PreparedSamples, sites: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the reduction of the validation error (ridge, fraction of variance) by each site given those before."""
+    train, validation = prepared.train, prepared.validation
+    if prepared.samples.target is not None:
+        errors = nested_target_errors(train, validation, sites)
+    else:
+        errors = nested_errors(train, validation, sites, ridge_strength(train, sites))
+    return np.asarray(-np.diff(errors) / max(float(errors[0]), 1e-300))
