@@ -79,7 +79,7 @@ class InputOptions:
     group
         Group within a NetCDF file or Zarr store.
     samples
-        Dimension that indexes samples, or several (member,time); by default time, else the first.
+        Dimension that indexes samples, or several (member,time); by default that of time, else the first.
     at
         Nearest point of a dimension to select, such as level=500; repeatable.
     channels

@@ -89,8 +89,8 @@ def read(
     group : str, optional
         The group of a NetCDF file or Zarr store.
     samples : str or sequence of str, optional
-        The dimension along which samples are taken, or several (``("member", "time")``); by default ``time``, else the
-        first. All others are spatial.
+        The dimension along which samples are taken, or several (``("member", "time")``); by default that of time
+        (``time``, or the only one with dates), else the first. All others are spatial.
         Dimensions known not to be spatial (ensemble members, lead times, a second date axis) are refused unless they
         are the sample dimension, a single position is selected by ``at``, or ``samples`` is given.
     at : mapping, optional
