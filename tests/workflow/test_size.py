@@ -232,3 +232,78 @@ def test_several_files_are_gone_through_as_one(tmp_path):
     plan = kh.select(sorted(parts.iterdir()), 4, method="qr", reconstructor="ridge", memory=SMALL)
     np.testing.assert_array_equal(plan.indices, whole.indices)
     assert plan.metrics["test"]["fvu"] == pytest.approx(whole.metrics["test"]["fvu"], rel=1e-5)
+
+
+def test_every_workflow_keeps_within_the_memory(path):
+    options = {"method": "greedy", "reconstructor": "ridge"}
+    first = kh.select(path, 4, **options)
+    plans = [
+        kh.extend(first, path, k=1, memory=SMALL, **options),
+        kh.drop(first, path, k=1, memory=SMALL),
+        kh.compare(path, 4, ["greedy"], memory=SMALL).choice.plan,
+    ]
+    assert [plan.metadata["memory"] for plan in plans] == [parse_size(SMALL)] * 3
+    whole, found = (kh.curve(path, [2, 4], ["greedy"], memory=memory) for memory in (None, SMALL))
+    np.testing.assert_allclose(found.frame()["test_fvu"], whole.frame()["test_fvu"], rtol=1e-5)
+
+
+def test_samples_that_were_read_take_no_memory_limit(path):
+    with pytest.raises(DataError, match="memory does not apply to samples that were already read"):
+        kh.select(kh.read(path), 4, memory=SMALL)
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "float16"])
+def test_values_count_by_the_size_they_have_once_they_are_read(kind):
+    whole = xr.DataArray(np.zeros((100, 4, 5)), dims=("time", "y", "x")) + np.arange(100)[:, None, None]
+    chunked = whole.astype(kind).chunk({"time": 10})
+    assert kh.read(chunked, memory=2 * whole.astype(np.float32).nbytes).memory is not None
+
+
+def test_every_pass_reports_its_progress(path):
+    seen = set()
+    samples = kh.read(path, memory=SMALL)
+    kh.compare(samples, 4, ["greedy"], callback=lambda event: seen.add(event.stage))
+    assert "read sites" in seen
+
+
+def test_an_infinity_is_found_in_its_sample(tmp_path):
+    made = field()
+    made["v0"][130, 6, 6] = np.inf
+    made.to_netcdf(tmp_path / "field.nc", encoding={"v0": {"chunksizes": (16, 13, 20)}})
+    with pytest.raises(DataError, match="infinite values, in sample 130 for the first time"):
+        kh.read(tmp_path / "field.nc", memory=SMALL)
+
+
+def test_a_dask_array_without_names_is_refused_with_the_remedy():
+    dask = pytest.importorskip("dask.array")
+    with pytest.raises(DataError, match=r"give xarray.DataArray\(array, dims="):
+        kh.read(dask.zeros((20, 4, 5)))
+
+
+def test_commands_take_a_memory_limit_and_say_how_they_read(command, path):
+    plan, first = path.with_name("first.keyhole"), ("--method", "greedy", "--reconstructor", "ridge")
+    commands = [
+        ("select", path, "-k", 3, *first, "--out", plan),
+        ("extend", plan, path, "-k", 1, *first, "--out", path.with_name("extended.keyhole")),
+        ("drop", plan, path, "-k", 1, "--out", path.with_name("reduced.keyhole")),
+        ("compare", path, "-k", 2, "--methods", "greedy"),
+        ("curve", path, "-k", "2,3", "--methods", "greedy"),
+    ]
+    for words in commands:
+        done = command(*words, "--memory", SMALL)
+        assert done.code == 0, done.err
+        assert "stay where they are stored" in done.err
+
+
+def test_a_limit_that_does_not_hold_is_said(tmp_path):
+    made = field()["v0"].fillna(0)
+    np.save(tmp_path / "field.npy", made.values)
+    for source in (made, made.values, tmp_path / "field.npy"):
+        with pytest.warns(kh.errors.KeyholeWarning, match=r"are in memory, .* more than the 700 KiB"):
+            assert kh.read(source, memory=SMALL).memory is None
+    kh.read(made, memory="700MiB")
+
+
+def test_what_needs_all_values_says_so(path):
+    with pytest.raises(DataError, match="needs all values in memory at once"):
+        kh.read(path, memory=SMALL).channels_apart()

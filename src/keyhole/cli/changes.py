@@ -19,12 +19,12 @@ from keyhole.cli.options import (
     RunOptions,
     SensorOptions,
     SettingOptions,
+    SizeOptions,
     Sources,
     WeightOptions,
     constraints_of,
 )
 from keyhole.cli.output import check_outputs, say, show_plan, texts_of
-from keyhole.core.interrupts import stoppable
 
 if TYPE_CHECKING:
     from keyhole.plan.plan import Plan
@@ -45,6 +45,7 @@ def extend(
     as_json: Json = False,
     refit: Refit = None,
     run: RunOptions,
+    size: SizeOptions,
     region: RegionOptions,
     weighting: WeightOptions,
     sensing: SensorOptions,
@@ -65,10 +66,10 @@ def extend(
     check_outputs({"PLAN": plan, "SOURCE": source, **texts_of(region, cost, weighting, sensing)}, {"--out": out})
     constraints = constraints_of(region, cost)
     before = load(plan)
-    samples = sensing.apply(weighting.apply(inputs.read_like(before, source)))
     options: dict[str, Any] = {"method": method, "settings": settings.values(), "refit": refit, **run.arguments()}
     options |= {} if reconstructor is None else {"reconstructor": reconstructor}
-    with stoppable(say):
+    with size.connected():
+        samples = sensing.apply(weighting.apply(inputs.read_like(before, source, memory=size.memory)))
         made = run_extend(before, samples, cost.k, constraints=constraints, **options)
     _deliver(made, out, as_json)
 
@@ -84,6 +85,7 @@ def drop(
     as_json: Json = False,
     refit: Refit = None,
     run: RunOptions,
+    size: SizeOptions,
     weighting: WeightOptions,
     inputs: InputOptions,
 ) -> None:
@@ -101,9 +103,9 @@ def drop(
 
     check_outputs({"PLAN": plan, "SOURCE": source, **texts_of(weighting)}, {"--out": out})
     before = load(plan)
-    samples = weighting.apply(inputs.read_like(before, source))
-    with stoppable(say):
-        made = run_drop(before, samples, k, reconstructor=reconstructor, refit=refit is not False, **run.arguments())
+    with size.connected():
+        samples = weighting.apply(inputs.read_like(before, source, memory=size.memory))
+        made = run_drop(before, samples, k, reconstructor=reconstructor, refit=refit, **run.arguments())
     of = "" if made.target is None else f" of {made.target}"
     for row in made.metadata["notes"]["dropped"]:
         say(f"dropped {row['site']}: unexplained variance{of} is then {row['fvu']:.1%}")
@@ -118,6 +120,7 @@ def refit(
     out: Out = Path("refitted.keyhole"),
     as_json: Json = False,
     run: RunOptions,
+    size: SizeOptions,
     weighting: WeightOptions,
     inputs: InputOptions,
 ) -> None:
@@ -126,8 +129,8 @@ def refit(
 
     check_outputs({"PLAN": plan, "SOURCE": source, **texts_of(weighting)}, {"--out": out})
     before = load(plan)
-    samples = weighting.apply(inputs.read_like(before, source))
-    with stoppable(say):
+    with size.connected():
+        samples = weighting.apply(inputs.read_like(before, source, memory=size.memory))
         made = before.refit(samples, **run.arguments())
     _deliver(made, out, as_json)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -11,6 +13,9 @@ import typer
 from keyhole.cli.output import say
 from keyhole.cli.parsing import existing_sites, names_of, number_or_array, points_of, region_of, settings_of, sides_of
 from keyhole.cli.parsing import labels_of as group_labels
+from keyhole.core.executors import connected
+from keyhole.core.interrupts import stoppable
+from keyhole.core.memory import format_size
 
 if TYPE_CHECKING:
     from keyhole.data.constraints import Constraints
@@ -32,6 +37,7 @@ __all__ = [
     "RunOptions",
     "SensorOptions",
     "SettingOptions",
+    "SizeOptions",
     "Sources",
     "TargetOptions",
     "Time",
@@ -82,7 +88,7 @@ class InputOptions:
     group
         Group within a NetCDF file or Zarr store.
     samples
-        Dimension that indexes samples, or several (member,time); by default time, else the first.
+        Dimension that indexes samples, or several (member,time); by default that of time, else the first.
     at
         Nearest point of a dimension to select, such as level=500; repeatable.
     channels
@@ -147,6 +153,9 @@ class InputOptions:
         """
         cycle = self._cycle()
         samples = self._read(source[0] if len(source) == 1 else source, target or TargetOptions(), memory)
+        if samples.memory is not None:
+            within = f"in passes within {format_size(samples.memory)} of memory"
+            say(f"{_size_of(samples)} stay where they are stored, and are read {within}")
         if self.covariates is not None:
             samples = samples.with_covariates(*self._covariates())
         if self.anomalies is not None:
@@ -155,13 +164,13 @@ class InputOptions:
             say("the samples are monthly: --anomalies month removes the seasonal cycle")
         return samples.channels_apart() if self.channels_apart else samples
 
-    def read_like(self, plan: Plan, source: list[str]) -> Samples:
+    def read_like(self, plan: Plan, source: list[str], *, memory: str | None = None) -> Samples:
         """Read samples as those of a plan were: with its target and its treatment of missing values."""
         options = replace(self, missing="model") if plan.metadata.get("missing") == "model" else self
         if plan.predictor is None:
-            return options.read_samples(source, hint=False)
+            return options.read_samples(source, hint=False, memory=memory)
         kind = "class" if plan.predictor.is_class else "number"
-        return options.read_samples(source, TargetOptions(plan.predictor.target, kind), hint=False)
+        return options.read_samples(source, TargetOptions(plan.predictor.target, kind), hint=False, memory=memory)
 
     def _read(self, source: str | list[str], target: TargetOptions, memory: str | None) -> Samples:
         """Read a file, several, or a built-in data set."""
@@ -198,6 +207,30 @@ class InputOptions:
     def _covariates(self) -> list[str]:
         """Parse ``--covariates``."""
         return [] if self.covariates in (None, "none") else [name.strip() for name in str(self.covariates).split(",")]
+
+
+@dataclass(frozen=True)
+class SizeOptions:
+    """Memory limit, and where passes through the data run.
+
+    Parameters
+    ----------
+    memory
+        Memory limit, such as 2GiB, by default half of what is free: a NetCDF or Zarr field that takes more than a third
+        of it stays in its file and is read a few samples at a time.
+    scheduler
+        Address of a dask scheduler, such as tcp://10.0.0.5:8786, on whose workers passes through the data run.
+    """
+
+    panel: ClassVar[str] = "Size"
+    memory: str | None = None
+    scheduler: str | None = None
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Run the passes of a block on the scheduler's workers, if there is one, and let signals stop it."""
+        with connected(self.scheduler), stoppable(say):
+            yield
 
 
 @dataclass(frozen=True)
@@ -459,3 +492,8 @@ def _is_monthly(samples: Samples) -> bool:
         return False
     days = np.diff(np.sort(samples.time)) / np.timedelta64(1, "D")
     return bool(27 <= np.median(days) <= 32)
+
+
+def _size_of(samples: Samples) -> str:
+    """Size of the values, as read."""
+    return format_size(len(samples) * samples.channels * len(samples.sites) * samples.data.dtype.itemsize)

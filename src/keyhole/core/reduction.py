@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Protocol, TypeVar
 
-__all__ = ["Executor", "Panels", "Reduction", "Report", "Serial", "listening", "reduce", "reduce_group"]
+__all__ = ["Executor", "Panels", "Reduction", "Report", "Serial", "listening", "reduce", "reduce_group", "tell"]
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -218,3 +218,18 @@ def listening(listener: Callable[[str, int, int], None]) -> Iterator[None]:
         yield
     finally:
         _LISTENER.reset(token)
+
+
+def tell(stage: str, done: int, total: int) -> None:
+    """Report the progress of a pass that is not a reduction, if anybody listens.
+
+    Parameters
+    ----------
+    stage : str
+        Name of the pass.
+    done, total : int
+        Samples done, and their total.
+    """
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(stage, done, total)

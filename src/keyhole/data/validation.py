@@ -20,6 +20,7 @@ __all__ = [
     "check_values",
     "columns_of",
     "floating",
+    "floating_type",
 ]
 
 _POLE, _POLE_ROUNDING = 90.0, 1e-3  # degrees; radians in single precision are less exact
@@ -47,8 +48,13 @@ def floating(values: NDArray[Any]) -> NDArray[np.floating[Any]]:
     """
     if values.dtype.kind not in "biuf":
         raise DataError(f"values are of type {values.dtype}; real numbers are needed")
-    wide = values.dtype.itemsize > (4 if values.dtype.kind == "f" else 2)  # single precision holds 16-bit integers
-    return np.ascontiguousarray(values, dtype=np.float64 if wide else np.float32)
+    return np.ascontiguousarray(values, dtype=floating_type(values.dtype))
+
+
+def floating_type(dtype: np.dtype[Any]) -> np.dtype[np.floating[Any]]:
+    """Return the type that `floating` converts to: float32 where it represents all values exactly, else float64."""
+    wide = dtype.itemsize > (4 if dtype.kind == "f" else 2)  # single precision holds 16-bit integers
+    return np.dtype(np.float64 if wide else np.float32)
 
 
 def columns_of(columns: Any, n: int) -> NDArray[np.float64]:

@@ -88,6 +88,14 @@ class ConstraintsPart(_Part):
     groups: list[int | str] | None = None
 
 
+class RefitPart(_Part):
+    """What was repeated on all samples once the plan was measured."""
+
+    samples: Count
+    same_sites: Count = 0
+    kept: str = ""
+
+
 class MetadataPart(_Part):
     """How the plan was made, as far as it is shown; the file may hold more."""
 
@@ -99,6 +107,7 @@ class MetadataPart(_Part):
     notes: dict[str, Any] = {}
     split: dict[str, Count | str] = {}
     missing: str = "error"
+    refit: RefitPart | None = None
     constraints: ConstraintsPart = ConstraintsPart(asked=[], existing=0)
 
 

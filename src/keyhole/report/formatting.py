@@ -174,10 +174,11 @@ def refit_text(record: Mapping[str, Any], k: int) -> str:
     'training and validation samples, as measured: no time was left to train dense again'
     """
     if not record["samples"]:
-        return f"training and validation samples, as measured: {record['kept']}"
-    if record["same_sites"] == k:
+        return f"training and validation samples, as measured: {record.get('kept', '')}"
+    same = record.get("same_sites", 0)
+    if same == k:
         return f"all {record['samples']} samples, at the same sites"
-    return f"all {record['samples']} samples, which chose {record['same_sites']} of the {k} sites again"
+    return f"all {record['samples']} samples, which chose {same} of the {k} sites again"
 
 
 def variable_units(variables: Mapping[str, Mapping[str, Any]], scores: Mapping[str, float]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import InfeasibleError, PlanError, SettingsError
-from keyhole.core.progress import progress
+from keyhole.core.progress import reporting
 from keyhole.core.run import Run
 from keyhole.data.alignment import same_sites
 from keyhole.data.constraints import Constraints
@@ -69,7 +69,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     >>> kh.extend(first, kh.datasets.sst(), k=2, method="qr").sites["existing"].sum()
     np.int64(5)
     """
-    reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind")}
+    reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind", "memory")}
     samples = _read_like(plan, data, **reading)
     constraints, sensors = Constraints.of(constraints), options.pop("sensors", None)
     if plan.sensors is None:
@@ -88,7 +88,8 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
 def drop(
     plan: Plan, data: Any, k: int, *, reconstructor: str | Reconstructor | None = None,
     missing: Literal["error", "model"] | None = None, seed: int = 0, device: str = "auto",
-    time_limit: float | None = None, split: SplitLike = None, refit: bool = True,
+    time_limit: float | None = None, split: SplitLike = None, memory: str | int | None = None,
+    refit: bool | None = None,
 ) -> Plan:  # fmt: skip
     """Drop the ``k`` least important sites by backward elimination, and refit.
 
@@ -108,7 +109,7 @@ def drop(
         Name or object, as in `select`; by default the plan's kind and settings.
     missing
         Treatment of missing values, as in `read`; by default the plan's.
-    seed, device, time_limit, split, refit
+    seed, device, time_limit, split, memory, refit
         As in `select`.
 
     Returns
@@ -133,15 +134,17 @@ def drop(
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < plan.k:
         raise InfeasibleError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
     run = make_run(seed=seed, device=device, time_limit=time_limit)
-    prepared, sites = _prepared(plan, data, missing, split, seed)
-    kept, dropped = _eliminate(prepared.development, sites, k)
-    selection = Selection(kept, notes={"dropped": dropped})
-    return _fit_again(plan, prepared, selection, run, reconstructor or plan.reconstructor, refit=refit)
+    with reporting() as report:
+        prepared, sites = _prepared(plan, data, missing, split, seed, memory)
+        kept, dropped = _eliminate(prepared.development, sites, k)
+        selection, run = Selection(kept, notes={"dropped": dropped}), replace(run, callback=report)
+        return _fit_again(plan, prepared, selection, run, reconstructor or plan.reconstructor, refit=refit)
 
 
 def refit(
     plan: Plan, data: Any, *, missing: Literal["error", "model"] | None = None, seed: int = 0, device: str = "auto",
-    time_limit: float | None = None, split: SplitLike = None, refit: bool = True,
+    time_limit: float | None = None, split: SplitLike = None, memory: str | int | None = None,
+    refit: bool | None = None,
 ) -> Plan:  # fmt: skip
     """Fit the models of a plan to new data, at the same sites; `Plan.refit` calls it.
 
@@ -153,7 +156,7 @@ def refit(
         `Samples` of the sites of the plan, or anything that `read` takes. The target is that of the plan.
     missing
         Treatment of missing values, as in `read`; by default the plan's.
-    seed, device, time_limit, split, refit
+    seed, device, time_limit, split, memory, refit
         As in `select`.
 
     Returns
@@ -176,15 +179,17 @@ def refit(
     (494, True)
     """
     run = make_run(seed=seed, device=device, time_limit=time_limit)
-    prepared, sites = _prepared(plan, data, missing, split, seed)
-    return _fit_again(plan, prepared, Selection(sites), run, plan.reconstructor, refit=refit)
+    with reporting() as report:
+        prepared, sites = _prepared(plan, data, missing, split, seed, memory)
+        run = replace(run, callback=report)
+        return _fit_again(plan, prepared, Selection(sites), run, plan.reconstructor, refit=refit)
 
 
 def _prepared(
-    plan: Plan, data: Any, missing: Any, split: SplitLike, seed: int
+    plan: Plan, data: Any, missing: Any, split: SplitLike, seed: int, memory: str | int | None
 ) -> tuple[PreparedSamples, NDArray[np.int64]]:  # fmt: skip
     """Read, split and scale samples as those of the plan were; return them, and the numbers of the plan's sites."""
-    samples = _read_like(plan, data, missing=missing)
+    samples = _read_like(plan, data, missing=missing, memory=memory)
     samples = samples if plan.predictor is not None else samples.with_target(None)
     if plan.sensors is not None:
         samples = samples.with_sensors(None).with_sensors(_on(plan, plan.sensors, samples))
@@ -195,21 +200,20 @@ def _prepared(
 
 def _fit_again(
     plan: Plan, prepared: PreparedSamples, selection: Selection, run: Run, reconstructor: str | Reconstructor,
-    *, refit: bool,
+    *, refit: bool | None,
 ) -> Plan:  # fmt: skip
     """Fit models like those of a plan to some of its sites, measure them, and fit them to all samples."""
     started, method = time.monotonic(), str(plan.metadata["method"])
-    with progress(None) as report:
-        run = replace(run, callback=report)
-        to_fit = run.share(FIT_SHARE) if refit else run
-        fitted = fit_reconstructor(reconstructor, prepared, selection.sites, to_fit)
-        predictor = fit_target(plan.predictor, prepared, selection.sites, to_fit)
-        measured = make_plan(
-            prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=predictor,
-            recorded={"settings": plan.metadata.get("settings", {})},
-        )  # fmt: skip
-        took = Seconds(0.0, time.monotonic() - started)
-        return refit_on_all(measured, prepared, run, took=took) if refit else measured
+    refit = prepared.samples.memory is None if refit is None else refit
+    to_fit = run.share(FIT_SHARE) if refit else run
+    fitted = fit_reconstructor(reconstructor, prepared, selection.sites, to_fit)
+    predictor = fit_target(plan.predictor, prepared, selection.sites, to_fit)
+    measured = make_plan(
+        prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=predictor,
+        recorded={"settings": plan.metadata.get("settings", {})},
+    )  # fmt: skip
+    took = Seconds(0.0, time.monotonic() - started)
+    return refit_on_all(measured, prepared, run, took=took) if refit else measured
 
 
 def _missing(plan: Plan) -> str:
@@ -217,7 +221,9 @@ def _missing(plan: Plan) -> str:
     return str(plan.metadata.get("missing", "error"))
 
 
-def _read_like(plan: Plan, data: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None) -> Samples:
+def _read_like(
+    plan: Plan, data: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None, memory: Any = None
+) -> Samples:  # fmt: skip
     """Read samples as those of the plan were: with its target, its treatment of missing values and its anomalies."""
     predictor, is_read = plan.predictor, isinstance(data, Samples)
     if is_read and predictor is not None and data.target is None:
@@ -228,7 +234,7 @@ def _read_like(plan: Plan, data: Any, *, missing: Any = None, target: Any = None
     if predictor is not None and not is_read:
         target, target_kind = target or predictor.target, target_kind or ("class" if predictor.is_class else "number")
     missing = "error" if is_read else missing or _missing(plan)
-    samples = read(data, target=target, target_kind=target_kind, missing=missing)
+    samples = read(data, target=target, target_kind=target_kind, missing=missing, memory=memory)
     there, here = plan.domain, samples.sites
     if not there.auxiliary and (here.shape, here.dims) != (there.shape, there.dims):
         raise PlanError(

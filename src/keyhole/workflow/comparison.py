@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.progress import progress
+from keyhole.core.progress import reporting
 from keyhole.core.run import Event, Run
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
@@ -111,6 +111,7 @@ def compare(
     seed: int = 0,
     device: str = "auto",
     intervals: bool = False,
+    memory: str | int | None = None,
     callback: Callable[[Event], None] | None = None,
 ) -> Comparison:
     """Compare selectors at the same ``k`` with the same split and reconstructor.
@@ -134,7 +135,7 @@ def compare(
         Time limit in seconds for each method.
     intervals
         Whether to hold out samples to calibrate the prediction intervals of each plan.
-    target, target_kind, predictor, split, anomalies, seed, device, callback
+    target, target_kind, predictor, split, anomalies, seed, device, memory, callback
         As in `select`.
 
     Returns
@@ -151,13 +152,15 @@ def compare(
     """
     run = make_run(seed=seed, device=device, time_limit=time_limit)
     each = make_all_parts(methods, reconstructor, predictor, settings)
-    samples = read(data, target=target, target_kind=target_kind).anomalies_as_asked(anomalies)
-    prepared = prepare(samples, split, seed, calibrate_intervals=intervals)
-    k = check_budget(k, prepared.samples)
+    samples = read(data, target=target, target_kind=target_kind, memory=memory).anomalies_as_asked(anomalies)
     for parts in each.values():
-        parts.check(prepared.samples)
+        parts.check_early(samples)
     entries = []
-    with progress(callback) as report:
+    with reporting(callback) as report:
+        prepared = prepare(samples, split, seed, calibrate_intervals=intervals)
+        k = check_budget(k, prepared.samples)
+        for parts in each.values():
+            parts.check(prepared.samples)
         for label, parts in each.items():
             run = replace(run, deadline=deadline_after(time_limit), callback=report)
             started = time.monotonic()

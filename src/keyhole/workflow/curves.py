@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.interrupts import Interrupted, deferred
-from keyhole.core.progress import progress
+from keyhole.core.progress import reporting
 from keyhole.core.run import Event, Run
 from keyhole.data.origin import SourceInfo
 from keyhole.data.preparation import PreparedSamples, prepare
@@ -216,6 +216,7 @@ def curve(
     seed: int = 0,
     device: str = "auto",
     precision: str = "auto",
+    memory: str | int | None = None,
     callback: Callable[[Event], None] | None = None,
 ) -> Curve:
     """Compute the error of several selectors against the number of sites.
@@ -244,7 +245,7 @@ def curve(
         ``"target_fvu"``, ..., of which the first is the default.
     time_limit
         Time limit in seconds for selection and fit of one method at one K.
-    target, target_kind, predictor, split, anomalies, seed, device, precision, callback
+    target, target_kind, predictor, split, anomalies, seed, device, precision, memory, callback
         As in `select`.
 
     Returns
@@ -268,15 +269,18 @@ def curve(
     if target_error is not None and not 0 < target_error < math.inf:
         raise SettingsError(f"target_error={target_error!r}: expected a positive number")
     each = make_all_parts(methods, reconstructor, predictor, settings)
-    samples = read(data, target=target, target_kind=target_kind).anomalies_as_asked(anomalies)
-    prepared = prepare(samples, split, seed)
+    samples = read(data, target=target, target_kind=target_kind, memory=memory).anomalies_as_asked(anomalies)
+    for parts in each.values():
+        parts.check_early(samples)
+    with reporting(callback):
+        prepared = prepare(samples, split, seed)
     for parts in each.values():
         parts.check(prepared.samples)
     metric, counts = _check_metric(metric, prepared.samples), _check_ks(ks, prepared.samples)
     name = reconstructor if isinstance(reconstructor, str) else reconstructor.name
     empty = Curve((), counts, metric, name, target_error, prepared.samples.origin)
     rows: list[Row] = []
-    with deferred() as pending, progress(callback) as report:
+    with deferred() as pending, reporting(callback) as report:
         run = replace(run, callback=report)
         try:
             for label, parts in each.items():

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
 from keyhole.core.memory import explain_out_of_memory
-from keyhole.core.progress import progress
-from keyhole.core.reduction import listening
+from keyhole.core.progress import reporting
 from keyhole.core.run import Event, Run
 from keyhole.data.constraints import Constraints
 from keyhole.data.origin import STANDARDISED
@@ -219,12 +218,12 @@ def select(
     samples = samples if constraints is None else samples.with_constraints(constraints)
     samples = samples if weights is None else samples.with_weights(weights)
     samples = samples if noise is None else samples.with_noise(noise)
-    if samples.memory is not None:  # each pass takes a while
-        parts.check(samples)
+    parts.check_early(samples)
+    if samples.memory is not None:
         check_budget(k, samples)
     if failures and samples.memory is not None:
         raise SettingsError("failures: the exchange for failing sensors needs the data in memory; allow more (memory=)")
-    with progress(callback) as report, listening(lambda *step: report(Event(*step))):
+    with reporting(callback) as report:
         prepared = prepare(samples, split, seed, calibrate_intervals=intervals and samples.target is None)
         k = check_budget(k, prepared.samples)
         parts.check(prepared.samples)

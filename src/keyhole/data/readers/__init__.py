@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from keyhole.core.errors import DataError, SettingsError, StorageError
-from keyhole.core.memory import memory_limit
+from keyhole.core.errors import DataError, KeyholeWarning, SettingsError, StorageError
+from keyhole.core.memory import format_size, memory_limit
 from keyhole.core.paths import check_regular
 from keyhole.data.alignment import align
 from keyhole.data.labels import is_a, is_labelled
@@ -31,6 +32,7 @@ from keyhole.data.readers.remote import is_remote, read_remote
 from keyhole.data.readers.tables import load_csv, read_csv, read_frame, read_parquet
 from keyhole.data.samples import Samples
 from keyhole.data.target import TargetKind
+from keyhole.data.values import fits
 
 __all__ = ["FILES", "IN_FOLDERS", "named_paths", "read"]
 
@@ -87,8 +89,8 @@ def read(
     group : str, optional
         The group of a NetCDF file or Zarr store.
     samples : str or sequence of str, optional
-        The dimension along which samples are taken, or several (``("member", "time")``); by default ``time``, else the
-        first. All others are spatial.
+        The dimension along which samples are taken, or several (``("member", "time")``); by default that of time
+        (``time``, or the only one with dates), else the first. All others are spatial.
         Dimensions known not to be spatial (ensemble members, lead times, a second date axis) are refused unless they
         are the sample dimension, a single position is selected by ``at``, or ``samples`` is given.
     at : mapping, optional
@@ -145,9 +147,13 @@ def read(
     limit = memory_limit(memory)
     if isinstance(source, Samples):
         geometry = {"coordinates": coordinates, "graph": graph, "vertical_scale": vertical_scale}
+        if memory is not None:
+            raise DataError("memory does not apply to samples that were already read; give it to keyhole.read")
         _applicable("samples that were already read", {**options, **geometry}, ())
         return _with_observable(source)
     read_samples = _read(source, {**options, "memory": limit})
+    if memory is not None:
+        _check_limit(read_samples, limit)
     if coordinates is not None:
         table = load_csv(Path(coordinates), whole=True) if isinstance(coordinates, str | Path) else coordinates
         read_samples = read_samples.with_coordinates(table)
@@ -159,6 +165,16 @@ def read(
     if missing == "error":
         _check_complete(read_samples, f"{source}: " if isinstance(source, str | Path) else "")
     return read_samples
+
+
+def _check_limit(samples: Samples, limit: int) -> None:
+    """Warn if a memory limit that was asked for does not hold, since the data are in memory."""
+    if samples.memory is None and not fits(samples.data.nbytes, limit):
+        warnings.warn(
+            f"memory: the data, {format_size(samples.data.nbytes)}, are in memory, where methods need more than the "
+            f"{format_size(limit)} that are allowed; only NetCDF, Zarr and dask-backed DataArrays are read in parts",
+            KeyholeWarning, stacklevel=3,
+        )  # fmt: skip
 
 
 def _read(source: Any, options: Mapping[str, Any]) -> Samples:
@@ -175,6 +191,8 @@ def _read(source: Any, options: Mapping[str, Any]) -> Samples:
         return read_dataarray(source, **_applicable("a DataArray", options, ("samples", "at", "memory")))
     if is_a(source, "pandas", "DataFrame"):
         return read_frame(source, **_applicable("a DataFrame", options, _TABLE))
+    if is_a(source, "dask.array", "Array"):
+        raise DataError("cannot read a dask array without names; give xarray.DataArray(array, dims=('time', ...))")
     raise DataError(f"cannot read a {type(source).__name__}; give an array, a DataArray, a DataFrame or a path")
 
 
