@@ -96,22 +96,29 @@ class FloorSet:
         field = xr.DataArray(values, {"time": samples.time, **axes}, ("time", *axes), samples.origin.name)
         latitude = np.repeat(axes["lat"], len(axes["lon"]))
         index = np.flatnonzero(~np.isnan(values).any(axis=0))
-        flat, cut = values.reshape(len(values), -1)[:, index].astype(np.float64), len(values) - int(_LATER * len(values))
+        flat = values.reshape(len(values), -1)[:, index].astype(np.float64)
+        cut = len(values) - int(_LATER * len(values))
         weight = np.cos(np.deg2rad(latitude[index].astype(np.float64)))
         times = field["time"].to_numpy()
         return cls(field[:cut], flat[:cut], flat[cut:], index, weight, times[:cut], times[cut:])
 
     def without_labels(self) -> FloorSet:
         """Return the same samples as a bare array of the valid sites."""
-        return FloorSet(self.given.astype(np.float32), self.given, self.later, np.arange(len(self.index)),
-                        np.ones(len(self.index)))
+        return FloorSet(
+            self.given.astype(np.float32), self.given, self.later, np.arange(len(self.index)), np.ones(len(self.index))
+        )
 
     @property
     def phases(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Calendar month of the given and of the later samples; zeros where there are no dates."""
         if self.times is None or self.later_times is None:
             return np.zeros(len(self.given), np.int64), np.zeros(len(self.later), np.int64)
-        return tuple(times.astype("datetime64[M]").astype(np.int64) % 12 for times in (self.times, self.later_times))
+        return _months(self.times), _months(self.later_times)
+
+
+def _months(times: NDArray[Any]) -> NDArray[np.int64]:
+    """Calendar months, from 0 to 11."""
+    return times.astype("datetime64[M]").astype(np.int64) % 12
 
 
 def _breast_cancer() -> FloorSet:
@@ -121,7 +128,9 @@ def _breast_cancer() -> FloorSet:
 
     frame = load_breast_cancer(as_frame=True).data
     found = FloorSet.independent(((frame - frame.mean()) / frame.std()).to_numpy())
-    return FloorSet(pd.DataFrame(found.data, columns=frame.columns), found.given, found.later, found.index, found.weight)
+    return FloorSet(
+        pd.DataFrame(found.data, columns=frame.columns), found.given, found.later, found.index, found.weight
+    )
 
 
 def _values(name: str, n: int | None = None) -> NDArray[Any]:
@@ -146,8 +155,8 @@ FLOOR_SETS: dict[str, tuple[Callable[[], FloorSet], tuple[int, int]]] = {
 }
 # The same kinds of samples, so few and at so few sites that each selection takes a second or two.
 SMALL_SETS: dict[str, tuple[Callable[[], FloorSet], int]] = {
-    "sst": (lambda: FloorSet.monthly(datasets.sst(), step=3), 8),
-    "sst_array": (lambda: FloorSet.monthly(datasets.sst(), step=3).without_labels(), 8),
+    "sst": (lambda: FloorSet.monthly(datasets.sst(), step=2), 15),
+    "sst_array": (lambda: FloorSet.monthly(datasets.sst(), step=2).without_labels(), 15),
     "water": (lambda: FloorSet.series(_values("water")), 6),
     "digits": (lambda: FloorSet.independent(_values("digits", 500)), 10),
     "breast_cancer": (_breast_cancer, 4),
