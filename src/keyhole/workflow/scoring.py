@@ -70,13 +70,19 @@ def scores_of(
 
 def _scores(models: FittedModels, part: Samples, sums: metrics.ErrorAccumulator) -> Scores:
     """Metrics of the field, its prediction intervals and the target, with standard errors."""
-    order = part.order_in_time()
+    order = _order(part)
     ratios = sums.ratios(order) | _target_ratios(models, part, order)
     found = {name: ratio.value for name, ratio in ratios.items()}
     if models.intervals is not None:
         some = part.subset()
         found |= coverage(models, some, models.reconstruct_samples(some))
     return Scores(found | metrics.standard_errors(ratios, is_series=part.is_series), ratios)
+
+
+def _order(part: Samples) -> NDArray[np.int64]:
+    """The order of samples in time, of those at the same time or without one by their number in the data."""
+    by_number = np.arange(len(part)) if part.rows is None else np.argsort(part.rows)
+    return by_number if part.time is None else by_number[np.argsort(part.time[by_number], kind="stable")]
 
 
 def _target_ratios(models: FittedModels, part: Samples, order: NDArray[np.int64]) -> dict[str, metrics.Ratio]:
