@@ -12,13 +12,16 @@ from keyhole.core.errors import DataError
 from keyhole.data.sites import Sites
 from keyhole.data.target import Target
 from keyhole.metrics.bootstrap import Ratio, difference_error, standard_errors
+from keyhole.metrics.choice import is_better, simplest
 
 __all__ = [
     "ErrorAccumulator",
     "Ratio",
     "difference_error",
     "evaluate",
+    "is_better",
     "sharpness",
+    "simplest",
     "squared_error_map",
     "standard_errors",
     "target_ratios",
