@@ -71,7 +71,7 @@ def demo(
     comparison.choice.plan.save(plan)
     write_report(comparison, report)
     show_comparison(comparison, as_json)
-    say(f"plan   {plan} ({comparison.choice.method}, the best on validation)")
+    say(f"plan   {plan} ({comparison.choice.method}, the simplest within one standard error of the best on validation)")
     say(f"report {report}")
 
 

@@ -179,6 +179,17 @@ class SampleSet:
         """
         return replace(self, **self._entries(indices))
 
+    def join(self, others: Self) -> Self:
+        """Return these samples, then others of the same kind at the same sites, in memory.
+
+        Parameters
+        ----------
+        others : SampleSet
+            As many optional entries as these.
+        """
+        first, second = (part._entries(np.arange(len(part))) | {"data": part.values} for part in (self, others))
+        return replace(self, **{name: _joined(one, second[name]) for name, one in first.items()})
+
     def _entries(self, indices: Indices) -> dict[str, Any]:
         """The fields that have one entry for each sample, for some of the samples."""
         rows = np.arange(len(self)) if self.rows is None else self.rows
@@ -258,3 +269,10 @@ class SampleSet:
     def _settings(self) -> tuple[Any, ...]:
         """What else changes the results; part of the fingerprint."""
         return ()
+
+
+def _joined(one: Any, other: Any) -> Any:
+    """Entries of some samples, then those of others; None where there are none."""
+    if one is None or other is None:
+        return None
+    return one.join(other) if isinstance(one, Target) else np.concatenate([one, other])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.metrics import Ratio
 from keyhole.plan.export import bounds_of, coordinates_of, to_source_type
 from keyhole.plan.fitted import FittedModels, check_finite
 from keyhole.plan.readings import check_units, order_readings, warn_beyond
@@ -53,7 +54,8 @@ class Plan(FittedModels):
     metadata
         How the plan was made: method, settings, seed, split, versions, fingerprint of the data.
     metrics
-        Errors by part: ``{"validation": {...}, "test": {...}}``; those of the target begin with ``target_``.
+        Errors by part: ``{"validation": {...}, "test": {...}}``; those of the target begin with ``target_``. Standard
+        errors have the name of the error followed by ``_se``.
     history
         Training history (loss, validation error, ...), empty for closed forms.
     ranges
@@ -62,6 +64,9 @@ class Plan(FittedModels):
     measured
         The plan whose errors ``metrics`` holds, where sites and models were selected and fitted once more on all
         samples afterwards (``metadata["refit"]``); it has seen no sample of the test part. It is not saved.
+    sample_errors
+        By part and metric, the sums of each sample that the metric is made of, by which the plan can be compared with
+        others on the same samples. Not saved with the plan.
 
     Examples
     --------
@@ -77,6 +82,7 @@ class Plan(FittedModels):
     history: Sequence[Mapping[str, Any]] = ()
     ranges: NDArray[np.float64] | None = None
     measured: Plan | None = None
+    sample_errors: Mapping[str, Mapping[str, Ratio]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:

@@ -16,6 +16,7 @@ __all__ = [
     "shorten",
     "split_text",
     "variable_units",
+    "with_error",
     "with_units",
 ]
 
@@ -128,6 +129,28 @@ def plain(value: Any) -> str:
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return ", ".join(_within(one) for one in value)
     return "none" if value is None else str(value)
+
+
+def with_error(text: str, error: float, form: str, sign: str = "+-") -> str:
+    """Append a standard error to a formatted number, if it is known.
+
+    Parameters
+    ----------
+    text : str
+        The number.
+    error : float
+        Its standard error; NaN if unknown.
+    form : str
+        Format specification of the error.
+    sign : str
+        What stands between them.
+
+    Examples
+    --------
+    >>> with_error("56.5%", 0.021, ".1%"), with_error("56.5%", float("nan"), ".1%")
+    ('56.5% +- 2.1%', '56.5%')
+    """
+    return f"{text} {sign} {error:{form}}" if np.isfinite(error) else text
 
 
 def split_text(sizes: Mapping[str, Any]) -> str:

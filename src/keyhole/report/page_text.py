@@ -11,7 +11,7 @@ from keyhole.data.samples import Samples
 from keyhole.plan.plan import Plan
 from keyhole.report.formatting import number, percent, plain, quantity, refit_text, shorten, split_text, variable_units
 from keyhole.report.report_data import ReportData
-from keyhole.workflow.comparison import Comparison, Entry
+from keyhole.workflow.comparison import Comparison, Difference, Entry
 
 __all__ = ["intervals", "metadata", "methods", "result", "sites", "trained"]
 
@@ -34,12 +34,12 @@ def result(data: ReportData) -> str:
     """
     plan, scores = data.plan, data.plan.metrics["test"]
     count = f"{plan.k} site{'s' * (plan.k != 1)} reconstruct{'s' * (plan.k == 1)}"
-    error = quantity(scores["rmse"], data.units)
+    error = _with_own_error(scores, "rmse", data.units)
     units = variable_units(plan.origin.variables, scores)
     parts = ", ".join(f"{name} {quantity(scores[f'rmse[{name}]'], unit)}" for name, unit in units.items())
     error += f" ({parts})" if parts else ""
     return (
-        f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(scores['fvu'])}.{_target_sentence(plan)}"
+        f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(scores)}.{_target_sentence(plan)}"
         f"{_refit_sentence(data)}"
     )
 
@@ -55,7 +55,7 @@ def methods(comparison: Comparison) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``chosen`` marks the plan that the page is about.
+        ``chosen`` marks the plan that the page is about; ``difference`` is that of the test error from the best.
     """
     choice = comparison.choice
     units = comparison.prepared.samples.origin.error_units
@@ -63,13 +63,23 @@ def methods(comparison: Comparison) -> list[dict[str, Any]]:
         {
             "method": entry.method,
             "reconstructor": entry.plan.reconstructor.name,
-            "rmse": quantity(entry.plan.metrics["test"]["rmse"], units),
-            "fvu": percent(entry.plan.metrics["test"]["fvu"]),
+            "rmse": _with_own_error(entry.plan.metrics["test"], "rmse", units),
+            "fvu": _share(entry.plan.metrics["test"], "fvu"),
+            "difference": _difference(difference, is_best=entry is comparison.entries[0]),
             "seconds": _seconds(entry.seconds),
             "chosen": entry is choice,
         }
-        for entry in comparison.entries
+        for entry, difference in zip(comparison.entries, comparison.differences, strict=True)
     ]
+
+
+def _difference(difference: Difference, *, is_best: bool) -> str:
+    """Difference of a method from the best, in words where it is small."""
+    if is_best:
+        return "best"
+    error = difference.standard_error
+    shown = f"{difference.value:.1%}{f' ± {error:.1%}' if np.isfinite(error) else ''}"
+    return f"{shown}, as good as the best" if difference.is_small else shown
 
 
 def sites(data: ReportData) -> list[dict[str, Any]]:
@@ -177,13 +187,26 @@ def _refit_sentence(data: ReportData) -> str:
     )
 
 
-def _explained(fvu: float) -> str:
+def _with_own_error(scores: Mapping[str, float], name: str, units: str) -> str:
+    """A metric with its standard error, if that is known, and its units."""
+    error = scores.get(f"{name}_se", float("nan"))
+    return f"{number(scores[name])}{f' ± {number(error)}' if np.isfinite(error) else ''} {units}".strip()
+
+
+def _share(scores: Mapping[str, float], name: str) -> str:
+    """A share in percent with its standard error, if that is known."""
+    error = scores.get(f"{name}_se", float("nan"))
+    return percent(scores[name]) + (f" ± {percent(error)}" if np.isfinite(error) else "")
+
+
+def _explained(scores: Mapping[str, float]) -> str:
     """Share of the variance that is explained, as a clause."""
+    fvu = scores["fvu"]
     if not np.isfinite(fvu):
         return "the test part does not vary, so there is no variance to explain"
     if fvu > 1:
         return "they explain no variance: the baseline alone has a smaller error"
-    return f"{percent(fvu)} of the variance is unexplained, {percent(1 - fvu)} explained"
+    return f"{_share(scores, 'fvu')} of the variance is unexplained, {percent(1 - fvu)} explained"
 
 
 def _target_sentence(plan: Plan) -> str:
@@ -192,9 +215,9 @@ def _target_sentence(plan: Plan) -> str:
         return ""
     scores = plan.metrics["test"]
     if plan.predictor.is_class:
-        return f" The misclassification rate of {plan.target} on test is {percent(scores['target_error'])}."
-    unexplained = f"{percent(scores['target_fvu'])} unexplained variance"
-    return f" The test RMSE of {plan.target} is {number(scores['target_rmse'])}, with {unexplained}."
+        return f" The misclassification rate of {plan.target} on test is {_share(scores, 'target_error')}."
+    unexplained = f"{_share(scores, 'target_fvu')} unexplained variance"
+    return f" The test RMSE of {plan.target} is {_with_own_error(scores, 'target_rmse', '')}, with {unexplained}."
 
 
 def _seconds(seconds: float) -> str:

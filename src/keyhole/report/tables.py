@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from keyhole.plan.plan import Plan
-from keyhole.report.formatting import refit_text, split_text, variable_units
+from keyhole.report.formatting import refit_text, split_text, variable_units, with_error
 from keyhole.workflow.comparison import Comparison
 from keyhole.workflow.curves import Curve
 
@@ -21,7 +21,7 @@ _MOST_COLUMNS = 10
 
 
 def comparison_table(comparison: Comparison) -> RenderableType:
-    """Return a table with one row for each method, the smallest test error first.
+    """Return a table with one row for each method, the smallest test error first, and which are as good as the best.
 
     Parameters
     ----------
@@ -30,22 +30,29 @@ def comparison_table(comparison: Comparison) -> RenderableType:
 
     Returns
     -------
-    rich Table
+    rich Group
     """
     first = comparison.entries[0].plan
-    title = f"{_sites(first)}; errors on {len(comparison.prepared.split.test)} test samples"
+    title = f"{_sites(first)}; errors on {len(comparison.prepared.split.test)} test samples, with standard errors"
     table = Table(title=Text(title), title_justify="left")
-    figures = _shown_scores(first)
+    figures, differences = _shown_scores(first), comparison.differences
     table.add_column("method")
-    for heading in (*(figure.heading for figure in figures), "relative to best", "selection, s"):
+    for heading in (*(figure.heading for figure in figures), "above the best", "selection, s"):
         table.add_column(Text(heading), justify="right")
-    best = first.metrics["test"][figures[0].name]
-    for entry in comparison.entries:
+    for entry, difference in zip(comparison.entries, differences, strict=True):
         scores = entry.plan.metrics["test"]
-        ratio = f"{scores[figures[0].name] / best:.3f}" if best > 0 else "-"
-        shown = [f"{scores[figure.name]:{figure.form}}" for figure in figures]
-        table.add_row(entry.method, *shown, ratio, f"{entry.seconds:.1f}")
-    return table
+        apart = with_error(f"{difference.value:.1%}", difference.standard_error, ".1%")
+        apart = "-" if entry is comparison.entries[0] else apart
+        table.add_row(entry.method, *(_shown(figure, scores) for figure in figures), apart, f"{entry.seconds:.1f}")
+    return Group(table, *map(Text, _as_good(comparison)))
+
+
+def _as_good(comparison: Comparison) -> list[str]:
+    """Sentence on the methods that are as good as the best, if there are any."""
+    pairs = list(zip(comparison.entries, comparison.differences, strict=True))[1:]
+    close = [entry.method for entry, difference in pairs if difference.is_small]
+    found = f"as good as {comparison.entries[0].method} (within one standard error): {', '.join(close)}"
+    return [found] if close else []
 
 
 def curve_table(curve: Curve) -> RenderableType:
@@ -63,7 +70,7 @@ def curve_table(curve: Curve) -> RenderableType:
     table = Table()
     for heading in ("sites", *curve.methods):
         table.add_column(heading, justify="right")
-    errors = {(row.method, row.k): f"{row.test[curve.metric]:.4g}" for row in curve.rows}
+    errors = {(row.method, row.k): _with_own_error(row.test, curve.metric, ".4g", ".2g") for row in curve.rows}
     for k in curve.ks:
         table.add_row(str(k), *(errors.get((method, k), "-") for method in curve.methods))
     smallest = [] if curve.target_error is None else [Text(_smallest_k(curve))]
@@ -193,6 +200,21 @@ def _shown_scores(plan: Plan) -> list[_Score]:
     return [_Score(f"test RMSE of {plan.target}", "target_rmse", ".4g"), own, field]
 
 
+def _shown(score: _Score, scores: Mapping[str, float]) -> str:
+    """A score with its standard error."""
+    return _with_own_error(scores, score.name, score.form, ".1%" if score.form.endswith("%") else ".2g")
+
+
+def _with_own_error(scores: Mapping[str, float], name: str, form: str, error_form: str) -> str:
+    """A score with its standard error, if that is known."""
+    return with_error(f"{scores[name]:{form}}", scores.get(f"{name}_se", float("nan")), error_form)
+
+
+def _percent(scores: Mapping[str, float], name: str) -> str:
+    """A share with its standard error."""
+    return _with_own_error(scores, name, ".1%", ".1%")
+
+
 def _sites(plan: Plan) -> str:
     """Number of sites, data and target."""
     purpose = "" if plan.target is None else f" to predict {plan.target}"
@@ -247,10 +269,9 @@ def _target_scores(plan: Plan, scores: Mapping[str, float]) -> str:
     if plan.predictor is None:
         return ""
     if plan.predictor.is_class:
-        return (
-            f"{plan.target}: error rate {scores['target_error']:.1%}, log loss {scores['target_log_loss']:.3f}; field: "
-        )
-    unexplained = f"unexplained variance {scores['target_fvu']:.1%}"
+        wrong = f"error rate {_percent(scores, 'target_error')}"
+        return f"{plan.target}: {wrong}, log loss {scores['target_log_loss']:.3f}; field: "
+    unexplained = f"unexplained variance {_percent(scores, 'target_fvu')}"
     return f"{plan.target}: RMSE {scores['target_rmse']:.4g}, {unexplained}; field: "
 
 
@@ -261,7 +282,7 @@ def _field_scores(plan: Plan, scores: Mapping[str, float]) -> str:
     interval = "coverage of the 90 % prediction interval"
     coverage = f", {interval} {scores['coverage_90']:.1%}" if "coverage_90" in scores else ""
     whole = f"RMSE {scores['rmse']:.4g}{_spaced(_error_units(plan))}{f' ({each})' if each else ''}"
-    return f"{whole}, unexplained variance {scores['fvu']:.1%}{coverage}"
+    return f"{whole}, unexplained variance {_percent(scores, 'fvu')}{coverage}"
 
 
 def _error_units(plan: Plan) -> str:

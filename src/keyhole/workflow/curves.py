@@ -178,7 +178,10 @@ class Curve:
         return pd.DataFrame(self.records())
 
     def plot(self) -> Figure:
-        """Plot the test error against K; with a target error, also the validation error and the smallest K."""
+        """Plot the test error against K, with a band of one standard error.
+
+        With a target error, also the validation error and the smallest K.
+        """
         from keyhole.report import Line, error_by_k_figure
 
         lines = []
@@ -186,7 +189,8 @@ class Curve:
             rows = self.of(method)
             test, validation = [row.test[self.metric] for row in rows], [row.validation[self.metric] for row in rows]
             smallest = None if self.target_error is None else self.smallest_k(method)
-            lines.append(Line(method, [row.k for row in rows], test, validation, smallest))
+            errors = [row.test.get(f"{self.metric}_se", np.nan) for row in rows]
+            lines.append(Line(method, [row.k for row in rows], test, validation, smallest, errors))
         return error_by_k_figure(lines, self.title, self.label, target_error=self.target_error)
 
 

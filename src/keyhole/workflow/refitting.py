@@ -73,6 +73,7 @@ def refit_on_all(
         gain=measured.gain if np.array_equal(sites, before) else gains(prepared, sites),
         metadata={**measured.metadata, "refit": record},
         metrics=measured.metrics,
+        sample_errors=measured.sample_errors,
         history=measured.history,
         ranges=range_of(final.readings_of(prepared.samples)),
         measured=measured,

@@ -414,7 +414,8 @@ def make_plan(
         **final.parts(),
         gain=gains(prepared, sites),
         metadata=metadata,
-        metrics=scores,
+        metrics={name: one.metrics for name, one in scores.items()},
+        sample_errors={name: one.ratios for name, one in scores.items()},
         history=training_history(selection, fitted, predictor),
         ranges=range_of(final.readings_of(samples.take(seen))),
     )
