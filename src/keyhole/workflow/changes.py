@@ -29,7 +29,7 @@ from keyhole.plan.plan import Plan
 from keyhole.workflow.arguments import make_run
 from keyhole.workflow.selection import fit_reconstructor, fit_target, make_plan, select
 
-__all__ = ["drop", "extend"]
+__all__ = ["drop", "extend", "groups_column"]
 
 
 def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = None, **options: Any) -> Plan:
@@ -40,8 +40,8 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     plan
         Plan of the existing network; its sites are kept and come first in the new plan.
     data
-        `Samples` of the sites of the plan, or anything that `read` takes. Target and treatment of missing values are
-        those of the plan unless given.
+        `Samples` of the sites of the plan, or anything that `read` takes. Target, treatment of missing values and the
+        column of a table that names groups of samples are those of the plan unless given.
     k
         Number of further sites; None under a cost limit.
     constraints
@@ -67,7 +67,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     >>> kh.extend(first, kh.datasets.sst(), k=2, method="qr").sites["existing"].sum()
     np.int64(5)
     """
-    reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind")}
+    reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind", "groups")}
     samples = _read_like(plan, data, **reading)
     constraints, sensors = Constraints.of(constraints), options.pop("sensors", None)
     if plan.sensors is None:
@@ -84,7 +84,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
 
 
 def drop(
-    plan: Plan, data: Any, k: int, *, reconstructor: str | Reconstructor | None = None,
+    plan: Plan, data: Any, k: int, *, reconstructor: str | Reconstructor | None = None, groups: Any = None,
     missing: Literal["error", "model"] | None = None, seed: int = 0, device: str = "auto",
     time_limit: float | None = None, split: SplitLike = None,
 ) -> Plan:  # fmt: skip
@@ -104,6 +104,8 @@ def drop(
         Number of sites to drop, less than ``plan.k``.
     reconstructor
         Name or object, as in `select`; by default the plan's kind and settings.
+    groups
+        Groups of samples, as in `select`; of a table by default the column that named those of the plan.
     missing
         Treatment of missing values, as in `read`; by default the plan's.
     seed, device, time_limit, split
@@ -131,7 +133,7 @@ def drop(
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < plan.k:
         raise InfeasibleError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
     make_run(seed=seed, device=device, time_limit=time_limit)
-    samples = _read_like(plan, data, missing=missing)
+    samples = _read_like(plan, data, missing=missing, groups=groups)
     samples = samples if plan.predictor is not None else samples.with_target(None)
     if plan.sensors is not None:
         samples = samples.with_sensors(None).with_sensors(_on(plan, plan.sensors, samples))
@@ -149,13 +151,21 @@ def drop(
     )  # fmt: skip
 
 
+def groups_column(plan: Plan) -> str | None:
+    """Return the column of the plan's table that names groups of samples, so that it is no site; None without."""
+    name = plan.metadata.get("split", {}).get("groups")
+    return name if plan.origin.kind == "table" else None
+
+
 def _missing(plan: Plan) -> str:
     """Return the treatment of missing values in the plan's metadata."""
     return str(plan.metadata.get("missing", "error"))
 
 
-def _read_like(plan: Plan, data: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None) -> Samples:
-    """Read samples as those of the plan were: with its target, its treatment of missing values and its anomalies."""
+def _read_like(
+    plan: Plan, data: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None, groups: Any = None
+) -> Samples:
+    """Read samples as those of the plan were: with its target and groups, treatment of missing values and anomalies."""
     predictor, is_read = plan.predictor, isinstance(data, Samples)
     if is_read and predictor is not None and data.target is None:
         raise PlanError(
@@ -164,8 +174,10 @@ def _read_like(plan: Plan, data: Any, *, missing: Any = None, target: Any = None
         )
     if predictor is not None and not is_read:
         target, target_kind = target or predictor.target, target_kind or ("class" if predictor.is_class else "number")
+    if groups is None and not is_read:
+        groups = groups_column(plan)
     missing = "error" if is_read else missing or _missing(plan)
-    samples = read(data, target=target, target_kind=target_kind, missing=missing)
+    samples = read(data, target=target, target_kind=target_kind, groups=groups, missing=missing)
     there, here = plan.domain, samples.sites
     if not there.auxiliary and (here.shape, here.dims) != (there.shape, there.dims):
         raise PlanError(

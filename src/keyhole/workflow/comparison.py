@@ -74,7 +74,11 @@ class Comparison:
         return min(self.entries, key=lambda entry: _ranking_key(entry.plan.metrics["validation"]))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one dict for each method: method, k, reconstructor, test and validation metrics, seconds."""
+        """Return one dict for each method: method, k, reconstructor, test and validation metrics, seconds.
+
+        Where errors on later samples are larger, ``warning`` says why.
+        """
+        warning = self.prepared.split.warning
         return [
             {
                 "method": entry.method,
@@ -87,6 +91,7 @@ class Comparison:
                     if name == "fvu" or name.startswith("target_")
                 },
                 "seconds": round(entry.seconds, 2),
+                **({"warning": warning} if warning else {}),
             }
             for entry in self.entries
         ]
@@ -99,6 +104,7 @@ def compare(
     *,
     target: str | None = None,
     target_kind: TargetKind | None = None,
+    groups: Any = None,
     reconstructor: str | Reconstructor = "ridge",
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
@@ -131,7 +137,7 @@ def compare(
         Time limit in seconds for each method.
     intervals
         Whether to hold out samples to calibrate the prediction intervals of each plan.
-    target, target_kind, predictor, split, anomalies, seed, device, callback
+    target, target_kind, groups, predictor, split, anomalies, seed, device, callback
         As in `select`.
 
     Returns
@@ -148,7 +154,7 @@ def compare(
     """
     run = make_run(seed=seed, device=device, time_limit=time_limit)
     each = make_all_parts(methods, reconstructor, predictor, settings)
-    samples = read(data, target=target, target_kind=target_kind).anomalies_as_asked(anomalies)
+    samples = read(data, target=target, target_kind=target_kind, groups=groups).anomalies_as_asked(anomalies)
     prepared = prepare(samples, split, seed, calibrate_intervals=intervals)
     k = check_budget(k, prepared.samples)
     for parts in each.values():
