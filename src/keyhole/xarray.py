@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyholeAccessor", "register"]
 
-_READ = ("variable", "samples", "at")
+_READ = ("variable", "samples", "at", "groups")
 
 
 class KeyholeAccessor:
@@ -64,7 +64,8 @@ class KeyholeAccessor:
         k
             Number of sites.
         options
-            ``variable``, ``samples`` and ``at`` of `keyhole.read`; ``anomalies``; and options of `keyhole.select`.
+            ``variable``, ``samples``, ``at`` and ``groups`` of `keyhole.read`; ``anomalies``; and options of
+            `keyhole.select`.
 
         Returns
         -------
@@ -82,7 +83,8 @@ class KeyholeAccessor:
         ks
             Numbers of sites.
         options
-            ``variable``, ``samples`` and ``at`` of `keyhole.read`; ``anomalies``; and options of `keyhole.curve`.
+            ``variable``, ``samples``, ``at`` and ``groups`` of `keyhole.read`; ``anomalies``; and options of
+            `keyhole.curve`.
 
         Returns
         -------

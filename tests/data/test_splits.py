@@ -222,7 +222,7 @@ def test_the_command_line_takes_a_split(name, command, tmp_path):
         assert kh.load(made).metadata["split"]["kind"] == "blocks"
     wrong = command(name, *given, tmp_path / "data.npy", "-k", 2, "--split", "halves", *rest)
     assert wrong.code == 2
-    assert "auto, blocks or random" in wrong.err
+    assert "auto, blocks, random or groups" in wrong.err
 
 
 @given(n=st.integers(2, 60), n_folds=st.integers(2, 8), gap=st.integers(0, 4))

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import typer
 
 from keyhole.cli.output import say
-from keyhole.cli.parsing import existing_sites, names_of, number_or_array, points_of, region_of, settings_of, sides_of
+from keyhole.cli.parsing import (
+    existing_sites,
+    names_of,
+    number_or_array,
+    points_of,
+    region_of,
+    sample_labels,
+    settings_of,
+    sides_of,
+)
 from keyhole.cli.parsing import labels_of as group_labels
 from keyhole.core.executors import connected
 from keyhole.core.interrupts import stoppable
@@ -105,6 +114,9 @@ class InputOptions:
         Resize images to rows x columns: 64 or 48x64.
     colour
         Convert images to grey or rgb.
+    group_by
+        Samples that belong together (subjects, stations, members) and stay in one part of the split: a column of a
+        table, a coordinate along the samples, or a .npy file of labels.
     missing
         Sites with NaN in some samples: error (refuse), or model (fit to the values present).
     anomalies
@@ -126,6 +138,7 @@ class InputOptions:
     vertical_scale: float | None = None
     size: str | None = None
     colour: str | None = None
+    group_by: str | None = None
     missing: str = "error"
     anomalies: str | None = None
     covariates: str | None = None
@@ -166,7 +179,10 @@ class InputOptions:
 
     def read_like(self, plan: Plan, source: list[str], *, memory: str | None = None) -> Samples:
         """Read samples as those of a plan were: with its target and its treatment of missing values."""
+        from keyhole.workflow.changes import groups_column
+
         options = replace(self, missing="model") if plan.metadata.get("missing") == "model" else self
+        options = replace(options, group_by=options.group_by or groups_column(plan))
         if plan.predictor is None:
             return options.read_samples(source, hint=False, memory=memory)
         kind = "class" if plan.predictor.is_class else "number"
@@ -182,14 +198,15 @@ class InputOptions:
             "variable": names_of(self.variable), "group": self.group, "samples": names_of(self.samples),
             "at": points_of(self.at or []), "channels": self.channels, "size": sides_of(self.size),
             "colour": self.colour, "coordinates": self.coordinates, "graph": self.graph,
-            "vertical_scale": self.vertical_scale,
+            "vertical_scale": self.vertical_scale, "groups": sample_labels(self.group_by),
         }  # fmt: skip
         if not isinstance(source, str) or source not in datasets.DATASETS:
             missing: Any = self.missing
             return read(source, target=target.target, target_kind=kind, missing=missing, memory=memory, **options)
         for option, value in options.items():
             if value is not None:
-                raise typer.BadParameter(f"does not apply to the built-in data set {source}", param_hint=f"--{option}")
+                name = "group-by" if option == "groups" else option.replace("_", "-")
+                raise typer.BadParameter(f"does not apply to the built-in data set {source}", param_hint=f"--{name}")
         if target.target not in (None, "labels"):
             raise typer.BadParameter(
                 f"{target.target!r}: the target of a built-in data set is 'labels'", param_hint="--target"
@@ -439,7 +456,8 @@ class RunOptions:
     Parameters
     ----------
     split
-        Train/validation/test split: blocks (contiguous in time), random, or auto: blocks for time series, else random.
+        Train/validation/test split: blocks (contiguous in time), random, groups (see --group-by), or auto: groups if
+        there are any, else blocks for time series, else random.
     time_limit
         Time limit in seconds, for each method (and K) where there are several; training stops with the best model so
         far.
@@ -456,8 +474,8 @@ class RunOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Return the options as keyword arguments of the workflows."""
-        if self.split not in ("auto", "blocks", "random"):
-            raise typer.BadParameter(f"{self.split!r}: auto, blocks or random", param_hint="--split")
+        if self.split not in ("auto", "blocks", "random", "groups"):
+            raise typer.BadParameter(f"{self.split!r}: auto, blocks, random or groups", param_hint="--split")
         split = None if self.split == "auto" else self.split
         return {"split": split, "time_limit": self.time_limit, "seed": self.seed, "device": self.device}
 

@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError
-from keyhole.data import splits
 from keyhole.data.moments import Moments
 from keyhole.data.samples import Samples
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.scaler import Scaler
 from keyhole.data.screening import exclude, notes, screen, warn_about
-from keyhole.data.series import features, find_series
+from keyhole.data.split_choice import choose_split
 from keyhole.data.splits import Split, SplitLike
 
-__all__ = ["PreparedSamples", "default_split", "prepare", "prepare_all", "prepare_with", "split_of"]
+__all__ = ["PreparedSamples", "prepare", "prepare_all", "prepare_with", "split_of"]
 
 _FEWEST_KNOWN = 5  # training samples that must know a cell
 
@@ -84,7 +83,7 @@ def prepare(samples: Samples, split: SplitLike, seed: int, *, calibrate_interval
     samples : Samples
         In the user's units.
     split : Split, str, mapping, tuple or None
-        See `as_split`; None: the data set's own split, else `default_split`.
+        As `choose_split` takes it.
     seed : int
         Seed of a random split.
     calibrate_intervals : bool
@@ -152,10 +151,8 @@ def prepare_all(prepared: PreparedSamples) -> PreparedSamples:
 
 def split_of(samples: Samples, split: SplitLike, seed: int, *, calibrate_intervals: bool = False) -> Split:
     """Return the parts that `prepare` splits samples into; parameters as there."""
-    parts = splits.as_split(split, len(samples), time=samples.time, seed=seed) or samples.split
-    parts = parts or default_split(samples, seed)
+    parts = choose_split(samples, split, seed)
     parts = parts.calibrate_intervals(samples.time) if calibrate_intervals else parts
-    splits.check(parts, len(samples))
     return parts if samples.memory is None else parts.in_order()
 
 
@@ -172,35 +169,6 @@ def prepare_with(samples: Samples, split: Split, choosing: Scaler, scaling: Scal
 def _development(samples: Samples, split: Split) -> NDArray[np.int64]:
     """Training and validation samples, in the order of the file where they stay in it."""
     return split.development if samples.memory is None else np.sort(split.development)
-
-
-def default_split(samples: Samples, seed: int) -> Split:
-    """Choose a split: blocks for samples with a time or that look like a time series, else at random.
-
-    Rows of a table, and samples with a target, are a time series only if they have a time.
-
-    Parameters
-    ----------
-    samples : Samples
-        All samples.
-    seed : int
-        Seed of a random split.
-
-    Returns
-    -------
-    Split
-        With its ``reason``.
-    """
-    n = len(samples)
-    if samples.time is not None:
-        return replace(Split.blocks(n, time=samples.time), reason="samples have a time")
-    if samples.origin.kind == "table" or samples.target is not None:
-        return replace(Split.random(n, seed=seed), reason="samples have no time")
-    found = find_series(features(samples))
-    if found is None:
-        reason = "samples have no time and do not look like a series"
-        return replace(Split.random(n, seed=seed), reason=reason)
-    return replace(Split.blocks(n), reason=found.reason)
 
 
 def _known_enough(samples: Samples, parts: Split) -> Samples:

@@ -57,6 +57,8 @@ class SampleSet:
         A class or a number for each sample, predicted from the readings in place of the field.
     covariates : ndarray of shape (N, c), optional
         What is known of each sample without any sensor.
+    sample_groups : ndarray of shape (N,), optional
+        Label of the group of each sample, such as its subject; a group is in one part of a split alone.
     constraints : ResolvedConstraints, optional
         Constraints on the placement beyond ``observable``.
     weights : ndarray of shape (m,), optional
@@ -78,6 +80,7 @@ class SampleSet:
     origin: SourceInfo = field(default_factory=SourceInfo)
     target: Target | None = None
     covariates: NDArray[np.floating[Any]] | None = None
+    sample_groups: NDArray[Any] | None = None
     constraints: ResolvedConstraints | None = None
     weights: NDArray[np.float64] | None = None
     noise: NDArray[np.float64] | None = None
@@ -198,6 +201,7 @@ class SampleSet:
             "time": None if self.time is None else self.time[indices],
             "target": None if self.target is None else self.target.take(indices),
             "covariates": None if self.covariates is None else self.covariates[indices],
+            "sample_groups": None if self.sample_groups is None else self.sample_groups[indices],
             "rows": rows[indices],
         }
 

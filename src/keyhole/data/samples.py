@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
+from keyhole.core.text import listed
 from keyhole.data.constraints import Constraints
 from keyhole.data.covariates import Period, check_periods, month_numbers
 from keyhole.data.labels import align_in_time, match_times
 from keyhole.data.origin import SourceInfo
+from keyhole.data.sample_labels import Coordinates, group_labels
 from keyhole.data.sample_set import SampleSet
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.sites import Sites
@@ -36,6 +38,8 @@ from keyhole.data.weights import resolve_noise, resolve_weights, sqrt_of_weights
 
 __all__ = ["Samples"]
 
+_SHOWN = 5  # names in an error message
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Samples(SampleSet):
@@ -54,6 +58,10 @@ class Samples(SampleSet):
     periods : tuple of {"year", "day"}, optional
         Periods of ``time`` that are given to reconstructors as covariates. None: the year, where ``cycle`` is
         ``"month"``.
+    coordinates : mapping of str to ndarray of shape (N,)
+        Coordinates along the samples by name, such as the members of an ensemble, which `with_groups` takes.
+    groups_name : str
+        Name of the column or coordinate that ``sample_groups`` come from.
     **others
         Those of `SampleSet`.
 
@@ -70,6 +78,8 @@ class Samples(SampleSet):
     cycle: Cycle | None = None
     split: Split | None = None
     periods: tuple[Period, ...] | None = None
+    coordinates: Coordinates = field(default_factory=dict)
+    groups_name: str = ""
 
     @classmethod
     def build(
@@ -81,6 +91,7 @@ class Samples(SampleSet):
         cycle: Cycle | None = None,
         split: Split | None = None,
         origin: SourceInfo | None = None,
+        coordinates: Coordinates | None = None,
     ) -> Samples:
         """Make samples from arrays of the data's shape and their sites, after checking them.
 
@@ -102,6 +113,8 @@ class Samples(SampleSet):
             Parts defined by the data set.
         origin : SourceInfo, optional
             Where the data come from.
+        coordinates : mapping of str to ndarray of shape (N,), optional
+            Coordinates along the samples, by name.
 
         Returns
         -------
@@ -126,13 +139,17 @@ class Samples(SampleSet):
         check_positions(sites)
         samples = cls(
             data=packed, sites=sites, observable=np.ones(len(sites), bool), time=time, cycle=cycle, split=split,
-            origin=origin or SourceInfo(),
+            origin=origin or SourceInfo(), coordinates=coordinates or {},
         )  # fmt: skip
         return samples.with_weights("area") if sites.is_geographic and sites.area is not None else samples
 
     def take(self, indices: Indices) -> Samples:
         """Return a subset of the samples, without ``split``, which refers to all of them; see `SampleSet.take`."""
         return replace(self, **self._entries(indices), split=None)
+
+    def _entries(self, indices: Indices) -> dict[str, Any]:
+        coordinates = {name: labels[indices] for name, labels in self.coordinates.items()}
+        return super()._entries(indices) | {"coordinates": coordinates}
 
     def restrict(self, keep: NDArray[np.bool_]) -> Samples:
         """Leave out sites; the constraints are applied to the others anew.
@@ -275,6 +292,56 @@ class Samples(SampleSet):
         aligned = columns_of(align_in_time(columns, self.time, "covariates"), len(self))
         return replace(self, periods=chosen, covariates=aligned)
 
+    def with_groups(self, groups: Any) -> Samples:
+        """Set which samples belong together, such as those of one subject, station or member of an ensemble.
+
+        A group is in one part of a split alone (`Split.groups`), so that errors are those of a new group.
+
+        Parameters
+        ----------
+        groups : str, array-like of shape (N,) or None
+            Labels, or the name of a coordinate along the samples (``"member"``) or of a column of a table, which is
+            then no site. A Series is aligned by its index, a DataArray by the coordinate of its dimension, if the
+            samples have these labels. None removes the groups.
+
+        Returns
+        -------
+        Samples
+
+        Raises
+        ------
+        DataError
+            If there is no such coordinate or column, not one label for each sample, or a label is missing.
+
+        Examples
+        --------
+        >>> import keyhole as kh
+        >>> samples = kh.read(np.random.default_rng(0).normal(size=(40, 6))).with_groups(np.arange(40) // 8)
+        >>> plan = kh.select(samples, k=2, method="qr", reconstructor="ridge")
+        >>> plan.metadata["split"]["train"], plan.metadata["split"]["test"]
+        (24, 8)
+        """
+        if groups is None or not isinstance(groups, str):
+            time, known = self.time, self.coordinates
+            labels = None if groups is None else group_labels(groups, len(self), time=time, coordinates=known)
+            return replace(self, sample_groups=labels, groups_name=str(getattr(groups, "name", None) or ""))
+        samples, labels = self._named_labels(groups)
+        return replace(samples, sample_groups=group_labels(labels, len(self)), groups_name=groups)
+
+    def _named_labels(self, name: str) -> tuple[Samples, NDArray[Any]]:
+        """Labels of a coordinate or of the time; of a column of a table, which is left out of the sites."""
+        if name in self.coordinates:
+            return self, self.coordinates[name]
+        if name == "time" and self.time is not None:
+            return self, self.time
+        names = list(self.sites.names or ()) if self.origin.kind == "table" else []
+        if name in names:
+            column = names.index(name)
+            labels = read_columns(self.source, np.array([column]))[:, 0, 0]
+            return self.restrict(np.arange(len(names)) != column), labels
+        known = [*self.coordinates, *(["time"] if self.time is not None else []), *names]
+        raise DataError(f"groups: no column or coordinate {name!r}; there are {listed(known, _SHOWN) or 'none'}")
+
     def with_weights(self, weights: Any) -> Samples:
         """Set the loss weights: how much a squared error at each site counts.
 
@@ -344,8 +411,8 @@ class Samples(SampleSet):
         scaled = ScaledSamples(
             data=values, sites=self.sites, observable=self.observable, time=self.time, ordered=self.ordered,
             origin=self.origin, target=self.target, covariates=self.covariates, constraints=self.constraints,
-            weights=self.weights, noise=self.noise, rows=self.rows, missing=self.missing,
-            root=sqrt_of_weights(self.weights),
+            sample_groups=self.sample_groups, weights=self.weights, noise=self.noise, rows=self.rows,
+            missing=self.missing, root=sqrt_of_weights(self.weights),
         )  # fmt: skip
         return scaled.observed_by(self.sensors, np.ones(self.channels))
 

@@ -130,7 +130,7 @@ class Scaler:
             data=_ScaledValues(samples.source, self, self.phase(samples.time, len(samples))), sites=samples.sites,
             observable=samples.observable, time=samples.time, ordered=samples.ordered, origin=samples.origin,
             target=samples.target, covariates=self.covariates(samples.time, samples.covariates, len(samples)),
-            constraints=samples.constraints, weights=samples.weights,
+            sample_groups=samples.sample_groups, constraints=samples.constraints, weights=samples.weights,
             noise=None if samples.noise is None else samples.noise / self._column, rows=samples.rows,
             offset=None if self.cycle or self.root is not None else self.baseline[0] / self._column,
             root=sqrt_of_weights(samples.weights), missing=samples.missing,

@@ -51,8 +51,8 @@ def sketch(samples: ScaledSamples, most: int) -> ScaledSamples:
     if samples.noise is not None:
         noise = np.hypot(noise, samples.noise)
     few = replace(
-        samples, data=targets, time=None, target=None, covariates=None, rows=None, offset=None, missing=None,
-        imputer=None, site_variance=None, noise=noise,
+        samples, data=targets, time=None, target=None, covariates=None, sample_groups=None, rows=None, offset=None,
+        missing=None, imputer=None, site_variance=None, noise=noise,
     )  # fmt: skip
     return few.with_targets(targets)
 

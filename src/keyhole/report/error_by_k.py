@@ -12,7 +12,19 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from keyhole.report.style import INK, MUTED, NARROW, SMALL, WIDE, heading, literal, method_styles, new_figure, tidy
+from keyhole.report.style import (
+    INK,
+    MUTED,
+    NARROW,
+    SMALL,
+    WIDE,
+    caution,
+    heading,
+    literal,
+    method_styles,
+    new_figure,
+    tidy,
+)
 
 __all__ = ["Line", "error_by_k_figure"]
 
@@ -50,8 +62,9 @@ class Line:
 
 
 def error_by_k_figure(
-    lines: Sequence[Line], title: str, label: str, *, target_error: float | None = None, width: float = WIDE
-) -> Figure:
+    lines: Sequence[Line], title: str, label: str, *, target_error: float | None = None, warning: str = "",
+    width: float = WIDE,
+) -> Figure:  # fmt: skip
     """Draw the test error of each method against the number of sites, with a band of one standard error.
 
     Parameters
@@ -62,6 +75,8 @@ def error_by_k_figure(
         Title of the figure, and name of the error.
     target_error : float, optional
         If given, the validation error is drawn too, and the smallest K that reaches the target error is marked.
+    warning : str
+        Warning to write below.
     width : float
         Inches: ``WIDE`` or ``NARROW``.
 
@@ -96,6 +111,7 @@ def error_by_k_figure(
         figure.legend(loc="outside lower left", ncols=2, **legend)
     heading(axes, title)
     tidy(axes, grid="y")
+    caution(figure, warning)
     return figure
 
 

@@ -22,6 +22,7 @@ __all__ = [
 
 _THIN = "\N{NARROW NO-BREAK SPACE}"
 _SMALLEST = 1e-4
+_PARTS = ("train", "validation", "test", "calibration")
 
 
 def number(value: float) -> str:
@@ -169,10 +170,21 @@ def split_text(sizes: Mapping[str, Any]) -> str:
     --------
     >>> split_text({"train": 6, "test": 2, "kind": "given"})
     'given: 6 train, 2 test'
+    >>> split_text({"train": 90, "test": 6, "kind": "blocks", "left_out": 4, "gap": 2})
+    'blocks: 90 train, 6 test; 4 left out between them (decorrelation time: 2 samples)'
     """
     reason = f" ({sizes['reason']})" if sizes.get("reason") else ""
-    parts = ", ".join(f"{size} {part}" for part, size in sizes.items() if part not in ("kind", "reason"))
-    return f"{sizes['kind']}{reason}: {parts}"
+    parts = ", ".join(f"{sizes[part]} {part}" for part in _PARTS if part in sizes)
+    return f"{sizes['kind']}{reason}: {parts}{_left_out(sizes)}"
+
+
+def _left_out(sizes: Mapping[str, Any]) -> str:
+    """Clause on the samples between the parts that are in none, and why."""
+    if not sizes.get("left_out"):
+        return ""
+    time = f"{sizes['gap']} sample{'s' * (sizes['gap'] != 1)}"
+    most = "; 5 % are left out at most" if sizes["left_out"] < 2 * sizes["gap"] else ""
+    return f"; {sizes['left_out']} left out between them (decorrelation time: {time}{most})"
 
 
 def refit_text(record: Mapping[str, Any], k: int) -> str:

@@ -100,6 +100,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "as_anomalies": data.as_anomalies,
         "cycle": data.plan.scaling.cycle,
         "result": page_text.result(data),
+        "warning": data.plan.metadata.get("split", {}).get("warning"),
         "methods": page_text.methods(comparison),
         "sites": page_text.sites(data),
         "intervals_in_words": page_text.intervals(data),

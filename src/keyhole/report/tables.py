@@ -34,7 +34,9 @@ def comparison_table(comparison: Comparison) -> RenderableType:
     """
     first = comparison.entries[0].plan
     title = f"{_sites(first)}; errors on {len(comparison.prepared.split.test)} test samples, with standard errors"
-    table = Table(title=Text(title), title_justify="left")
+    warning = comparison.prepared.split.warning
+    caption = Text(_warned(warning)) if warning else None
+    table = Table(title=Text(title), title_justify="left", caption=caption, caption_justify="left")
     figures, differences = _shown_scores(first), comparison.differences
     table.add_column("method")
     for heading in (*(figure.heading for figure in figures), "above the best", "selection, s"):
@@ -74,7 +76,8 @@ def curve_table(curve: Curve) -> RenderableType:
     for k in curve.ks:
         table.add_row(str(k), *(errors.get((method, k), "-") for method in curve.methods))
     smallest = [] if curve.target_error is None else [Text(_smallest_k(curve))]
-    return Group(Text(curve.title), table, *smallest)
+    warned = [Text(_warned(curve.warning))] if curve.warning else []
+    return Group(Text(curve.title), table, *warned, *smallest)
 
 
 def curve_summary(curve: Curve) -> dict[str, Any]:
@@ -88,9 +91,11 @@ def curve_summary(curve: Curve) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``metric``, ``reconstructor``, ``rows``; with a target error also ``target_error`` and ``smallest_k``.
+        ``metric``, ``reconstructor``, ``rows``; with a target error also ``target_error`` and ``smallest_k``; where
+        errors on later samples are larger also ``warning``.
     """
     summary = {"metric": curve.metric, "reconstructor": curve.reconstructor, "rows": curve.records()}
+    summary |= {"warning": curve.warning} if curve.warning else {}
     if curve.target_error is None:
         return summary
     smallest = {method: curve.smallest_k(method) for method in curve.methods}
@@ -234,11 +239,18 @@ def _account(plan: Plan) -> str:
         lines.append(f"space: {' x '.join(f'{dim} {n}' for dim, n in _space(plan).items())}")
     lines += [] if plan.sensors is None else [f"sensors: {plan.sensors.counted()}"]
     lines += _constraints(made.get("constraints", {}))
-    lines += [f"split: {split_text(made['split'])}"] if made.get("split") else []
+    split = made.get("split") or {}
+    lines += [f"split: {split_text(split)}"] if split else []
+    lines += [_warned(split["warning"])] if split.get("warning") else []
     lines += [f"fitted to {refit_text(made['refit'], plan.k)}"] if made.get("refit") else []
     lines += _screened_columns(made.get("notes", {}).get("columns", []))
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
+
+
+def _warned(warning: str) -> str:
+    """Line on a split whose errors are smaller than those on later samples."""
+    return f"warning: {warning}"
 
 
 def _space(plan: Plan) -> dict[str, int]:

@@ -31,7 +31,7 @@ from keyhole.workflow.arguments import make_run
 from keyhole.workflow.refitting import Seconds, refit_on_all
 from keyhole.workflow.selection import FIT_SHARE, fit_reconstructor, fit_target, make_plan, select
 
-__all__ = ["drop", "extend", "refit"]
+__all__ = ["drop", "extend", "groups_column", "refit"]
 
 
 def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = None, **options: Any) -> Plan:
@@ -42,8 +42,8 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     plan
         Plan of the existing network; its sites are kept and come first in the new plan.
     data
-        `Samples` of the sites of the plan, or anything that `read` takes. Target and treatment of missing values are
-        those of the plan unless given.
+        `Samples` of the sites of the plan, or anything that `read` takes. Target, treatment of missing values and the
+        column of a table that names groups of samples are those of the plan unless given.
     k
         Number of further sites; None under a cost limit.
     constraints
@@ -69,7 +69,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     >>> kh.extend(first, kh.datasets.sst(), k=2, method="qr").sites["existing"].sum()
     np.int64(5)
     """
-    reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind", "memory")}
+    reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind", "groups", "memory")}
     samples = _read_like(plan, data, **reading)
     constraints, sensors = Constraints.of(constraints), options.pop("sensors", None)
     if plan.sensors is None:
@@ -86,7 +86,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
 
 
 def drop(
-    plan: Plan, data: Any, k: int, *, reconstructor: str | Reconstructor | None = None,
+    plan: Plan, data: Any, k: int, *, reconstructor: str | Reconstructor | None = None, groups: Any = None,
     missing: Literal["error", "model"] | None = None, seed: int = 0, device: str = "auto",
     time_limit: float | None = None, split: SplitLike = None, memory: str | int | None = None,
     refit: bool | None = None,
@@ -107,6 +107,8 @@ def drop(
         Number of sites to drop, less than ``plan.k``.
     reconstructor
         Name or object, as in `select`; by default the plan's kind and settings.
+    groups
+        Groups of samples, as in `select`; of a table by default the column that named those of the plan.
     missing
         Treatment of missing values, as in `read`; by default the plan's.
     seed, device, time_limit, split, memory, refit
@@ -135,14 +137,15 @@ def drop(
         raise InfeasibleError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
     run = make_run(seed=seed, device=device, time_limit=time_limit)
     with reporting() as report:
-        prepared, sites = _prepared(plan, data, missing, split, seed, memory)
+        prepared, sites = _prepared(plan, data, missing, groups, split, seed, memory)
         kept, dropped = _eliminate(prepared.development, sites, k)
         selection, run = Selection(kept, notes={"dropped": dropped}), replace(run, callback=report)
         return _fit_again(plan, prepared, selection, run, reconstructor or plan.reconstructor, refit=refit)
 
 
 def refit(
-    plan: Plan, data: Any, *, missing: Literal["error", "model"] | None = None, seed: int = 0, device: str = "auto",
+    plan: Plan, data: Any, *, groups: Any = None, missing: Literal["error", "model"] | None = None, seed: int = 0,
+    device: str = "auto",
     time_limit: float | None = None, split: SplitLike = None, memory: str | int | None = None,
     refit: bool | None = None,
 ) -> Plan:  # fmt: skip
@@ -154,6 +157,8 @@ def refit(
         The plan; its sites, and kinds and settings of its models are kept.
     data
         `Samples` of the sites of the plan, or anything that `read` takes. The target is that of the plan.
+    groups
+        Groups of samples, as in `select`; of a table by default the column that named those of the plan.
     missing
         Treatment of missing values, as in `read`; by default the plan's.
     seed, device, time_limit, split, memory, refit
@@ -180,16 +185,16 @@ def refit(
     """
     run = make_run(seed=seed, device=device, time_limit=time_limit)
     with reporting() as report:
-        prepared, sites = _prepared(plan, data, missing, split, seed, memory)
+        prepared, sites = _prepared(plan, data, missing, groups, split, seed, memory)
         run = replace(run, callback=report)
         return _fit_again(plan, prepared, Selection(sites), run, plan.reconstructor, refit=refit)
 
 
 def _prepared(
-    plan: Plan, data: Any, missing: Any, split: SplitLike, seed: int, memory: str | int | None
+    plan: Plan, data: Any, missing: Any, groups: Any, split: SplitLike, seed: int, memory: str | int | None
 ) -> tuple[PreparedSamples, NDArray[np.int64]]:  # fmt: skip
     """Read, split and scale samples as those of the plan were; return them, and the numbers of the plan's sites."""
-    samples = _read_like(plan, data, missing=missing, memory=memory)
+    samples = _read_like(plan, data, missing=missing, groups=groups, memory=memory)
     samples = samples if plan.predictor is not None else samples.with_target(None)
     if plan.sensors is not None:
         samples = samples.with_sensors(None).with_sensors(_on(plan, plan.sensors, samples))
@@ -216,15 +221,22 @@ def _fit_again(
     return refit_on_all(measured, prepared, run, took=took) if refit else measured
 
 
+def groups_column(plan: Plan) -> str | None:
+    """Return the column of the plan's table that names groups of samples, so that it is no site; None without."""
+    name = plan.metadata.get("split", {}).get("groups")
+    return name if plan.origin.kind == "table" else None
+
+
 def _missing(plan: Plan) -> str:
     """Return the treatment of missing values in the plan's metadata."""
     return str(plan.metadata.get("missing", "error"))
 
 
 def _read_like(
-    plan: Plan, data: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None, memory: Any = None
+    plan: Plan, data: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None, groups: Any = None,
+    memory: Any = None,
 ) -> Samples:  # fmt: skip
-    """Read samples as those of the plan were: with its target, its treatment of missing values and its anomalies."""
+    """Read samples as those of the plan were: with its target and groups, treatment of missing values and anomalies."""
     predictor, is_read = plan.predictor, isinstance(data, Samples)
     if is_read and predictor is not None and data.target is None:
         raise PlanError(
@@ -233,8 +245,10 @@ def _read_like(
         )
     if predictor is not None and not is_read:
         target, target_kind = target or predictor.target, target_kind or ("class" if predictor.is_class else "number")
+    if groups is None and not is_read:
+        groups = groups_column(plan)
     missing = "error" if is_read else missing or _missing(plan)
-    samples = read(data, target=target, target_kind=target_kind, missing=missing, memory=memory)
+    samples = read(data, target=target, target_kind=target_kind, groups=groups, missing=missing, memory=memory)
     there, here = plan.domain, samples.sites
     if not there.auxiliary and (here.shape, here.dims) != (there.shape, there.dims):
         raise PlanError(

@@ -121,7 +121,9 @@ class Comparison:
         """Return one dict for each method: method, k, reconstructor, test and validation metrics, seconds.
 
         ``difference`` is that of the test error ``difference_of`` from the best, ``difference_se`` its standard error.
+        Where errors on later samples are larger, ``warning`` says why.
         """
+        warning = self.prepared.split.warning
         return [
             {
                 "method": entry.method,
@@ -137,6 +139,7 @@ class Comparison:
                 "difference": difference.value,
                 "difference_se": difference.standard_error,
                 "seconds": round(entry.seconds, 2),
+                **({"warning": warning} if warning else {}),
             }
             for entry, difference in zip(self.entries, self.differences, strict=True)
         ]
@@ -166,6 +169,7 @@ def compare(
     *,
     target: str | None = None,
     target_kind: TargetKind | None = None,
+    groups: Any = None,
     reconstructor: str | Reconstructor = "ridge",
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
@@ -199,7 +203,8 @@ def compare(
         Time limit in seconds for each method.
     intervals
         Whether to hold out samples to calibrate the prediction intervals of each plan.
-    target, target_kind, predictor, split, anomalies, seed, device, memory, callback
+    target, target_kind, groups, predictor, split, anomalies, seed, device, memory,
+    callback
         As in `select`.
 
     Returns
@@ -217,7 +222,8 @@ def compare(
     """
     run = make_run(seed=seed, device=device, time_limit=time_limit)
     each = make_all_parts(methods, reconstructor, predictor, settings)
-    samples = read(data, target=target, target_kind=target_kind, memory=memory).anomalies_as_asked(anomalies)
+    samples = read(data, target=target, target_kind=target_kind, groups=groups, memory=memory)
+    samples = samples.anomalies_as_asked(anomalies)
     for parts in each.values():
         parts.check_early(samples)
     entries = []

@@ -94,6 +94,8 @@ class Curve:
         Validation error to reach, if given.
     origin
         Name, units and attributes of the data.
+    warning
+        Why errors on later samples are larger, where they are; see `keyhole.Split`.
 
     Examples
     --------
@@ -109,6 +111,7 @@ class Curve:
     reconstructor: str
     target_error: float | None = None
     origin: SourceInfo = field(default_factory=SourceInfo)
+    warning: str = ""
 
     @property
     def methods(self) -> list[str]:
@@ -167,6 +170,7 @@ class Curve:
                 **{f"test_{name}": value for name, value in row.test.items()},
                 "seconds": round(row.seconds, 2),
                 "sites": row.sites.tolist(),
+                **({"warning": self.warning} if self.warning else {}),
             }
             for row in self.rows
         ]
@@ -191,7 +195,7 @@ class Curve:
             smallest = None if self.target_error is None else self.smallest_k(method)
             errors = [row.test.get(f"{self.metric}_se", np.nan) for row in rows]
             lines.append(Line(method, [row.k for row in rows], test, validation, smallest, errors))
-        return error_by_k_figure(lines, self.title, self.label, target_error=self.target_error)
+        return error_by_k_figure(lines, self.title, self.label, target_error=self.target_error, warning=self.warning)
 
 
 class CurveInterrupted(Interrupted):
@@ -209,6 +213,7 @@ def curve(
     *,
     target: str | None = None,
     target_kind: TargetKind | None = None,
+    groups: Any = None,
     reconstructor: str | Reconstructor = "ridge",
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
@@ -249,7 +254,8 @@ def curve(
         ``"target_fvu"``, ..., of which the first is the default.
     time_limit
         Time limit in seconds for selection and fit of one method at one K.
-    target, target_kind, predictor, split, anomalies, seed, device, precision, memory, callback
+    target, target_kind, groups, predictor, split, anomalies, seed, device, precision,
+    memory, callback
         As in `select`.
 
     Returns
@@ -273,7 +279,8 @@ def curve(
     if target_error is not None and not 0 < target_error < math.inf:
         raise SettingsError(f"target_error={target_error!r}: expected a positive number")
     each = make_all_parts(methods, reconstructor, predictor, settings)
-    samples = read(data, target=target, target_kind=target_kind, memory=memory).anomalies_as_asked(anomalies)
+    samples = read(data, target=target, target_kind=target_kind, groups=groups, memory=memory)
+    samples = samples.anomalies_as_asked(anomalies)
     for parts in each.values():
         parts.check_early(samples)
     with reporting(callback):
@@ -282,7 +289,8 @@ def curve(
         parts.check(prepared.samples)
     metric, counts = _check_metric(metric, prepared.samples), _check_ks(ks, prepared.samples)
     name = reconstructor if isinstance(reconstructor, str) else reconstructor.name
-    empty = Curve((), counts, metric, name, target_error, prepared.samples.origin)
+    warning = prepared.split.warning
+    empty = Curve((), counts, metric, name, target_error, prepared.samples.origin, warning)
     rows: list[Row] = []
     with deferred() as pending, reporting(callback) as report:
         run = replace(run, callback=report)

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
+from keyhole.data.preparation import PreparedSamples
 from keyhole.data.samples import Samples
 from keyhole.models.predictors import Predictor
 from keyhole.models.reconstructors import Reconstructor
 from keyhole.placement import Selection, Selector
 
-__all__ = ["constraint_metadata", "run_metadata", "target_metadata", "training_history"]
+__all__ = ["constraint_metadata", "run_metadata", "split_metadata", "target_metadata", "training_history"]
 
 
 def run_metadata(
@@ -51,6 +52,12 @@ def constraint_metadata(samples: Samples, sites: NDArray[np.int64]) -> dict[str,
     if constraints.grouping is not None:
         found["groups"] = constraints.grouping.units[sites].tolist()
     return {"constraints": found}
+
+
+def split_metadata(prepared: PreparedSamples) -> dict[str, int | str]:
+    """Return the metadata of the split: sizes, kind, reason, warning, and the name of the samples' groups."""
+    name = prepared.samples.groups_name
+    return prepared.split.sizes() | ({"groups": name} if name else {})
 
 
 def target_metadata(predictor: Predictor | None) -> dict[str, Any]:

@@ -41,7 +41,13 @@ from keyhole.workflow.arguments import (
     managed_checkpoints,
 )
 from keyhole.workflow.calibration import calibrate, spread_of
-from keyhole.workflow.plan_metadata import constraint_metadata, run_metadata, target_metadata, training_history
+from keyhole.workflow.plan_metadata import (
+    constraint_metadata,
+    run_metadata,
+    split_metadata,
+    target_metadata,
+    training_history,
+)
 from keyhole.workflow.refitting import Seconds, refit_on_all, select_again
 from keyhole.workflow.scoring import gains, scores_of
 
@@ -67,6 +73,7 @@ def select(
     intervals: bool = True,
     target: str | None = None,
     target_kind: TargetKind | None = None,
+    groups: Any = None,
     method: str | Selector = "auto",
     reconstructor: str | Reconstructor = "auto",
     predictor: str | Predictor = "auto",
@@ -128,6 +135,10 @@ def select(
         other columns. `Samples` may also carry a target (`Samples.with_target`).
     target_kind
         ``"class"`` or ``"number"``; by default inferred from the values of the target.
+    groups
+        Which samples belong together, such as those of one subject, station or member of an ensemble: a column of a
+        table (then no site), a coordinate along the samples (``"member"``), or labels; see `Samples.with_groups`. A
+        group is in one part of the split alone, so that errors are those of a new group.
     method
         Selector: ``"auto"`` runs several and keeps the best on validation; ``"greedy"``, ``"qr"``, ``"exchange"``;
         ``"learned"`` or a mask distribution (``"vln"``, ``"hnet"``, ...); any other name in ``docs/methods.md``; or a
@@ -145,10 +156,12 @@ def select(
         ``{"n_components": 300, "reconstructor.width": 512, "predictor.width": 64}``. The defaults are listed in
         ``docs/methods.md``.
     split
-        Training, validation and test samples: ``"blocks"`` (contiguous in time), ``"random"``, a `Split`,
-        ``(train, test)`` or ``(train, validation, test)`` as indices or boolean masks, or a mapping of these names. By
-        default the split of the data set if it has one; else blocks for samples that have a time or are autocorrelated
-        (not checked for tables and with a target); else random. ``plan.metadata["split"]`` records which.
+        Training, validation and test samples: ``"blocks"`` (contiguous in time, with gaps of the decorrelation time),
+        ``"random"``, ``"groups"``, a `Split`, ``(train, test)`` or ``(train, validation, test)`` as indices or boolean
+        masks, or a mapping of these names. By default the split of the data set if it has one; else by groups if there
+        are any; else blocks for samples that have a time or are autocorrelated (not checked for tables and with a
+        target); else random. ``plan.metadata["split"]`` records which, how many samples were left out in gaps, and a
+        warning where samples of a series are not split in blocks.
     anomalies
         ``"month"``: subtract the monthly climatology of the training part (requires dates). ``"none"``: subtract the
         mean. None: as set on the samples.
@@ -212,7 +225,7 @@ def select(
         resume=resume, save_every=save_every,
     )  # fmt: skip
     parts = make_parts(method, reconstructor, predictor, settings)
-    samples = read(data, target=target, target_kind=target_kind, missing=missing, memory=memory)
+    samples = read(data, target=target, target_kind=target_kind, groups=groups, missing=missing, memory=memory)
     samples = samples.anomalies_as_asked(anomalies)
     samples = samples if sensors is None else samples.with_sensors(sensors)
     samples = samples if constraints is None else samples.with_constraints(constraints)
@@ -405,7 +418,7 @@ def make_plan(
         **({"error_units": STANDARDISED} if samples.origin.units_differ else {}),
         **({} if samples.missing is None else {"missing": "model"}),
         **({} if samples.memory is None else {"memory": samples.memory}),
-        "split": split.sizes(),
+        "split": split_metadata(prepared),
         "data": {"name": samples.origin.name, "fingerprint": samples.fingerprint()},
         **(recorded or {}),
     }

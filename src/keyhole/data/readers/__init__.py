@@ -38,7 +38,8 @@ __all__ = ["FILES", "IN_FOLDERS", "named_paths", "read"]
 
 _FIELD = ("variable", "samples", "at", "memory")
 _IMAGES = ("size", "colour")
-_TABLE = ("target", "target_kind")
+_TABLE = ("target", "target_kind", "groups")
+_OF_ANY = ("memory", "groups")  # what applies to any source, whether or not its reader takes it
 Reader = tuple[Callable[..., Samples], tuple[str, ...]]
 
 # Reader of each file extension, and the options it takes.
@@ -69,6 +70,7 @@ def read(
     colour: Colour | None = None,
     target: str | None = None,
     target_kind: TargetKind | None = None,
+    groups: Any = None,
     missing: Literal["error", "model"] = "error",
     coordinates: Any = None,
     graph: Any = None,
@@ -105,6 +107,9 @@ def read(
         The column of a DataFrame or CSV file to predict from the others. For other data use `Samples.with_target`.
     target_kind : {"class", "number"}, optional
         Classification or regression; None: inferred by `Target.of`.
+    groups : str or array-like of shape (N,), optional
+        Which samples belong together, such as those of one subject: a column of a table, which is then no site, a
+        coordinate along the samples (``"member"``), or labels. See `Samples.with_groups`.
     missing : {"error", "model"}
         What to do with sites that are NaN in some samples only (sea ice, failed pixels). ``"error"`` refuses them.
         ``"model"`` accepts them: missing values are imputed for fitting, count in neither loss nor score, and a low
@@ -150,10 +155,13 @@ def read(
         if memory is not None:
             raise DataError("memory does not apply to samples that were already read; give it to keyhole.read")
         _applicable("samples that were already read", {**options, **geometry}, ())
-        return _with_observable(source)
-    read_samples = _read(source, {**options, "memory": limit})
+        checked = _with_observable(source)
+        return checked if groups is None else checked.with_groups(groups)
+    column = groups if isinstance(groups, str) else None
+    read_samples = _read(source, {**options, "groups": column, "memory": limit})
     if memory is not None:
         _check_limit(read_samples, limit)
+    read_samples = read_samples if groups is None else read_samples.with_groups(groups)
     if coordinates is not None:
         table = load_csv(Path(coordinates), whole=True) if isinstance(coordinates, str | Path) else coordinates
         read_samples = read_samples.with_coordinates(table)
@@ -262,7 +270,7 @@ def _with_observable(samples: Samples) -> Samples:
 
 def _applicable(what: str, options: Mapping[str, Any], takes: Sequence[str]) -> dict[str, Any]:
     """Select the options that a reader takes; raise a DataError if another one is given."""
-    unused = [name for name, value in options.items() if value is not None and name not in (*takes, "memory")]
+    unused = [name for name, value in options.items() if value is not None and name not in (*takes, *_OF_ANY)]
     if unused:
         of_target = any(name.startswith("target") for name in unused)
         remedy = "; it names a column of a table, other data take Samples.with_target" if of_target else ""

@@ -405,7 +405,9 @@ def _joined(paths: Sequence[Path], parts: Sequence[Field], *, named: bool) -> Jo
         _check_times_differ(time, np.repeat(np.arange(len(parts)), counts)[order], paths)
     elif not named:
         _check_sample_dimension(paths, parts)
-    return JoinedField(first.arrays, first.sites, time, first.origin, False, paths, parts, order)
+    shared = [name for name in first.coordinates if all(name in part.coordinates for part in parts)]
+    along = {name: np.concatenate([part.coordinates[name] for part in parts])[order] for name in shared}
+    return JoinedField(first.arrays, first.sites, time, first.origin, False, along, paths, parts, order)
 
 
 # What must be equal in files that are joined.

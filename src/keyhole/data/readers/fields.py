@@ -20,6 +20,7 @@ from keyhole.data.readers.dimensions import check_space, is_time, sample_dimensi
 from keyhole.data.readers.files import one_of
 from keyhole.data.readers.geometry import is_position, sites_of_field
 from keyhole.data.readers.stored import stored_samples
+from keyhole.data.sample_labels import Coordinates
 from keyhole.data.samples import Samples
 from keyhole.data.sites import Sites
 from keyhole.data.validation import floating_type
@@ -142,6 +143,8 @@ class Field:
         As in `Samples`; all sites count as valid, since no value has been read.
     is_snapshot : bool
         Whether the variables are a single sample without a sample dimension.
+    coordinates : mapping of str to ndarray
+        Coordinates along the samples other than the time, by name.
     """
 
     arrays: Sequence[xr.DataArray]
@@ -149,6 +152,7 @@ class Field:
     time: NDArray[Any] | None
     origin: SourceInfo
     is_snapshot: bool
+    coordinates: Coordinates
 
     @classmethod
     def from_dataset(
@@ -217,7 +221,8 @@ class Field:
         )
         order = dims if is_snapshot else (*(sample_dims or [sample]), *dims)
         kind = StackedField if sample_dims else cls
-        return kind([_bare(array.transpose(*order)) for array in arrays], sites, time, origin, is_snapshot)
+        along = _coordinates_along(first, sample, timed=time is not None)
+        return kind([_bare(array.transpose(*order)) for array in arrays], sites, time, origin, is_snapshot, along)
 
     def __len__(self) -> int:
         return 1 if self.is_snapshot else int(self.arrays[0].shape[0])
@@ -287,7 +292,8 @@ class Field:
 
     def load(self) -> Samples:
         """Read all samples into memory."""
-        return Samples.build(self.values(slice(None)), self.sites, time=self.time, origin=self.origin)
+        values = self.values(slice(None))
+        return Samples.build(values, self.sites, time=self.time, origin=self.origin, coordinates=self.coordinates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,6 +385,7 @@ def _stacked(array: xr.DataArray, dims: list[str]) -> xr.DataArray:
     if missing or len(set(dims)) < len(dims):
         raise DataError(f"{array.name}: samples={dims!r}; its dimensions are {', '.join(map(str, array.dims))}")
     time = time_among(array, [dim for dim in dims if dim in array.coords])
+    array = array.assign_coords({dim: np.arange(array.sizes[dim]) for dim in dims if dim not in array.coords})
     whole = array.stack({_STACKED: dims}, create_index=False)
     return whole if time is None else whole.assign_coords({_STACKED: (_STACKED, whole[time].values, array[time].attrs)})
 
@@ -455,6 +462,12 @@ def _time(array: xr.DataArray, sample: str) -> tuple[NDArray[Any] | None, str]:
         return values, "standard"
     calendar = getattr(values.flat[0], "calendar", None) if values.dtype == object and values.size else None
     return (None, "standard") if calendar is None else (from_calendar(values), str(calendar))
+
+
+def _coordinates_along(array: xr.DataArray, sample: str, *, timed: bool) -> Coordinates:
+    """Coordinates along the samples by name, without the one that is their time."""
+    along = {str(name): one for name, one in array.coords.items() if one.dims == (sample,)}
+    return {name: np.asarray(one.values) for name, one in along.items() if not (timed and name == sample)}
 
 
 def _attributes(array: xr.DataArray | xr.Dataset) -> dict[str, Any]:

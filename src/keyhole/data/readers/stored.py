@@ -17,6 +17,7 @@ from keyhole.core.progress import progress
 from keyhole.core.reduction import tell
 from keyhole.core.run import Event
 from keyhole.data.origin import SourceInfo
+from keyhole.data.sample_labels import Coordinates
 from keyhole.data.samples import Samples
 from keyhole.data.series import feature_sites
 from keyhole.data.sites import Sites
@@ -44,6 +45,10 @@ class StoredField(Protocol):
     @property
     def origin(self) -> SourceInfo:
         """Where the field comes from."""
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """Coordinates along the samples, by name."""
 
     @property
     def chunk(self) -> int:
@@ -210,6 +215,7 @@ def stored_samples(field: StoredField, memory: int) -> Samples:
     check_positions(valid)
     samples = Samples(
         data=values, sites=valid, observable=np.ones(len(valid), bool), time=time, origin=field.origin,
+        coordinates=field.coordinates,
     )  # fmt: skip
     return samples.with_weights("area") if valid.is_geographic and valid.area is not None else samples
 

@@ -117,7 +117,7 @@ class OptimalInterpolation(LinearReconstructor):
 
 
 class _Data(NamedTuple):
-    """Features (n, r), targets (n, t), covariates (n, c), sites of features and targets, and whether means vary."""
+    """Features (n, r), targets (n, t), covariates (n, c), their sites, groups of samples, and whether means vary."""
 
     features: NDArray[Any]
     targets: NDArray[Any]
@@ -125,6 +125,7 @@ class _Data(NamedTuple):
     sites: NDArray[np.int64]
     target_sites: NDArray[np.int64]
     metric: Metric
+    groups: NDArray[Any] | None
     means: bool = False
 
     def with_covariates(self, share: float, means: float) -> _Data:
@@ -156,7 +157,7 @@ class _Data(NamedTuple):
     def errors(self, lengths: Sequence[float], n_folds: int) -> NDArray[np.float64]:
         """Sum of squared errors over the held-out folds, for each length scale and strength."""
         errors, tapers = np.zeros((len(lengths), len(STRENGTHS))), [self.tapers(length) for length in lengths]
-        for kept, held_out in contiguous_folds(len(self.features), n_folds):
+        for kept, held_out in contiguous_folds(len(self.features), n_folds, self.groups):
             moments, design = self.moments(kept), self.design(held_out)
             features = self.features[held_out] - design @ moments.features
             targets = (self.targets[held_out] - design @ moments.targets).astype(np.float32)
@@ -190,6 +191,7 @@ def _subset(
     return _Data(
         readings[rows], target_columns(targets, columns)[rows], known(train.covariates, len(train))[rows], at,
         columns % len(train.sites), train.sites.metric,
+        None if train.sample_groups is None else train.sample_groups[rows],
     )  # fmt: skip
 
 

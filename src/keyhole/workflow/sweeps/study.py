@@ -73,7 +73,7 @@ class StudyFile(Settings):
     ----------
     name
         Name of the study in its database.
-    source, variable, anomalies, split
+    source, variable, group_by, anomalies, split
         Data to read, as on the command line.
     k, methods, reconstructors
         Values to try.
@@ -96,8 +96,9 @@ class StudyFile(Settings):
     name: str = "keyhole"
     source: str | list[str]
     variable: str | None = None
+    group_by: str | None = None
     anomalies: Literal["month", "none"] | None = None
-    split: Literal["blocks", "random"] | None = None
+    split: Literal["blocks", "random", "groups"] | None = None
     k: list[int] = Field(min_length=1)
     methods: list[str] = Field(["greedy", "qr"], min_length=1)
     reconstructors: list[str] = Field(["ridge"], min_length=1)
