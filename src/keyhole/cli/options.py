@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -13,6 +13,7 @@ from keyhole.cli.parsing import existing_sites, names_of, number_or_array, point
 from keyhole.cli.parsing import labels_of as group_labels
 
 if TYPE_CHECKING:
+    from keyhole.data.climatology import Anomalies
     from keyhole.data.constraints import Constraints
     from keyhole.data.samples import Samples
     from keyhole.data.target import TargetKind
@@ -93,10 +94,11 @@ class InputOptions:
     missing
         Sites with NaN in some samples: error (refuse), or model (fit to the values present).
     anomalies
-        Anomalies to work on: month (from the monthly climatology) or none (from the mean).
+        What is subtracted: none (the mean), month (the mean of each month), harmonics (of the year and of the day), or
+        auto (the one that best predicts training samples that are left out).
     covariates
         Covariates known without sensors: year, day (phase of the annual or daily cycle), comma-separated, or none; by
-        default year with --anomalies month.
+        default those that the anomalies follow.
     """
 
     panel: ClassVar[str] = "Input"
@@ -112,11 +114,11 @@ class InputOptions:
     size: str | None = None
     colour: str | None = None
     missing: str = "error"
-    anomalies: str | None = None
+    anomalies: str = "auto"
     covariates: str | None = None
 
     def read_samples(
-        self, source: list[str], target: TargetOptions | None = None, *, hint: bool = True, memory: str | None = None
+        self, source: list[str], target: TargetOptions | None = None, *, memory: str | None = None
     ) -> Samples:  # fmt: skip
         """Read and preprocess samples.
 
@@ -126,8 +128,6 @@ class InputOptions:
             Paths, or the name of a built-in data set.
         target
             Target to read along with the samples.
-        hint
-            Whether to suggest ``--anomalies month`` for monthly data without anomalies.
         memory
             Bytes that may be taken; see `keyhole.read`.
 
@@ -136,23 +136,20 @@ class InputOptions:
         Samples
             With covariates, anomalies and separate channels as the options say.
         """
-        cycle = self._cycle()
+        kind = self._anomalies()
         samples = self._read(source[0] if len(source) == 1 else source, target or TargetOptions(), memory)
         if self.covariates is not None:
             samples = samples.with_covariates(*self._covariates())
-        if self.anomalies is not None:
-            samples = samples.anomalies(cycle)
-        elif hint and samples.cycle is None and _is_monthly(samples):
-            say("the samples are monthly: --anomalies month removes the seasonal cycle")
+        samples = samples.anomalies_as_asked(kind)
         return samples.channels_apart() if self.channels_apart else samples
 
     def read_like(self, plan: Plan, source: list[str]) -> Samples:
         """Read samples as those of a plan were: with its target and its treatment of missing values."""
         options = replace(self, missing="model") if plan.metadata.get("missing") == "model" else self
         if plan.predictor is None:
-            return options.read_samples(source, hint=False)
+            return options.read_samples(source)
         kind = "class" if plan.predictor.is_class else "number"
-        return options.read_samples(source, TargetOptions(plan.predictor.target, kind), hint=False)
+        return options.read_samples(source, TargetOptions(plan.predictor.target, kind))
 
     def _read(self, source: str | list[str], target: TargetOptions, memory: str | None) -> Samples:
         """Read a file, several, or a built-in data set."""
@@ -180,11 +177,14 @@ class InputOptions:
             raise typer.BadParameter(f"the labels of {source} are classes", param_hint="--target-kind")
         return datasets.load(source).with_target(None if target.target is None else datasets.labels(source))
 
-    def _cycle(self) -> Literal["month"] | None:
+    def _anomalies(self) -> Anomalies:
         """Parse ``--anomalies``."""
-        if self.anomalies not in (None, "month", "none"):
-            raise typer.BadParameter(f"{self.anomalies!r}: month or none", param_hint="--anomalies")
-        return "month" if self.anomalies == "month" else None
+        from keyhole.data.climatology import ANOMALIES
+
+        for kind in ANOMALIES:
+            if self.anomalies == kind:
+                return kind
+        raise typer.BadParameter(f"{self.anomalies!r}: {', '.join(ANOMALIES)}", param_hint="--anomalies")
 
     def _covariates(self) -> list[str]:
         """Parse ``--covariates``."""
@@ -440,13 +440,3 @@ def method_names(text: str, samples: Samples) -> list[str]:
         if reason is not None:
             say(f"{name} is skipped: {reason}")
     return [name for name, reason in refusals.items() if reason is None]
-
-
-def _is_monthly(samples: Samples) -> bool:
-    """Whether the samples are monthly and span at least three years."""
-    import numpy as np
-
-    if samples.time is None or samples.time.dtype.kind != "M" or len(samples) < 36:
-        return False
-    days = np.diff(np.sort(samples.time)) / np.timedelta64(1, "D")
-    return bool(27 <= np.median(days) <= 32)

@@ -173,7 +173,7 @@ def _read_like(plan: Plan, data: Any, *, missing: Any = None, target: Any = None
             f"{here.shape}"
         )
     _sites_in(plan, samples)
-    return samples.anomalies(plan.scaling.cycle) if plan.scaling.cycle is not None else samples
+    return samples.anomalies(plan.scaling.climatology.kind)
 
 
 def _sites_in(plan: Plan, samples: Samples) -> NDArray[np.int64]:

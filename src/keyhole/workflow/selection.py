@@ -16,6 +16,7 @@ from keyhole.core.memory import explain_out_of_memory
 from keyhole.core.progress import progress
 from keyhole.core.reduction import listening
 from keyhole.core.run import Event, Run
+from keyhole.data.climatology import Anomalies
 from keyhole.data.constraints import Constraints
 from keyhole.data.origin import STANDARDISED
 from keyhole.data.preparation import PreparedSamples, prepare
@@ -69,7 +70,7 @@ def select(
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
     split: SplitLike = None,
-    anomalies: Literal["month", "none"] | None = None,
+    anomalies: Anomalies = "auto",
     time_limit: float | None = None,
     memory: str | int | None = None,
     seed: int = 0,
@@ -145,8 +146,10 @@ def select(
         default the split of the data set if it has one; else blocks for samples that have a time or are autocorrelated
         (not checked for tables and with a target); else random. ``plan.metadata["split"]`` records which.
     anomalies
-        ``"month"``: subtract the monthly climatology of the training part (requires dates). ``"none"``: subtract the
-        mean. None: as set on the samples.
+        What is subtracted from the samples, since the calendar knows it without sensors: ``"none"`` (the mean),
+        ``"month"`` (the mean of each month) or ``"harmonics"`` (of the year and of the day), fitted to the training
+        part. ``"auto"``: as set on the samples (`Samples.anomalies`); where nothing is set and samples have dates, the
+        one that best predicts training samples that are left out. ``plan.metadata["anomalies"]`` records which.
     time_limit
         Time limit in seconds, after which training stops with the best model so far.
     memory
@@ -379,6 +382,7 @@ def make_plan(
         **run_metadata(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
         **target_metadata(predictor),
         **constraint_metadata(samples, sites),
+        "anomalies": {"kind": samples.climatology.kind, "reason": prepared.anomalies_reason},
         **({"error_units": STANDARDISED} if samples.origin.units_differ else {}),
         **({} if samples.missing is None else {"missing": "model"}),
         **({} if samples.memory is None else {"memory": samples.memory}),
