@@ -505,7 +505,7 @@ def readings_for(plan: kh.Plan) -> dict[str, Any]:
     rng = np.random.default_rng(13)
     channels = len(plan.scaling.scale)
     values = rng.normal(size=(3, plan.k, channels)) * np.asarray(plan.scaling.scale).reshape(-1)[:channels]
-    time = ["2001-01-01", "2001-04-01", "2001-08-01"] if plan.scaling.cycle is not None else None
+    time = ["2001-01-01", "2001-04-01", "2001-08-01"] if plan.scaling.climatology.needs_time else None
     return {"readings": np.round(values, 3).tolist(), "time": time}
 
 

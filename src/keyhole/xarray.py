@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from keyhole.data.climatology import Anomalies
     from keyhole.data.samples import Samples
     from keyhole.plan.plan import Plan
     from keyhole.workflow.curves import Curve
@@ -42,13 +43,13 @@ class KeyholeAccessor:
     def __init__(self, source: Any) -> None:
         self._source = source
 
-    def samples(self, *, anomalies: str | None = None, **options: Any) -> Samples:
+    def samples(self, *, anomalies: Anomalies = "auto", **options: Any) -> Samples:
         """Return the field as samples.
 
         Parameters
         ----------
         anomalies
-            ``"month"`` to subtract the monthly climatology.
+            As in `Samples.anomalies`.
         options
             Options of `keyhole.read`.
         """

@@ -68,7 +68,7 @@ def test_select_saves_a_plan_of_every_kind_of_data(folder, command, source):
     plan = kh.load(folder / "a.keyhole")
     assert [site["index"] for site in told["sites"]] == plan.indices.tolist()
     assert told["metrics"] == plan.metrics
-    assert (plan.scaling.cycle == "month") == ("month" in source)
+    assert (plan.scaling.climatology.kind == "month") == ("month" in source)
     assert "a.keyhole" in done.err
 
 
@@ -194,7 +194,7 @@ USAGE = {
     "K of a fraction": (("select", "plain.npy", "-k", "2.5"), "-k"),
     "K in words": (("select", "plain.npy", "-k", "many"), "-k"),
     "negative seed": (("select", "plain.npy", "-k", "3", "--seed", "-1"), "--seed"),
-    "unknown cycle": (("select", "field.nc", "-k", "3", "--anomalies", "day"), "month or none"),
+    "unknown cycle": (("select", "field.nc", "-k", "3", "--anomalies", "day"), "auto, none, month, harmonics"),
     "setting without a value": (("select", "plain.npy", "-k", "3", "--set", "components"), "name=value"),
     "unknown setting": (("select", "plain.npy", "-k", "3", "--method", "qr", "--set", "depth=3"), "has no setting"),
     "unknown method": (("select", "plain.npy", "-k", "3", "--method", "magic"), "'magic' is not known; there are"),
@@ -352,15 +352,13 @@ def test_a_reader_that_goes_away_is_no_error_to_shout_about(folder, array_plan):
 
 
 @pytest.mark.parametrize(
-    ("options", "hinted"), [((), True), (("--anomalies", "none"), False), (("--anomalies", "month"), False)]
+    ("options", "kind"), [((), "harmonics"), (("--anomalies", "none"), "none"), (("--anomalies", "month"), "month")]
 )
-def test_months_without_a_word_about_anomalies_get_a_hint(command, tmp_path, options, hinted):
-    """A scientist who forgot the seasonal cycle is told of it; one who said what they want is not."""
+def test_the_season_is_removed_unless_other_anomalies_are_named(command, tmp_path, options, kind):
     monthly_field().to_netcdf(tmp_path / "field.nc")
     quick_options = ("--method", "qr", "--reconstructor", "ridge", "--out", tmp_path / "plan.keyhole")
-    outcome = command("select", tmp_path / "field.nc", "-k", 3, *quick_options, *options)
-    assert outcome.code == 0
-    assert ("--anomalies month" in outcome.err) is hinted
+    assert command("select", tmp_path / "field.nc", "-k", 3, *quick_options, *options).code == 0
+    assert kh.load(tmp_path / "plan.keyhole").metadata["anomalies"]["kind"] == kind
 
 
 def test_context_is_named_or_refused(tmp_path, command, monkeypatch):

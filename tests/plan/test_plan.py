@@ -39,7 +39,9 @@ def readings_for(plan: Plan, n: int = 2) -> np.ndarray:
 
 def reconstructed(plan: Plan, readings: np.ndarray) -> np.ndarray:
     """Plain values, whatever the kind."""
-    return np.asarray(plan.reconstruct(readings, time=DATES[: len(readings)] if plan.scaling.cycle else None))
+    return np.asarray(
+        plan.reconstruct(readings, time=DATES[: len(readings)] if plan.scaling.climatology.needs_time else None)
+    )
 
 
 # Sites --------------------------------------------------------------------------------------------------------------

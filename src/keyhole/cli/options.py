@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -27,6 +27,7 @@ from keyhole.core.interrupts import stoppable
 from keyhole.core.memory import format_size
 
 if TYPE_CHECKING:
+    from keyhole.data.climatology import Anomalies
     from keyhole.data.constraints import Constraints
     from keyhole.data.samples import Samples
     from keyhole.data.target import TargetKind
@@ -120,10 +121,11 @@ class InputOptions:
     missing
         Sites with NaN in some samples: error (refuse), or model (fit to the values present).
     anomalies
-        Anomalies to work on: month (from the monthly climatology) or none (from the mean).
+        What is subtracted: none (the mean), month (the mean of each month), harmonics (of the year and of the day), or
+        auto (the one that best predicts training samples that are left out).
     covariates
         Covariates known without sensors: year, day (phase of the annual or daily cycle), comma-separated, or none; by
-        default year with --anomalies month.
+        default those that the anomalies follow.
     """
 
     panel: ClassVar[str] = "Input"
@@ -140,11 +142,11 @@ class InputOptions:
     colour: str | None = None
     group_by: str | None = None
     missing: str = "error"
-    anomalies: str | None = None
+    anomalies: str = "auto"
     covariates: str | None = None
 
     def read_samples(
-        self, source: list[str], target: TargetOptions | None = None, *, hint: bool = True, memory: str | None = None
+        self, source: list[str], target: TargetOptions | None = None, *, memory: str | None = None
     ) -> Samples:  # fmt: skip
         """Read and preprocess samples.
 
@@ -154,8 +156,6 @@ class InputOptions:
             Paths, or the name of a built-in data set.
         target
             Target to read along with the samples.
-        hint
-            Whether to suggest ``--anomalies month`` for monthly data without anomalies.
         memory
             Bytes that may be taken; see `keyhole.read`.
 
@@ -164,17 +164,14 @@ class InputOptions:
         Samples
             With covariates, anomalies and separate channels as the options say.
         """
-        cycle = self._cycle()
+        kind = self._anomalies()
         samples = self._read(source[0] if len(source) == 1 else source, target or TargetOptions(), memory)
         if samples.memory is not None:
             within = f"in passes within {format_size(samples.memory)} of memory"
             say(f"{_size_of(samples)} stay where they are stored, and are read {within}")
         if self.covariates is not None:
             samples = samples.with_covariates(*self._covariates())
-        if self.anomalies is not None:
-            samples = samples.anomalies(cycle)
-        elif hint and samples.cycle is None and _is_monthly(samples):
-            say("the samples are monthly: --anomalies month removes the seasonal cycle")
+        samples = samples.anomalies_as_asked(kind)
         return samples.channels_apart() if self.channels_apart else samples
 
     def read_like(self, plan: Plan, source: list[str], *, memory: str | None = None) -> Samples:
@@ -184,9 +181,9 @@ class InputOptions:
         options = replace(self, missing="model") if plan.metadata.get("missing") == "model" else self
         options = replace(options, group_by=options.group_by or groups_column(plan))
         if plan.predictor is None:
-            return options.read_samples(source, hint=False, memory=memory)
+            return options.read_samples(source, memory=memory)
         kind = "class" if plan.predictor.is_class else "number"
-        return options.read_samples(source, TargetOptions(plan.predictor.target, kind), hint=False, memory=memory)
+        return options.read_samples(source, TargetOptions(plan.predictor.target, kind), memory=memory)
 
     def _read(self, source: str | list[str], target: TargetOptions, memory: str | None) -> Samples:
         """Read a file, several, or a built-in data set."""
@@ -215,11 +212,14 @@ class InputOptions:
             raise typer.BadParameter(f"the labels of {source} are classes", param_hint="--target-kind")
         return datasets.load(source).with_target(None if target.target is None else datasets.labels(source))
 
-    def _cycle(self) -> Literal["month"] | None:
+    def _anomalies(self) -> Anomalies:
         """Parse ``--anomalies``."""
-        if self.anomalies not in (None, "month", "none"):
-            raise typer.BadParameter(f"{self.anomalies!r}: month or none", param_hint="--anomalies")
-        return "month" if self.anomalies == "month" else None
+        from keyhole.data.climatology import ANOMALIES
+
+        for kind in ANOMALIES:
+            if self.anomalies == kind:
+                return kind
+        raise typer.BadParameter(f"{self.anomalies!r}: {', '.join(ANOMALIES)}", param_hint="--anomalies")
 
     def _covariates(self) -> list[str]:
         """Parse ``--covariates``."""
@@ -500,16 +500,6 @@ def method_names(text: str, samples: Samples) -> list[str]:
         if reason is not None:
             say(f"{name} is skipped: {reason}")
     return [name for name, reason in refusals.items() if reason is None]
-
-
-def _is_monthly(samples: Samples) -> bool:
-    """Whether the samples are monthly and span at least three years."""
-    import numpy as np
-
-    if samples.time is None or samples.time.dtype.kind != "M" or len(samples) < 36:
-        return False
-    days = np.diff(np.sort(samples.time)) / np.timedelta64(1, "D")
-    return bool(27 <= np.median(days) <= 32)
 
 
 def _size_of(samples: Samples) -> str:

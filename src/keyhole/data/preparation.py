@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError
+from keyhole.data.climatology_choice import choose_and_sum
 from keyhole.data.moments import Moments
 from keyhole.data.samples import Samples
 from keyhole.data.scaled_samples import ScaledSamples
@@ -43,6 +44,8 @@ class PreparedSamples:
         Unscaled.
     notes : mapping
         Findings about the columns of a table, for the plan's record.
+    anomalies_reason : str
+        Why the climatology of the samples was chosen.
     """
 
     samples: Samples
@@ -55,6 +58,7 @@ class PreparedSamples:
     test: Samples
     calibration: Samples | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
+    anomalies_reason: str = ""
 
     def with_site_variance(
         self, train: NDArray[np.float64], development: NDArray[np.float64]
@@ -103,8 +107,8 @@ def prepare(samples: Samples, split: SplitLike, seed: int, *, calibrate_interval
     samples = exclude(samples, findings)
     parts = split_of(samples, split, seed, calibrate_intervals=calibrate_intervals)
     samples = replace(_known_enough(samples, parts), ordered=parts.kind == "blocks")
+    samples, reason, (moments, others) = choose_and_sum(samples, parts.train, parts.validation)
     train, development = samples.take(parts.train), samples.take(_development(samples, parts))
-    moments, others = Moments.of(samples, parts.train, parts.validation)
     if not moments.varies:
         raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
     _check_target_varies(train)
@@ -115,7 +119,7 @@ def prepare(samples: Samples, split: SplitLike, seed: int, *, calibrate_interval
     if samples.is_large and samples.missing is None:
         variances = choosing.target_variance(moments), scaling.target_variance(together)
         prepared = prepared.with_site_variance(*variances)
-    return replace(prepared, notes=notes(findings))
+    return replace(prepared, notes=notes(findings), anomalies_reason=reason)
 
 
 def prepare_all(prepared: PreparedSamples) -> PreparedSamples:
@@ -184,9 +188,9 @@ def _known_enough(samples: Samples, parts: Split) -> Samples:
 def _check_precision(moments: Moments, scaler: Scaler) -> None:
     """Raise a DataError if scaled values are infinite or vanish in single precision."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        extremes = [(bound - scaler.baseline) / scaler.scale[:, np.newaxis] for bound in (moments.low, moments.high)]
+        extremes = [(bound - scaler.mean) / scaler.scale[:, np.newaxis] for bound in (moments.low, moments.high)]
         scaled = np.stack(extremes).astype(np.float32)
-    known = scaled[:, :, ~np.isnan(moments.low)]
+    known = scaled[:, ~np.isnan(moments.low)]
     if not np.isfinite(known).all() or not known.any():
         raise DataError("the values are too large or too small for single precision once scaled; change their unit")
 

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
 from keyhole.core.text import listed
+from keyhole.data.climatology import AUTO, Anomalies, Climatology
 from keyhole.data.constraints import Constraints
-from keyhole.data.covariates import Period, check_periods, month_numbers
+from keyhole.data.covariates import Period, check_periods
 from keyhole.data.labels import align_in_time, match_times
 from keyhole.data.origin import SourceInfo
 from keyhole.data.sample_labels import Coordinates, group_labels
@@ -23,8 +24,7 @@ from keyhole.data.sites import Sites
 from keyhole.data.splits import Indices, Split
 from keyhole.data.target import Target
 from keyhole.data.validation import (
-    Cycle,
-    check_cycle,
+    check_anomalies,
     check_dates,
     check_positions,
     check_shape,
@@ -50,14 +50,12 @@ class Samples(SampleSet):
 
     Parameters
     ----------
-    cycle : {"month"}, optional
-        ``"month"`` for anomalies from the monthly climatology of the training part, which needs ``time``; None for
-        deviations from the mean.
+    climatology : Climatology
+        What is subtracted from the samples; `anomalies` sets it.
     split : Split, optional
         Training, validation and test parts, where the data set defines them.
     periods : tuple of {"year", "day"}, optional
-        Periods of ``time`` that are given to reconstructors as covariates. None: the year, where ``cycle`` is
-        ``"month"``.
+        Periods of ``time`` that are given to reconstructors as covariates. None: those that ``climatology`` follows.
     coordinates : mapping of str to ndarray of shape (N,)
         Coordinates along the samples by name, such as the members of an ensemble, which `with_groups` takes.
     groups_name : str
@@ -75,7 +73,7 @@ class Samples(SampleSet):
     np.int64(10)
     """
 
-    cycle: Cycle | None = None
+    climatology: Climatology = AUTO
     split: Split | None = None
     periods: tuple[Period, ...] | None = None
     coordinates: Coordinates = field(default_factory=dict)
@@ -88,7 +86,7 @@ class Samples(SampleSet):
         sites: Sites,
         *,
         time: NDArray[Any] | None = None,
-        cycle: Cycle | None = None,
+        anomalies: Anomalies = "auto",
         split: Split | None = None,
         origin: SourceInfo | None = None,
         coordinates: Coordinates | None = None,
@@ -107,8 +105,8 @@ class Samples(SampleSet):
             Narrowed to the sites that have values.
         time : ndarray of shape (N,), optional
             Time of each sample.
-        cycle : {"month"}, optional
-            Work on anomalies from the monthly climatology.
+        anomalies : {"auto", "none", "month", "harmonics"}
+            Anomalies to work on, as in `Samples.anomalies`.
         split : Split, optional
             Parts defined by the data set.
         origin : SourceInfo, optional
@@ -132,14 +130,14 @@ class Samples(SampleSet):
         check_values(packed, valid)
         if time is not None:
             check_time(time, len(values))
-        check_cycle(cycle, time)
+        climatology = check_anomalies(anomalies, time)
         if not valid.all():
             kept = np.flatnonzero(valid)
             packed, sites = np.take(packed, kept, axis=2), sites.take(kept)
         check_positions(sites)
         samples = cls(
-            data=packed, sites=sites, observable=np.ones(len(sites), bool), time=time, cycle=cycle, split=split,
-            origin=origin or SourceInfo(), coordinates=coordinates or {},
+            data=packed, sites=sites, observable=np.ones(len(sites), bool), time=time, climatology=climatology,
+            split=split, origin=origin or SourceInfo(), coordinates=coordinates or {},
         )  # fmt: skip
         return samples.with_weights("area") if sites.is_geographic and sites.area is not None else samples
 
@@ -473,43 +471,41 @@ class Samples(SampleSet):
             return plain
         return replace(plain, observable=constraints.before).with_constraints(constraints.specification)
 
-    def anomalies(self, cycle: Cycle | None = "month") -> Samples:
-        """Work on anomalies from a monthly climatology (``"month"``), or on deviations from the mean (None).
+    def anomalies(self, kind: Anomalies = "month") -> Samples:
+        """Set what is subtracted from the samples: what the calendar knows of them without sensors.
 
         Parameters
         ----------
-        cycle : {"month"}, optional
-            ``"month"`` needs a date for each sample, and all twelve months in the training part.
+        kind : {"auto", "none", "month", "harmonics"}
+            ``"none"``: the mean. ``"month"``: the monthly climatology, which needs dates, and all twelve months in the
+            training part. ``"harmonics"``: harmonics of the year and of the day, as many as cross-validate best on the
+            training part, which need dates over one and a half cycles of either. ``"auto"``: the one of these that
+            cross-validates best (`keyhole.data.climatology_choice.choose_climatology`); the mean without dates.
 
         Returns
         -------
         Samples
         """
-        check_cycle(cycle, self.time)
-        return replace(self, cycle=cycle)
+        return replace(self, climatology=check_anomalies(kind, self.time))
 
-    def anomalies_as_asked(self, asked: str | None) -> Samples:
+    def anomalies_as_asked(self, asked: Anomalies) -> Samples:
         """Apply the ``anomalies`` setting of the command line and of `keyhole.select`.
 
         Parameters
         ----------
-        asked : {"month", "none"}, optional
-            Monthly anomalies, deviations from the mean, or None to keep the samples' own ``cycle``.
+        asked : {"auto", "none", "month", "harmonics"}
+            As in `anomalies`, but ``"auto"`` keeps what is set on the samples already.
 
         Returns
         -------
         Samples
         """
-        if asked not in (None, "month", "none"):
-            raise SettingsError(f"anomalies={asked!r}: 'month', 'none' or None is needed")
-        return self if asked is None else self.anomalies("month" if asked == "month" else None)
-
-    def phase(self) -> NDArray[np.int64]:
-        """Return the month of each sample, from 0 to 11, where anomalies are monthly; else 0."""
-        return month_numbers(self.time, len(self), self.cycle)
+        checked = self.anomalies(asked)
+        return self if asked == "auto" else checked
 
     def _settings(self) -> tuple[Any, ...]:
-        return (self.cycle,)
+        kind, terms = self.climatology.kind, self.climatology.terms
+        return (None,) if kind == "none" else (kind, *terms)
 
     def readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
         """Return the values at some sites, ``(N, K, channels)``, without noise; NaN where they are missing.

@@ -19,6 +19,7 @@ _CALENDARS = Literal[
     "standard", "gregorian", "proleptic_gregorian", "noleap", "365_day", "360_day", "julian", "all_leap", "366_day"
 ]
 
+_Harmonic = Annotated[int, Field(gt=-(2**15), lt=2**15)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Attribute = str | int | float | bool
 Attributes = dict[str, Attribute | list[Attribute | list[Any]]]
@@ -51,9 +52,10 @@ class GridPart(_Part):
 
 
 class ScalingPart(_Part):
-    """Cycle of the climatology and periods of the covariates; files older than covariates have none."""
+    """Climatology and periods of the covariates; files older than covariates have none."""
 
-    cycle: Literal["month"] | None
+    cycle: Literal["month", "harmonics"] | None
+    harmonics: list[Annotated[list[_Harmonic], Field(min_length=2, max_length=2)]] = []  # of year and day, by column
     periods: list[Period] = []
 
 

@@ -157,7 +157,7 @@ def metadata(data: ReportData) -> dict[str, str]:
         **{_heading(name): shorten(plain(attributes.get(name, "")), _MOST_ATTRIBUTE) for name in _ATTRIBUTES},
         "samples": _samples(samples_),
         "space": _space(data),
-        "baseline": "climatology, one field for each month" if samples_.cycle else "mean of each site",
+        "baseline": data.plan.scaling.climatology.text,
         "split": split_text(data.prepared.split.sizes()),
         "method": record.pop("method", None),
         "settings": record.pop("settings", None) or "none",

@@ -191,8 +191,8 @@ class ReportData:
         scaling = self.plan.scaling
         if self.plan.origin.units_differ:
             return True
-        varies = float(scaling.baseline.var(axis=-1).mean())
-        return scaling.cycle is not None or varies > _ALIKE * float(np.square(scaling.scale).mean())
+        varies = float(scaling.mean.var(axis=-1).mean())
+        return scaling.climatology.needs_time or varies > _ALIKE * float(np.square(scaling.scale).mean())
 
     @cached_property
     def picks(self) -> list[Pick]:

@@ -256,7 +256,7 @@ def _read_like(
             f"{here.shape}"
         )
     _sites_in(plan, samples)
-    return samples.anomalies(plan.scaling.cycle) if plan.scaling.cycle is not None else samples
+    return samples.anomalies(plan.scaling.climatology.kind)
 
 
 def _sites_in(plan: Plan, samples: Samples) -> NDArray[np.int64]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.progress import reporting
 from keyhole.core.run import Event, Run
+from keyhole.data.climatology import Anomalies
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
 from keyhole.data.splits import SplitLike
@@ -174,7 +175,7 @@ def compare(
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
     split: SplitLike = None,
-    anomalies: Literal["month", "none"] | None = None,
+    anomalies: Anomalies = "auto",
     time_limit: float | None = None,
     seed: int = 0,
     device: str = "auto",

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.interrupts import Interrupted, deferred
 from keyhole.core.progress import reporting
 from keyhole.core.run import Event, Run
+from keyhole.data.climatology import Anomalies
 from keyhole.data.origin import SourceInfo
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
@@ -220,7 +221,7 @@ def curve(
     target_error: float | None = None,
     metric: str | None = None,
     split: SplitLike = None,
-    anomalies: Literal["month", "none"] | None = None,
+    anomalies: Anomalies = "auto",
     time_limit: float | None = None,
     seed: int = 0,
     device: str = "auto",

@@ -16,6 +16,7 @@ from keyhole.core.errors import SettingsError
 from keyhole.core.memory import explain_out_of_memory
 from keyhole.core.progress import reporting
 from keyhole.core.run import Event, Run
+from keyhole.data.climatology import Anomalies
 from keyhole.data.constraints import Constraints
 from keyhole.data.origin import STANDARDISED
 from keyhole.data.preparation import PreparedSamples, prepare
@@ -79,7 +80,7 @@ def select(
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
     split: SplitLike = None,
-    anomalies: Literal["month", "none"] | None = None,
+    anomalies: Anomalies = "auto",
     refit: bool | None = None,
     time_limit: float | None = None,
     memory: str | int | None = None,
@@ -163,8 +164,10 @@ def select(
         target); else random. ``plan.metadata["split"]`` records which, how many samples were left out in gaps, and a
         warning where samples of a series are not split in blocks.
     anomalies
-        ``"month"``: subtract the monthly climatology of the training part (requires dates). ``"none"``: subtract the
-        mean. None: as set on the samples.
+        What is subtracted from the samples, since the calendar knows it without sensors: ``"none"`` (the mean),
+        ``"month"`` (the mean of each month) or ``"harmonics"`` (of the year and of the day), fitted to the training
+        part. ``"auto"``: as set on the samples (`Samples.anomalies`); where nothing is set and samples have dates, the
+        one that best predicts training samples that are left out. ``plan.metadata["anomalies"]`` records which.
     refit
         Whether the plan is selected and fitted once more on all samples, after its errors were measured on the test
         part: later data are usually closest to the latest samples. Closed forms are repeated; networks are trained for
@@ -415,6 +418,7 @@ def make_plan(
         **run_metadata(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
         **target_metadata(predictor),
         **constraint_metadata(samples, sites),
+        "anomalies": {"kind": samples.climatology.kind, "reason": prepared.anomalies_reason},
         **({"error_units": STANDARDISED} if samples.origin.units_differ else {}),
         **({} if samples.missing is None else {"missing": "model"}),
         **({} if samples.memory is None else {"memory": samples.memory}),

@@ -13,6 +13,7 @@ from keyhole.core.errors import SettingsError, StorageError
 from keyhole.core.extras import check_extra
 from keyhole.core.paths import check_regular
 from keyhole.core.settings import Settings, parse
+from keyhole.data.climatology import Anomalies
 
 __all__ = ["Range", "StudyFile", "Value", "read_study"]
 
@@ -97,7 +98,7 @@ class StudyFile(Settings):
     source: str | list[str]
     variable: str | None = None
     group_by: str | None = None
-    anomalies: Literal["month", "none"] | None = None
+    anomalies: Anomalies = "auto"
     split: Literal["blocks", "random", "groups"] | None = None
     k: list[int] = Field(min_length=1)
     methods: list[str] = Field(["greedy", "qr"], min_length=1)
