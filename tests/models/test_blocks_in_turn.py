@@ -20,7 +20,7 @@ def parts_of(n: int, *, series: bool = False):
     rng = np.random.default_rng(0)
     values = rng.normal(size=(n, 6)) + rng.normal(size=(n, 1))
     values = values.cumsum(axis=0) if series else values
-    return prepare(kh.read(values.astype(np.float32)), "blocks" if series else "random", 0)
+    return prepare(kh.read(values.astype(np.float32)), kh.Split.blocks(n) if series else "random", 0)
 
 
 @pytest.mark.parametrize("series", [False, True])

@@ -11,7 +11,9 @@ import xarray as xr
 
 import keyhole as kh
 from example_data import left_in_file, quick, smooth
+from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
+from keyhole.models.blocks_in_turn import BlocksInTurn
 from keyhole.report import comparison_figure, write_report
 from keyhole.report.tables import comparison_table, curve_summary, curve_table, plan_table
 from keyhole.workflow.comparison import single
@@ -235,3 +237,22 @@ def test_a_sweep_takes_groups_and_shows_the_warning(command, table, tmp_path):
     done = command("sweep", drawn, "--json", "--figure", tmp_path / "fronts.png")
     assert WARNS in json.loads(done.out)["warning"]
     assert WARNS in " ".join(command("sweep", drawn).out.split())
+
+
+def test_standard_errors_are_those_of_new_groups():
+    """Samples of one subject are hard or easy together: their number says little."""
+    rng = np.random.default_rng(0)
+    subjects = np.repeat(np.arange(40), 25)
+    size = np.where(np.arange(40) % 2, 3.0, 0.3)[subjects]
+    values = rng.normal(size=(1000, 2)) @ rng.normal(size=(2, 8)) + size[:, None] * rng.normal(size=(1000, 8))
+    split = kh.Split.groups(subjects)
+    drawn, whole = (quick(values, groups=groups, split=split).metrics["test"] for groups in (None, subjects))
+    assert whole["rmse"] == pytest.approx(drawn["rmse"])
+    assert whole["rmse_se"] > 2 * drawn["rmse_se"]
+
+
+def test_blocks_left_out_in_turn_hold_whole_groups(table):
+    samples = prepare(kh.read(table, groups="subject"), None, 0)
+    in_turn = BlocksInTurn.of(samples.train, samples.validation, Run())
+    for fit, out in in_turn.parts:
+        assert not set(fit.sample_groups) & set(out.sample_groups)

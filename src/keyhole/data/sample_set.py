@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -279,4 +280,6 @@ def _joined(one: Any, other: Any) -> Any:
     """Entries of some samples, then those of others; None where there are none."""
     if one is None or other is None:
         return None
+    if isinstance(one, Mapping):
+        return {name: np.concatenate([labels, other[name]]) for name, labels in one.items() if name in other}
     return one.join(other) if isinstance(one, Target) else np.concatenate([one, other])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.data.series import decorrelation_time
+from keyhole.data.split_cuts import ranks
 
 __all__ = ["Ratio", "block_length", "difference_error", "resample", "standard_error", "standard_errors"]
 
@@ -22,7 +23,7 @@ class Ratio(NamedTuple):
     Parameters
     ----------
     part, whole : ndarray of shape (n,)
-        Numerator and denominator of each sample, in order of time where there is one.
+        Numerator and denominator of each sample, in order of time where there is one, or of each group of samples.
     root : bool
         Whether the metric is the square root of the ratio.
 
@@ -46,6 +47,20 @@ class Ratio(NamedTuple):
         part, whole = np.asarray(part, np.float64), np.asarray(whole, np.float64)
         ratio = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
         return np.asarray(np.sqrt(ratio) if self.root else ratio)
+
+    def by_group(self, groups: NDArray[Any]) -> Ratio:
+        """Return the same metric with the sums of each group in place of those of its samples.
+
+        Resampled groups give the standard error for a new group (cluster bootstrap).
+
+        Parameters
+        ----------
+        groups : ndarray of shape (n,)
+            Label of the group of each sample.
+        """
+        units = ranks(groups)
+        part, whole = (np.bincount(units, sums).astype(np.float64) for sums in (self.part, self.whole))
+        return Ratio(part, whole, self.root)
 
     @property
     def influence(self) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ __all__ = ["BlocksInTurn"]
 _SHORT = 600  # samples below which one validation block is left to chance: a few years of months, one El Nino
 _FEWEST = 30  # of fewer, four fifths are too few to fit to
 _BLOCKS = 5
+_FEWEST_GROUPS = 3  # of two, the half that is left is too little to fit to
 _MOST_GAP = 0.05  # share of the samples
 
 
@@ -27,7 +28,8 @@ class BlocksInTurn:
     """Pairs of samples to fit on and to score on: each block of the samples is left out once.
 
     Blocks of a series are consecutive, with a gap of its decorrelation time on each side, at most 5 % of the samples;
-    independent samples are drawn at random. The scaling is that of the training part for all blocks.
+    independent samples are drawn at random, groups of samples as a whole. The scaling is that of the training part for
+    all blocks.
 
     Parameters
     ----------
@@ -55,13 +57,16 @@ class BlocksInTurn:
         if not _FEWEST <= sum(map(len, parts)) < _SHORT or train.is_large:
             return None
         samples = train if validation is train else train.join(validation)
-        if samples.is_series:
+        groups = samples.sample_groups
+        if groups is not None and len(np.unique(groups)) < _FEWEST_GROUPS:
+            return None
+        if samples.is_series and groups is None:
             rows = samples.order_in_time()
             time = decorrelation_time(features(samples.take(rows)))
             gap = min(time, int(_MOST_GAP * len(rows)))
         else:
             rows, gap = run.generator("blocks in turn").permutation(len(samples)), 0
-        pairs = folds(rows, _BLOCKS, gap=gap)
+        pairs = folds(rows, _BLOCKS, gap=gap, groups=None if groups is None else groups[rows])
         return cls(tuple((samples.take(fit), samples.take(out)) for fit, out in pairs), samples.is_series)
 
     def error(self, score: Callable[[ScaledSamples, ScaledSamples], Ratio]) -> Ratio:

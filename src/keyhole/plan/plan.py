@@ -65,8 +65,8 @@ class Plan(FittedModels):
         The plan whose errors ``metrics`` holds, where sites and models were selected and fitted once more on all
         samples afterwards (``metadata["refit"]``); it has seen no sample of the test part. It is not saved.
     sample_errors
-        By part and metric, the sums of each sample that the metric is made of, by which the plan can be compared with
-        others on the same samples. Not saved with the plan.
+        By part and metric, the sums of each sample that the metric is made of, or of each group of samples, by which
+        the plan can be compared with others on the same samples. Not saved with the plan.
 
     Examples
     --------

@@ -147,7 +147,8 @@ class Comparison:
 
     @property
     def _is_series(self) -> bool:
-        return self.prepared.samples.is_series
+        samples = self.prepared.samples
+        return samples.is_series and samples.sample_groups is None
 
     @property
     def _metric(self) -> str:

@@ -31,7 +31,8 @@ class Scores(NamedTuple):
     metrics
         Errors by name, as in ``Plan.metrics``.
     ratios
-        Those that are ratios of sums over samples, in order of time, by which they can be compared with others.
+        Those that are ratios of sums over samples, in order of time, by which they can be compared with others; over
+        groups of samples, if there are at least two.
     """
 
     metrics: dict[str, float]
@@ -72,11 +73,15 @@ def _scores(models: FittedModels, part: Samples, sums: metrics.ErrorAccumulator)
     """Metrics of the field, its prediction intervals and the target, with standard errors."""
     order = _order(part)
     ratios = sums.ratios(order) | _target_ratios(models, part, order)
+    groups = part.sample_groups
+    is_grouped = groups is not None and len(np.unique(groups)) > 1
+    if groups is not None and is_grouped:
+        ratios = {name: ratio.by_group(groups[order]) for name, ratio in ratios.items()}
     found = {name: ratio.value for name, ratio in ratios.items()}
     if models.intervals is not None:
         some = part.subset()
         found |= coverage(models, some, models.reconstruct_samples(some))
-    return Scores(found | metrics.standard_errors(ratios, is_series=part.is_series), ratios)
+    return Scores(found | metrics.standard_errors(ratios, is_series=part.is_series and not is_grouped), ratios)
 
 
 def _order(part: Samples) -> NDArray[np.int64]:
