@@ -11,6 +11,7 @@ from rich.text import Text
 
 from keyhole.plan.plan import Plan
 from keyhole.report.formatting import split_text, variable_units
+from keyhole.report.without_sensors import anomalies_text, baseline_text, baseline_warnings, in_metric
 from keyhole.workflow.comparison import Comparison
 from keyhole.workflow.curves import Curve
 
@@ -30,7 +31,7 @@ def comparison_table(comparison: Comparison) -> RenderableType:
 
     Returns
     -------
-    rich Table
+    rich Group
     """
     first = comparison.entries[0].plan
     title = f"{_sites(first)}; errors on {len(comparison.prepared.split.test)} test samples"
@@ -45,7 +46,7 @@ def comparison_table(comparison: Comparison) -> RenderableType:
         ratio = f"{scores[figures[0].name] / best:.3f}" if best > 0 else "-"
         shown = [f"{scores[figure.name]:{figure.form}}" for figure in figures]
         table.add_row(entry.method, *shown, ratio, f"{entry.seconds:.1f}")
-    return table
+    return Group(table, *map(Text, _without_sensors(first)))
 
 
 def curve_table(curve: Curve) -> RenderableType:
@@ -64,10 +65,22 @@ def curve_table(curve: Curve) -> RenderableType:
     for heading in ("sites", *curve.methods):
         table.add_column(heading, justify="right")
     errors = {(row.method, row.k): f"{row.test[curve.metric]:.4g}" for row in curve.rows}
+    components = _components_by_k(curve)
+    if components:
+        table.add_column("principal components", justify="right")
     for k in curve.ks:
-        table.add_row(str(k), *(errors.get((method, k), "-") for method in curve.methods))
+        row = [errors.get((method, k), "-") for method in curve.methods]
+        table.add_row(str(k), *row, *([components.get(k, "-")] if components else []))
+    known = baseline_text(curve.rows[-1].test, curve.climatology, metric=curve.metric) if curve.rows else ""
+    lines = [Text(f"without sensors: {known}")] if known else []
     smallest = [] if curve.target_error is None else [Text(_smallest_k(curve))]
-    return Group(Text(curve.title), table, *smallest)
+    return Group(Text(curve.title), table, *lines, *smallest)
+
+
+def _components_by_k(curve: Curve) -> dict[int, str]:
+    """Error of as many principal components as there are readings, by number of sites."""
+    errors = {row.k: in_metric(row.test, "components", curve.metric) for row in curve.rows}
+    return {k: f"{error:.4g}" for k, error in errors.items() if error is not None}
 
 
 def curve_summary(curve: Curve) -> dict[str, Any]:
@@ -205,6 +218,7 @@ def _account(plan: Plan) -> str:
         f"{part}: {_target_scores(plan, scores)}{_field_scores(plan, scores)}" for part, scores in plan.metrics.items()
     ]
     made = plan.metadata
+    lines += _without_sensors(plan)
     if plan.predictor is not None:
         kind = f"one of {len(plan.predictor.classes)} classes" if plan.predictor.is_class else "a number"
         lines.append(f"target {plan.target}, {kind}, predicted by {plan.predictor.name}")
@@ -212,6 +226,7 @@ def _account(plan: Plan) -> str:
         lines.append(f"space: {' x '.join(f'{dim} {n}' for dim, n in _space(plan).items())}")
     lines += [] if plan.sensors is None else [f"sensors: {plan.sensors.counted()}"]
     lines += _constraints(made.get("constraints", {}))
+    lines += [anomalies_text(plan)] if anomalies_text(plan) else []
     lines += [f"split: {split_text(made['split'])}"] if made.get("split") else []
     lines += _screened_columns(made.get("notes", {}).get("columns", []))
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
@@ -260,7 +275,23 @@ def _field_scores(plan: Plan, scores: Mapping[str, float]) -> str:
     interval = "coverage of the 90 % prediction interval"
     coverage = f", {interval} {scores['coverage_90']:.1%}" if "coverage_90" in scores else ""
     whole = f"RMSE {scores['rmse']:.4g}{_spaced(_error_units(plan))}{f' ({each})' if each else ''}"
-    return f"{whole}, unexplained variance {scores['fvu']:.1%}{coverage}"
+    return f"{whole}, unexplained variance {_shares(plan, scores)}{coverage}"
+
+
+def _shares(plan: Plan, scores: Mapping[str, float]) -> str:
+    """Unexplained variance of the field, and of its anomalies from the calendar; relative L2 error."""
+    relative = f", relative L2 error {scores['relative_l2']:.2%}" if "relative_l2" in scores else ""
+    if "fvu_field" not in scores or not plan.scaling.climatology.needs_time:
+        return f"{scores['fvu']:.1%}{relative}"
+    return f"{scores['fvu']:.1%} of the anomalies, {scores['fvu_field']:.1%} of the field{relative}"
+
+
+def _without_sensors(plan: Plan) -> list[str]:
+    """Lines on what is known of the last part that was scored, without sensors."""
+    scores, units = list(plan.metrics.values())[-1], _error_units(plan)
+    count = plan.k * plan.reading_channels
+    known = baseline_text(scores, plan.scaling.climatology, units=units, components=count)
+    return [f"without sensors: {known}", *baseline_warnings(scores, units)] if known else []
 
 
 def _error_units(plan: Plan) -> str:

@@ -17,7 +17,7 @@ from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.interrupts import Interrupted, deferred
 from keyhole.core.progress import progress
 from keyhole.core.run import Event, Run
-from keyhole.data.climatology import Anomalies
+from keyhole.data.climatology import MEAN, Anomalies, Climatology
 from keyhole.data.origin import SourceInfo
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
@@ -29,7 +29,7 @@ from keyhole.models.reconstructors import NestedRidge, Reconstructor, Ridge
 from keyhole.placement import Selection
 from keyhole.plan.fitted import FittedModels
 from keyhole.workflow.arguments import Methods, Parts, check_k, deadline_after, make_all_parts, make_run
-from keyhole.workflow.scoring import score
+from keyhole.workflow.scoring import scores_of
 from keyhole.workflow.selection import choose_sites, fit_plan
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ class Curve:
         Validation error to reach, if given.
     origin
         Name, units and attributes of the data.
+    climatology
+        What was subtracted from the samples.
 
     Examples
     --------
@@ -110,6 +112,7 @@ class Curve:
     reconstructor: str
     target_error: float | None = None
     origin: SourceInfo = field(default_factory=SourceInfo)
+    climatology: Climatology = MEAN
 
     @property
     def methods(self) -> list[str]:
@@ -275,7 +278,7 @@ def curve(
         parts.check(prepared.samples)
     metric, counts = _check_metric(metric, prepared.samples), _check_ks(ks, prepared.samples)
     name = reconstructor if isinstance(reconstructor, str) else reconstructor.name
-    empty = Curve((), counts, metric, name, target_error, prepared.samples.origin)
+    empty = Curve((), counts, metric, name, target_error, prepared.samples.origin, prepared.samples.climatology)
     rows: list[Row] = []
     with deferred() as pending, progress(callback) as report:
         run = replace(run, callback=report)
@@ -384,8 +387,8 @@ class _MethodRows:
             )
             for scaling, ridge in zip((prepared.choosing, prepared.scaling), self._ridges, strict=True)
         )  # fmt: skip
-        validation = samples.take(prepared.split.validation)
-        return score(on_train, validation, prepared.choosing), score(final, prepared.test, prepared.scaling)
+        scores = scores_of(prepared, {"validation": on_train, "test": final})
+        return scores["validation"], scores["test"]
 
     @cached_property
     def _ridges(self) -> tuple[NestedRidge, NestedRidge]:
