@@ -195,7 +195,9 @@ RIDGE = {"method": "greedy", "reconstructor": "ridge"}
 def case(
     data: str, k: int | None, kind: str = CLOSED, do: str = "select", *, tolerance: float | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Give a case: one call, on data by their name."""
+    """Give a case: one call, on data by their name; on the globe of deviations from the mean unless it says more."""
+    if data == "globe":
+        options = {"anomalies": "none", **options}
     tolerance = tolerance or (SAME if kind == CLOSED else NEARLY)
     return {"data": data, "k": k, "kind": kind, "tolerance": tolerance, "do": do, "options": options}
 
@@ -279,6 +281,7 @@ def _circumstances() -> Iterator[tuple[str, dict[str, Any]]]:
     kinds = {"buoy": Sensors.every_site(noise=0.5, cost=1), "float": Sensors.every_site(noise=0.05, cost=3)}
     yield "kinds of sensors", case("globe", 4, SEARCH, sensors=kinds, constraints={"cost_limit": 8}, **RIDGE)
     yield "anomalies by month", case("anomalies", 4, method="qr", reconstructor="optimal_interpolation")
+    yield "anomalies by the calendar", case("globe", 4, anomalies="auto", **RIDGE)
     yield "no bands", case("field", 4, intervals=False, **RIDGE)
     yield "sea-surface temperature", case("sst", 8, method="qr", reconstructor="ridge")
     yield "sea-surface temperature, greedy", case("sst", 6, method="greedy", reconstructor="optimal_interpolation")
@@ -352,7 +355,7 @@ def plan_with_network(
     )  # fmt: skip
 
 
-def stored(data: Any, k: int, *, file: str, method: str) -> list[dict[str, Any]]:
+def stored(data: Any, k: int, *, file: str, **options: Any) -> list[dict[str, Any]]:
     """One plan of a field that stays in its file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"field.{file}"
@@ -361,7 +364,7 @@ def stored(data: Any, k: int, *, file: str, method: str) -> list[dict[str, Any]]
             data.to_dataset().to_zarr(path, consolidated=False, encoding=chunks)
         else:
             data.to_netcdf(path)
-        options: Any = {"method": method, "reconstructor": "ridge", "split": split_of(samples_of(data))}
+        options = {"reconstructor": "ridge", "split": split_of(samples_of(data)), **options}
         return [_of_plan(measured(path, k, memory=int(2.9 * data.nbytes), **options))]
 
 
@@ -377,10 +380,10 @@ def drop(data: Any, k: int, *, first: int, **options: Any) -> list[dict[str, Any
     return [_of_plan(kh.drop(plan, data, k, reconstructor=options["reconstructor"], refit=False))]
 
 
-def curve(data: Any, k: None, *, ks: list[int], methods: list[str], reconstructor: str) -> list[dict[str, Any]]:
+def curve(data: Any, k: None, *, ks: list[int], methods: list[str], **options: Any) -> list[dict[str, Any]]:
     """Every row of a curve."""
-    found = kh.curve(data, ks, methods, reconstructor=reconstructor, split=split_of(samples_of(data)))
-    return [_of_result(one.sites, reconstructor, one.validation, one.test) for one in found.rows]
+    found = kh.curve(data, ks, methods, split=split_of(samples_of(data)), **options)
+    return [_of_result(one.sites, options["reconstructor"], one.validation, one.test) for one in found.rows]
 
 
 def compare(data: Any, k: int, *, methods: list[str], reconstructor: str) -> list[dict[str, Any]]:

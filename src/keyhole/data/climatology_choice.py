@@ -205,8 +205,8 @@ class Candidates:
             return Choice(climatology, _AS_ASKED)
         if climatology.kind == "none":
             return Choice(climatology, "the calendar does not predict blocks of training samples that are left out")
-        left = errors[chosen].mean()
-        return Choice(climatology, f"chosen by cross-validation in blocks, where it leaves {left:.0%} of the variance")
+        left = errors[chosen].mean() / errors[0].mean()
+        return Choice(climatology, f"chosen by cross-validation, with {left:.0%} of the squared error of the mean")
 
     def _errors(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Mean squared error of each candidate in each block, ``(candidates, blocks)``, relative to the variance."""

@@ -11,6 +11,7 @@ from keyhole.data.samples import Samples
 from keyhole.plan.plan import Plan
 from keyhole.report.formatting import number, percent, plain, quantity, refit_text, shorten, split_text, variable_units
 from keyhole.report.report_data import ReportData
+from keyhole.report.without_sensors import anomalies_text, baseline_text, baseline_warnings
 from keyhole.workflow.comparison import Comparison, Difference, Entry
 
 __all__ = ["intervals", "metadata", "methods", "result", "sites", "trained"]
@@ -38,8 +39,13 @@ def result(data: ReportData) -> str:
     units = variable_units(plan.origin.variables, scores)
     parts = ", ".join(f"{name} {quantity(scores[f'rmse[{name}]'], unit)}" for name, unit in units.items())
     error += f" ({parts})" if parts else ""
+    known = baseline_text(scores, plan.scaling.climatology, units=data.units, components=plan.k * plan.reading_channels)
+    known = "".join(f" {one[0].upper()}{one[1:]}." for one in baseline_warnings(scores, data.units)) + (
+        f" RMSE without sensors: {known}." if known else ""
+    )
     return (
-        f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(scores)}.{_target_sentence(plan)}"
+        f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(plan, scores)}.{known}"
+        f"{_target_sentence(plan)}"
         f"{_refit_sentence(data)}"
     )
 
@@ -158,6 +164,7 @@ def metadata(data: ReportData) -> dict[str, str]:
         "samples": _samples(samples_),
         "space": _space(data),
         "baseline": data.plan.scaling.climatology.text,
+        "anomalies": anomalies_text(data.plan),
         "split": split_text(data.prepared.split.sizes()),
         "method": record.pop("method", None),
         "settings": record.pop("settings", None) or "none",
@@ -170,7 +177,8 @@ def metadata(data: ReportData) -> dict[str, str]:
         "date": record.pop("date", None),
         "SHA-256 of the data": source.get("fingerprint"),
     }
-    record.pop("split", None)
+    for shown in ("split", "anomalies"):
+        record.pop(shown, None)
     refit = record.pop("refit", None)
     entries["fitted to"] = refit_text(refit, data.to_use.k) if refit else None
     entries |= {_heading(name): value for name, value in record.items()}
@@ -199,14 +207,18 @@ def _share(scores: Mapping[str, float], name: str) -> str:
     return percent(scores[name]) + (f" ± {percent(error)}" if np.isfinite(error) else "")
 
 
-def _explained(scores: Mapping[str, float]) -> str:
-    """Share of the variance that is explained, as a clause."""
+def _explained(plan: Plan, scores: Mapping[str, float]) -> str:
+    """Share of the variance that is explained, as a clause; of the anomalies, and of the field."""
     fvu = scores["fvu"]
     if not np.isfinite(fvu):
         return "the test part does not vary, so there is no variance to explain"
     if fvu > 1:
         return "they explain no variance: the baseline alone has a smaller error"
-    return f"{_share(scores, 'fvu')} of the variance is unexplained, {percent(1 - fvu)} explained"
+    share = _share(scores, "fvu")
+    if "fvu_field" not in scores or not plan.scaling.climatology.needs_time:
+        return f"{share} of the variance is unexplained, {percent(1 - fvu)} explained"
+    of_field = percent(scores["fvu_field"])
+    return f"{share} of the variance of the anomalies is unexplained, {of_field} of that of the field"
 
 
 def _target_sentence(plan: Plan) -> str:

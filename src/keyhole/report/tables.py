@@ -11,6 +11,7 @@ from rich.text import Text
 
 from keyhole.plan.plan import Plan
 from keyhole.report.formatting import refit_text, split_text, variable_units, with_error
+from keyhole.report.without_sensors import anomalies_text, baseline_text, baseline_warnings, in_metric
 from keyhole.workflow.comparison import Comparison
 from keyhole.workflow.curves import Curve
 
@@ -46,7 +47,7 @@ def comparison_table(comparison: Comparison) -> RenderableType:
         apart = with_error(f"{difference.value:.1%}", difference.standard_error, ".1%")
         apart = "-" if entry is comparison.entries[0] else apart
         table.add_row(entry.method, *(_shown(figure, scores) for figure in figures), apart, f"{entry.seconds:.1f}")
-    return Group(table, *map(Text, _as_good(comparison)))
+    return Group(table, *map(Text, [*_as_good(comparison), *_without_sensors(first)]))
 
 
 def _as_good(comparison: Comparison) -> list[str]:
@@ -73,11 +74,23 @@ def curve_table(curve: Curve) -> RenderableType:
     for heading in ("sites", *curve.methods):
         table.add_column(heading, justify="right")
     errors = {(row.method, row.k): _with_own_error(row.test, curve.metric, ".4g", ".2g") for row in curve.rows}
+    components = _components_by_k(curve)
+    if components:
+        table.add_column("principal components", justify="right")
     for k in curve.ks:
-        table.add_row(str(k), *(errors.get((method, k), "-") for method in curve.methods))
+        row = [errors.get((method, k), "-") for method in curve.methods]
+        table.add_row(str(k), *row, *([components.get(k, "-")] if components else []))
+    known = baseline_text(curve.rows[-1].test, curve.climatology, metric=curve.metric) if curve.rows else ""
+    lines = [Text(f"without sensors: {known}")] if known else []
     smallest = [] if curve.target_error is None else [Text(_smallest_k(curve))]
     warned = [Text(_warned(curve.warning))] if curve.warning else []
-    return Group(Text(curve.title), table, *warned, *smallest)
+    return Group(Text(curve.title), table, *warned, *lines, *smallest)
+
+
+def _components_by_k(curve: Curve) -> dict[int, str]:
+    """Error of as many principal components as there are readings, by number of sites."""
+    errors = {row.k: in_metric(row.test, "components", curve.metric) for row in curve.rows}
+    return {k: f"{error:.4g}" for k, error in errors.items() if error is not None}
 
 
 def curve_summary(curve: Curve) -> dict[str, Any]:
@@ -232,6 +245,7 @@ def _account(plan: Plan) -> str:
         f"{part}: {_target_scores(plan, scores)}{_field_scores(plan, scores)}" for part, scores in plan.metrics.items()
     ]
     made = plan.metadata
+    lines += _without_sensors(plan)
     if plan.predictor is not None:
         kind = f"one of {len(plan.predictor.classes)} classes" if plan.predictor.is_class else "a number"
         lines.append(f"target {plan.target}, {kind}, predicted by {plan.predictor.name}")
@@ -239,6 +253,7 @@ def _account(plan: Plan) -> str:
         lines.append(f"space: {' x '.join(f'{dim} {n}' for dim, n in _space(plan).items())}")
     lines += [] if plan.sensors is None else [f"sensors: {plan.sensors.counted()}"]
     lines += _constraints(made.get("constraints", {}))
+    lines += [anomalies_text(plan)] if anomalies_text(plan) else []
     split = made.get("split") or {}
     lines += [f"split: {split_text(split)}"] if split else []
     lines += [_warned(split["warning"])] if split.get("warning") else []
@@ -294,7 +309,23 @@ def _field_scores(plan: Plan, scores: Mapping[str, float]) -> str:
     interval = "coverage of the 90 % prediction interval"
     coverage = f", {interval} {scores['coverage_90']:.1%}" if "coverage_90" in scores else ""
     whole = f"RMSE {scores['rmse']:.4g}{_spaced(_error_units(plan))}{f' ({each})' if each else ''}"
-    return f"{whole}, unexplained variance {_percent(scores, 'fvu')}{coverage}"
+    return f"{whole}, unexplained variance {_shares(plan, scores)}{coverage}"
+
+
+def _shares(plan: Plan, scores: Mapping[str, float]) -> str:
+    """Unexplained variance of the field, and of its anomalies from the calendar; relative L2 error."""
+    relative = f", relative L2 error {scores['relative_l2']:.2%}" if "relative_l2" in scores else ""
+    if "fvu_field" not in scores or not plan.scaling.climatology.needs_time:
+        return f"{_percent(scores, 'fvu')}{relative}"
+    return f"{_percent(scores, 'fvu')} of the anomalies, {scores['fvu_field']:.1%} of the field{relative}"
+
+
+def _without_sensors(plan: Plan) -> list[str]:
+    """Lines on what is known of the last part that was scored, without sensors."""
+    scores, units = list(plan.metrics.values())[-1], _error_units(plan)
+    count = plan.k * plan.reading_channels
+    known = baseline_text(scores, plan.scaling.climatology, units=units, components=count)
+    return [f"without sensors: {known}", *baseline_warnings(scores, units)] if known else []
 
 
 def _error_units(plan: Plan) -> str:

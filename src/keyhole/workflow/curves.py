@@ -17,7 +17,7 @@ from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.interrupts import Interrupted, deferred
 from keyhole.core.progress import reporting
 from keyhole.core.run import Event, Run
-from keyhole.data.climatology import Anomalies
+from keyhole.data.climatology import MEAN, Anomalies, Climatology
 from keyhole.data.origin import SourceInfo
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
@@ -29,7 +29,7 @@ from keyhole.models.reconstructors import NestedRidge, Reconstructor, Ridge
 from keyhole.placement import Selection
 from keyhole.plan.fitted import FittedModels
 from keyhole.workflow.arguments import Methods, Parts, check_k, deadline_after, make_all_parts, make_run
-from keyhole.workflow.scoring import score
+from keyhole.workflow.scoring import scores_of
 from keyhole.workflow.selection import choose_sites, fit_plan
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class Curve:
         Name, units and attributes of the data.
     warning
         Why errors on later samples are larger, where they are; see `keyhole.Split`.
+    climatology
+        What was subtracted from the samples.
 
     Examples
     --------
@@ -113,6 +115,7 @@ class Curve:
     target_error: float | None = None
     origin: SourceInfo = field(default_factory=SourceInfo)
     warning: str = ""
+    climatology: Climatology = MEAN
 
     @property
     def methods(self) -> list[str]:
@@ -290,8 +293,8 @@ def curve(
         parts.check(prepared.samples)
     metric, counts = _check_metric(metric, prepared.samples), _check_ks(ks, prepared.samples)
     name = reconstructor if isinstance(reconstructor, str) else reconstructor.name
-    warning = prepared.split.warning
-    empty = Curve((), counts, metric, name, target_error, prepared.samples.origin, warning)
+    samples, warning = prepared.samples, prepared.split.warning
+    empty = Curve((), counts, metric, name, target_error, samples.origin, warning, samples.climatology)
     rows: list[Row] = []
     with deferred() as pending, reporting(callback) as report:
         run = replace(run, callback=report)
@@ -400,8 +403,8 @@ class _MethodRows:
             )
             for scaling, ridge in zip((prepared.choosing, prepared.scaling), self._ridges, strict=True)
         )  # fmt: skip
-        validation = samples.take(prepared.split.validation)
-        return score(on_train, validation, prepared.choosing), score(final, prepared.test, prepared.scaling)
+        scores = scores_of(prepared, {"validation": on_train, "test": final})
+        return scores["validation"].metrics, scores["test"].metrics
 
     @cached_property
     def _ridges(self) -> tuple[NestedRidge, NestedRidge]:

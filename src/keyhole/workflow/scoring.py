@@ -10,17 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole import metrics
-from keyhole.core.reduction import reduce
+from keyhole.core.reduction import Both, reduce
 from keyhole.data.preparation import PreparedSamples
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
 from keyhole.data.values import Panel
+from keyhole.metrics.baselines import BaselineSums, baseline_scores
 from keyhole.models.predictors import nested_errors as nested_target_errors
 from keyhole.models.reconstructors import nested_errors, ridge_strength
 from keyhole.plan.fitted import FittedModels
+from keyhole.workflow.baselines import baselines_of
 from keyhole.workflow.calibration import coverage
 
-__all__ = ["Scores", "gains", "score", "scores_of"]
+__all__ = ["Scores", "gains", "scores_of"]
 
 
 class Scores(NamedTuple):
@@ -39,34 +41,36 @@ class Scores(NamedTuple):
     ratios: dict[str, metrics.Ratio]
 
 
-def score(models: FittedModels, part: Samples, baseline: Scaler) -> dict[str, float]:
-    """Compute the errors of fitted models on unscaled samples; see `scores_of`."""
-    return scores_of(part, {"all": (models, np.arange(len(part)), baseline)})["all"].metrics
-
-
-def scores_of(
-    samples: Samples, scored: Mapping[str, tuple[FittedModels, NDArray[np.int64], Scaler]]
-) -> dict[str, Scores]:
-    """Compute the errors of fitted models on parts of unscaled samples, in one pass.
+def scores_of(prepared: PreparedSamples, scored: Mapping[str, FittedModels]) -> dict[str, Scores]:
+    """Compute the errors of fitted models on parts of prepared samples, in one pass.
 
     Parameters
     ----------
-    samples
-        Samples in the user's units.
+    prepared
+        The split samples, whose climatology is the reference of the unexplained variance, the same for all plans.
     scored
-        By name: a plan, or models that are not yet part of one; the positions of the samples that it is scored on; and
-        the scaler whose mean or climatology is the reference of the unexplained variance, the same for all plans.
+        By part, ``"validation"`` or ``"test"``: a plan, or models that are not yet part of one.
 
     Returns
     -------
     dict of str to Scores
         For each part. Names of metrics of the target begin with ``target_``, those of the 90 % prediction interval are
-        ``coverage_90`` and ``width_90``; ``rmse_se``, ``fvu_se``, ``target_error_se``, ... are standard errors.
+        ``coverage_90`` and ``width_90``; ``rmse_se``, ``fvu_se``, ``target_error_se``, ... are standard errors, and
+        what is known without sensors is ``baseline_rmse[...]``.
     """
-    rows = np.sort(np.concatenate([part for _, part, _ in scored.values()]))
-    accumulators = reduce(samples.take(rows).panels(), _Errors(samples, rows, list(scored.values())))
-    parts = zip(scored.items(), accumulators, strict=True)
-    return {name: _scores(models, samples.take(np.sort(part)), sums) for (name, (models, part, _)), sums in parts}
+    samples, split = prepared.samples, prepared.split
+    rows = {name: {"validation": split.validation, "test": split.test}[name] for name in scored}
+    known = {name: baselines_of(prepared, name, one.k * one.reading_channels) for name, one in scored.items()}
+    together = np.sort(np.concatenate(list(rows.values())))
+    errors = _Errors(samples, together, [(scored[name], rows[name], known[name].scaler) for name in scored])
+    without = BaselineSums(together, [(known[name], rows[name]) for name in scored])
+    sums = reduce(samples.take(together).panels(), Both(errors, without, errors.stage))
+    found = {}
+    for name, accumulator, others in zip(scored, *sums, strict=True):
+        own = _scores(scored[name], samples.take(np.sort(rows[name])), accumulator)
+        without_sensors = baseline_scores(others, own.metrics["rmse"], accumulator.scale)
+        found[name] = own._replace(metrics=own.metrics | without_sensors)
+    return found
 
 
 def _scores(models: FittedModels, part: Samples, sums: metrics.ErrorAccumulator) -> Scores:

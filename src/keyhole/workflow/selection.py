@@ -410,10 +410,7 @@ def make_plan(
     if prepared.calibration is not None:
         spread = spread_of(on_train, samples.take(split.validation).subset())
         final = replace(final, intervals=calibrate(final, spread, prepared.calibration.subset()))
-    scored = {"validation": (on_train, split.validation, prepared.choosing)}
-    if len(split.test):
-        scored["test"] = (final, split.test, prepared.scaling)
-    scores = scores_of(samples, scored)
+    scores = scores_of(prepared, {"validation": on_train, **({"test": final} if len(split.test) else {})})
     metadata = {
         **run_metadata(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
         **target_metadata(predictor),
