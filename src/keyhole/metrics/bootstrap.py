@@ -120,7 +120,7 @@ def difference_error(one: Ratio, other: Ratio, *, is_series: bool) -> float:
     return _deviation(differences, len(one.part), length)
 
 
-def block_length(influence: NDArray[np.float64], *, is_series: bool) -> int:
+def block_length(influence: NDArray[np.floating[Any]], *, is_series: bool) -> int:
     r"""Return the number of consecutive samples in a block.
 
     For independent samples it is 1. For a series it is :math:`(3 n \tau^2 / 2)^{1/3}` with the decorrelation time
@@ -129,8 +129,8 @@ def block_length(influence: NDArray[np.float64], *, is_series: bool) -> int:
 
     Parameters
     ----------
-    influence : ndarray of shape (n,)
-        What is averaged, in order of time.
+    influence : ndarray of shape (n,) or (n, columns)
+        What is averaged, in order of time; the memory of several columns is that of their sum of squares.
     is_series : bool
         Whether consecutive samples may be correlated.
 
@@ -141,11 +141,11 @@ def block_length(influence: NDArray[np.float64], *, is_series: bool) -> int:
     n = len(influence)
     if not is_series or n < 4:
         return 1
-    tau = decorrelation_time(influence[:, np.newaxis])
+    tau = decorrelation_time(influence.reshape(n, -1))
     return int(np.clip(round((1.5 * n * tau**2) ** (1 / 3)), 1, n // 4))
 
 
-def resample(sums: NDArray[np.float64], length: int) -> NDArray[np.float64]:
+def resample(sums: NDArray[np.float64], length: int, *, n_draws: int = _DRAWS) -> NDArray[np.float64]:
     """Draw circular blocks of consecutive samples, with replacement, and add them up.
 
     Every draw has as many blocks as make up the number of samples, nearly; the draws are the same for the same numbers.
@@ -156,10 +156,12 @@ def resample(sums: NDArray[np.float64], length: int) -> NDArray[np.float64]:
         Values of each sample.
     length : int
         Consecutive samples in a block; the last sample is followed by the first.
+    n_draws : int
+        Number of draws.
 
     Returns
     -------
-    ndarray of shape (1000, columns)
+    ndarray of shape (n_draws, columns)
         Sums over each draw.
 
     References
@@ -170,9 +172,9 @@ def resample(sums: NDArray[np.float64], length: int) -> NDArray[np.float64]:
     length = _covering(len(sums), length)
     blocks = _block_sums(sums, length)
     count = max(1, round(len(sums) / length))
-    drawn = np.random.default_rng(_SEED).integers(len(blocks), size=(_DRAWS, count))
-    drawn += len(blocks) * np.arange(_DRAWS)[:, np.newaxis]
-    counts = np.bincount(drawn.ravel(), minlength=_DRAWS * len(blocks)).reshape(_DRAWS, -1)
+    drawn = np.random.default_rng(_SEED).integers(len(blocks), size=(n_draws, count))
+    drawn += len(blocks) * np.arange(n_draws)[:, np.newaxis]
+    counts = np.bincount(drawn.ravel(), minlength=n_draws * len(blocks)).reshape(n_draws, -1)
     return np.asarray(counts.astype(np.float64) @ blocks)
 
 

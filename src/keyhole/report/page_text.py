@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,7 +79,7 @@ def _difference(difference: Difference, *, is_best: bool) -> str:
     if is_best:
         return "best"
     error = difference.standard_error
-    shown = f"{difference.value:.1%}{f' ± {error:.1%}' if np.isfinite(error) else ''}"
+    shown = f"{difference.value:.1%}{f' ± {error:.1%}' if math.isfinite(error) else ''}"
     return f"{shown}, as good as the best" if difference.is_small else shown
 
 
@@ -190,13 +191,13 @@ def _refit_sentence(data: ReportData) -> str:
 def _with_own_error(scores: Mapping[str, float], name: str, units: str) -> str:
     """A metric with its standard error, if that is known, and its units."""
     error = scores.get(f"{name}_se", float("nan"))
-    return f"{number(scores[name])}{f' ± {number(error)}' if np.isfinite(error) else ''} {units}".strip()
+    return f"{number(scores[name])}{f' ± {number(error)}' if math.isfinite(error) else ''} {units}".strip()
 
 
 def _share(scores: Mapping[str, float], name: str) -> str:
     """A share in percent with its standard error, if that is known."""
     error = scores.get(f"{name}_se", float("nan"))
-    return percent(scores[name]) + (f" ± {percent(error)}" if np.isfinite(error) else "")
+    return percent(scores[name]) + (f" ± {percent(error)}" if math.isfinite(error) else "")
 
 
 def _explained(scores: Mapping[str, float]) -> str:

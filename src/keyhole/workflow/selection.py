@@ -29,6 +29,7 @@ from keyhole.placement import Selection, Selector
 from keyhole.placement.classical import Greedy
 from keyhole.placement.conditioning import SelectionView
 from keyhole.placement.failures import harden_against_failures
+from keyhole.placement.stability import stability
 from keyhole.plan.fitted import FittedModels, range_of
 from keyhole.plan.plan import Plan
 from keyhole.workflow.arguments import (
@@ -434,6 +435,7 @@ def make_plan(
         metrics={name: one.metrics for name, one in scores.items()},
         sample_errors={name: one.ratios for name, one in scores.items()},
         history=training_history(selection, fitted, predictor),
+        stability=stability(prepared.development, sites),
         ranges=range_of(final.readings_of(samples.take(seen))),
     )
 
