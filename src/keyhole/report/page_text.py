@@ -98,16 +98,18 @@ def sites(data: ReportData) -> list[dict[str, Any]]:
     """
     plan, names = data.to_use, data.to_use.names
     most = max(float(np.max(plan.gain)), 1e-12)
+    stability = np.full(plan.k, np.nan) if plan.stability is None else plan.stability
     return [
         {
             "rank": rank,
             "name": names[rank - 1],
             "place": [plain(value) for value in _place(data, rank - 1)],
             "gain": f"{gain * 100:z.2f}".replace("-", "\N{MINUS SIGN}"),
+            "stability": "" if np.isnan(stable) else f"{stable:.0%}",
             "share": round(100 * max(float(gain), 0.0) / most),
             "existing": rank <= plan.metadata.get("constraints", {}).get("existing", 0),
         }
-        for rank, gain in enumerate(plan.gain, start=1)
+        for rank, (gain, stable) in enumerate(zip(plan.gain, stability, strict=True), start=1)
     ]
 
 
