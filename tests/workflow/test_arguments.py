@@ -84,7 +84,7 @@ def test_a_setting_inside_a_group_has_a_name_of_its_own(samples):
         ({"settings": {"reconstructor.width": 2}}, "name the reconstructor that they are of; there are ridge"),
         ({"method": QR(), "settings": {"n_components": 2}}, "method is an object; give its settings to its cons"),
         ({"method": "greedier"}, "method 'greedier' is not known; there are random"),
-        ({"method": Greedy}, r"method=.*expected a name \(auto, .*\) or a Selector object"),
+        ({"method": Greedy}, r"method=.*expected a name \(random, .*\) or a Selector object"),
         ({"reconstructor": 3}, "reconstructor=3: expected a name"),
         ({"predictor": QR()}, "predictor=.*expected a name .* or a Predictor object"),
     ],

@@ -47,6 +47,20 @@ class Ratio(NamedTuple):
         ratio = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
         return np.asarray(np.sqrt(ratio) if self.root else ratio)
 
+    def over(self, groups: NDArray[Any] | None) -> Ratio:
+        """Return the same metric with one sum for each group of samples, which are then drawn together.
+
+        Parameters
+        ----------
+        groups : ndarray of shape (n,), optional
+            Label of each sample; None: each sample by itself.
+        """
+        if groups is None:
+            return self
+        _, group = np.unique(groups, return_inverse=True)
+        part, whole = (np.bincount(group, one).astype(np.float64) for one in (self.part, self.whole))
+        return Ratio(part, whole, self.root)
+
     @property
     def influence(self) -> NDArray[np.float64]:
         """How much each sample moves the ratio, `(part - ratio * whole) / mean(whole)`."""

@@ -27,7 +27,8 @@ class BlocksInTurn:
     """Pairs of samples to fit on and to score on: each block of the samples is left out once.
 
     Blocks of a series are consecutive, with a gap of its decorrelation time on each side, at most 5 % of the samples;
-    independent samples are drawn at random. The scaling is that of the training part for all blocks.
+    independent samples are drawn at random, and groups of samples stay together. The scaling is that of the training
+    part for all blocks.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ class BlocksInTurn:
 
     @classmethod
     def of(cls, train: ScaledSamples, validation: ScaledSamples, run: Run) -> Self | None:
-        """Cut training and validation samples into blocks; None unless they are short (30 to 600 samples).
+        """Cut training and validation samples into blocks; None unless they are few (30 to 600), or of few groups.
 
         Parameters
         ----------
@@ -61,7 +62,10 @@ class BlocksInTurn:
             gap = min(time, int(_MOST_GAP * len(rows)))
         else:
             rows, gap = run.generator("blocks in turn").permutation(len(samples)), 0
-        pairs = folds(rows, _BLOCKS, gap=gap)
+        groups = None if samples.sample_groups is None else samples.sample_groups[rows]
+        if groups is not None and len(np.unique(groups)) < _BLOCKS:
+            return None
+        pairs = folds(rows, _BLOCKS, gap=gap, groups=groups)
         return cls(tuple((samples.take(fit), samples.take(out)) for fit, out in pairs), samples.is_series)
 
     def error(self, score: Callable[[ScaledSamples, ScaledSamples], Ratio]) -> Ratio:

@@ -71,7 +71,9 @@ def scores_of(
 def _scores(models: FittedModels, part: Samples, sums: metrics.ErrorAccumulator) -> Scores:
     """Metrics of the field, its prediction intervals and the target, with standard errors."""
     order = _order(part)
+    groups = None if part.sample_groups is None else part.sample_groups[order]
     ratios = sums.ratios(order) | _target_ratios(models, part, order)
+    ratios = {name: ratio.over(groups) for name, ratio in ratios.items()}
     found = {name: ratio.value for name, ratio in ratios.items()}
     if models.intervals is not None:
         some = part.subset()
