@@ -124,3 +124,13 @@ def test_scores_of_a_target_have_standard_errors(rng):
         plan = kh.select(frame.assign(y=answer), 2, target="y", method="relevance", predictor="linear")
         for name in names:
             assert plan.metrics["test"][f"target_{name}_se"] >= 0
+
+
+def test_groups_are_drawn_together(rng):
+    """Ten stations with twenty samples each that are the same: ten samples, not two hundred."""
+    errors, groups = np.repeat(rng.exponential(size=10), 20), np.repeat(np.arange(10), 20)
+    ratio = mean_of(errors)
+    together = ratio.over(groups)
+    assert together.value == pytest.approx(ratio.value)
+    assert standard_error(together, is_series=False) == pytest.approx(errors[::20].std(ddof=1) / 10**0.5, rel=0.1)
+    assert standard_error(ratio, is_series=False) < 0.3 * standard_error(together, is_series=False)

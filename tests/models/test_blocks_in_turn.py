@@ -30,11 +30,11 @@ def test_every_sample_is_left_out_once(series):
     left_out = np.concatenate([out.rows for _, out in blocks.parts])
     assert sorted(left_out) == sorted(parts.split.development)
     for fit, out in blocks.parts:
-        assert len(out) == 20
+        assert len(out) == pytest.approx(len(parts.split.development) / 5, abs=1)
         assert not set(fit.rows) & set(out.rows)
         assert fit.values.shape == (len(fit), 1, 6)
         if series:  # a gap of 5 % on each side, which a random walk asks for and more
-            assert np.abs(fit.rows[:, np.newaxis] - out.rows).min() == 6
+            assert np.abs(fit.rows[:, np.newaxis] - out.rows).min() > 0.05 * len(parts.split.development)
 
 
 def test_many_samples_and_very_few_have_one_validation_part():
@@ -45,10 +45,11 @@ def test_many_samples_and_very_few_have_one_validation_part():
 
 def test_samples_out_of_order_are_cut_in_order_of_time():
     parts = parts_of(125, series=True)
-    order = np.random.default_rng(1).permutation(80)
-    time = np.datetime64("2000-01-01") + np.arange(100)
-    train = replace(parts.train, time=time[:80]).take(order)
-    blocks = BlocksInTurn.of(train, replace(parts.validation, time=time[80:]), Run())
+    n = len(parts.train)
+    order = np.random.default_rng(1).permutation(n)
+    time = np.datetime64("2000-01-01") + np.arange(n + len(parts.validation))
+    train = replace(parts.train, time=time[:n]).take(order)
+    blocks = BlocksInTurn.of(train, replace(parts.validation, time=time[n:]), Run())
     times = np.concatenate([out.time for _, out in blocks.parts])
     np.testing.assert_array_equal(times, time)
 

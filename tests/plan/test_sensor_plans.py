@@ -41,7 +41,7 @@ def plan(samples) -> Plan:
 def test_the_table_says_where_the_sensors_are(plan):
     table = plan.sites
     assert table.columns.tolist() == [
-        "rank", "index", "name", "lat", "lon", "kind", "noise", "cost", "gain", "existing"
+        "rank", "index", "name", "lat", "lon", "kind", "noise", "cost", "gain", "stability", "existing"
     ]  # fmt: skip
     numbers = plan.indices
     assert table["name"].tolist() == [list("ABCD")[number] for number in numbers]

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.data.series import decorrelation_time
-from keyhole.data.split_cuts import ranks
 
 __all__ = ["Ratio", "block_length", "difference_error", "resample", "standard_error", "standard_errors"]
 
@@ -48,18 +47,18 @@ class Ratio(NamedTuple):
         ratio = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
         return np.asarray(np.sqrt(ratio) if self.root else ratio)
 
-    def by_group(self, groups: NDArray[Any]) -> Ratio:
-        """Return the same metric with the sums of each group in place of those of its samples.
-
-        Resampled groups give the standard error for a new group (cluster bootstrap).
+    def over(self, groups: NDArray[Any] | None) -> Ratio:
+        """Return the same metric with one sum for each group of samples, which are then drawn together.
 
         Parameters
         ----------
-        groups : ndarray of shape (n,)
-            Label of the group of each sample.
+        groups : ndarray of shape (n,), optional
+            Label of each sample; None: each sample by itself.
         """
-        units = ranks(groups)
-        part, whole = (np.bincount(units, sums).astype(np.float64) for sums in (self.part, self.whole))
+        if groups is None:
+            return self
+        _, group = np.unique(groups, return_inverse=True)
+        part, whole = (np.bincount(group, one).astype(np.float64) for one in (self.part, self.whole))
         return Ratio(part, whole, self.root)
 
     @property
@@ -135,7 +134,7 @@ def difference_error(one: Ratio, other: Ratio, *, is_series: bool) -> float:
     return _deviation(differences, len(one.part), length)
 
 
-def block_length(influence: NDArray[np.float64], *, is_series: bool) -> int:
+def block_length(influence: NDArray[np.floating[Any]], *, is_series: bool) -> int:
     r"""Return the number of consecutive samples in a block.
 
     For independent samples it is 1. For a series it is :math:`(3 n \tau^2 / 2)^{1/3}` with the decorrelation time
@@ -144,8 +143,8 @@ def block_length(influence: NDArray[np.float64], *, is_series: bool) -> int:
 
     Parameters
     ----------
-    influence : ndarray of shape (n,)
-        What is averaged, in order of time.
+    influence : ndarray of shape (n,) or (n, columns)
+        What is averaged, in order of time; the memory of several columns is that of their sum of squares.
     is_series : bool
         Whether consecutive samples may be correlated.
 
@@ -156,11 +155,11 @@ def block_length(influence: NDArray[np.float64], *, is_series: bool) -> int:
     n = len(influence)
     if not is_series or n < 4:
         return 1
-    tau = decorrelation_time(influence[:, np.newaxis])
+    tau = decorrelation_time(influence.reshape(n, -1))
     return int(np.clip(round((1.5 * n * tau**2) ** (1 / 3)), 1, n // 4))
 
 
-def resample(sums: NDArray[np.float64], length: int) -> NDArray[np.float64]:
+def resample(sums: NDArray[np.float64], length: int, *, n_draws: int = _DRAWS) -> NDArray[np.float64]:
     """Draw circular blocks of consecutive samples, with replacement, and add them up.
 
     Every draw has as many blocks as make up the number of samples, nearly; the draws are the same for the same numbers.
@@ -171,10 +170,12 @@ def resample(sums: NDArray[np.float64], length: int) -> NDArray[np.float64]:
         Values of each sample.
     length : int
         Consecutive samples in a block; the last sample is followed by the first.
+    n_draws : int
+        Number of draws.
 
     Returns
     -------
-    ndarray of shape (1000, columns)
+    ndarray of shape (n_draws, columns)
         Sums over each draw.
 
     References
@@ -185,9 +186,9 @@ def resample(sums: NDArray[np.float64], length: int) -> NDArray[np.float64]:
     length = _covering(len(sums), length)
     blocks = _block_sums(sums, length)
     count = max(1, round(len(sums) / length))
-    drawn = np.random.default_rng(_SEED).integers(len(blocks), size=(_DRAWS, count))
-    drawn += len(blocks) * np.arange(_DRAWS)[:, np.newaxis]
-    counts = np.bincount(drawn.ravel(), minlength=_DRAWS * len(blocks)).reshape(_DRAWS, -1)
+    drawn = np.random.default_rng(_SEED).integers(len(blocks), size=(n_draws, count))
+    drawn += len(blocks) * np.arange(n_draws)[:, np.newaxis]
+    counts = np.bincount(drawn.ravel(), minlength=n_draws * len(blocks)).reshape(n_draws, -1)
     return np.asarray(counts.astype(np.float64) @ blocks)
 
 

@@ -44,7 +44,7 @@ class BlocksInTurn:
 
     @classmethod
     def of(cls, train: ScaledSamples, validation: ScaledSamples, run: Run) -> Self | None:
-        """Cut training and validation samples into blocks; None unless they are short (30 to 600 samples).
+        """Cut training and validation samples into blocks; None unless they are few (30 to 600), or of few groups.
 
         Parameters
         ----------

@@ -48,8 +48,8 @@ class FitScoreSplit:
         ``(r, channels * sites)``, leading principal components, which stand for the values to be reconstructed.
     order
         Positions of the scoring samples in order of time.
-    is_series
-        Whether the samples are a time series.
+    groups
+        Label of each scoring sample that says which belong together, in this order; None: each is alone.
     """
 
     fitting: Values
@@ -57,7 +57,7 @@ class FitScoreSplit:
     readings: tuple[Values, Values]
     basis: Values
     order: NDArray[np.int64]
-    is_series: bool
+    groups: NDArray[Any] | None = None
 
     @cached_property
     def components(self) -> tuple[Values, Values]:
@@ -93,7 +93,8 @@ class FitScoreSplit:
         first, second = _evenly_spaced(len(self.fitting), fitting), _evenly_spaced(len(self.scoring), scoring)
         readings = (self.readings[0][first], self.readings[1][second])
         order = np.arange(len(self.scoring))[second]
-        return replace(self, fitting=self.fitting[first], scoring=self.scoring[second], readings=readings, order=order)
+        parts = replace(self, fitting=self.fitting[first], scoring=self.scoring[second], readings=readings)
+        return replace(parts, order=order, groups=None)
 
     @classmethod
     def from_samples(cls, train: ScaledSamples, scored: ScaledSamples | None, k: int, run: Run) -> Self:
@@ -132,7 +133,8 @@ class FitScoreSplit:
         basis = randomized_svd(flat(fitting), n_components, n_iter=3, random_state=0)[2].astype(np.float32)
         observed = first.root is not None or first.is_noisy or first.missing is not None or first.sensors is not None
         readings = _readings(first, second) if observed else (fitting, scoring)
-        return cls(fitting, scoring, readings, basis, second.order_in_time(), train.is_series)
+        order, groups = second.order_in_time(), second.sample_groups
+        return cls(fitting, scoring, readings, basis, order, None if groups is None else groups[order])
 
 
 class KernelSurrogate:
@@ -265,7 +267,8 @@ class KernelSurrogate:
     def _ratio(self, residual: NDArray[Any]) -> Ratio:
         """Unexplained variance of a residual of the components, sample by sample in order of time."""
         total, beyond = (part[self.data.order] for part in self.data.energies)
-        return Ratio(np.square(residual, dtype=np.float64).sum(axis=1)[self.data.order] + beyond, total)
+        error = np.square(residual, dtype=np.float64).sum(axis=1)[self.data.order] + beyond
+        return Ratio(error, total).over(self.data.groups)
 
 
 class LeaveOneOutSurrogate(KernelSurrogate):

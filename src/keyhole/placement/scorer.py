@@ -177,7 +177,8 @@ class Scorer:
         name = "log_loss" if target.is_class else "fvu"
         predictions = (linear.predict(self.validation.readings(sites)), self._predicted_by_trees(sites))
         errors = (target_ratios(target, prediction[order], linear.expected)[name] for prediction in predictions)
-        return min(errors, key=lambda error: error.value)
+        groups = self.validation.sample_groups
+        return min(errors, key=lambda error: error.value).over(None if groups is None else groups[order])
 
     def _predicted_by_trees(self, sites: NDArray[np.int64]) -> NDArray[np.float64]:
         """Predict the target of the validation samples by extra trees."""

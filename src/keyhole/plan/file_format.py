@@ -58,6 +58,7 @@ def save(plan: Plan, path: Path) -> None:
         "sites.gain": plan.gain,
         "sites.covariance": plan.covariance,
         "sites.range": plan.ranges,
+        "sites.stability": plan.stability,
         "scaling.baseline": plan.scaling.baseline,
         "scaling.scale": plan.scaling.scale,
         "scaling.columns": plan.scaling.columns,
@@ -139,6 +140,7 @@ def _unpack(given: Mapping[str, Any], arrays: Arrays) -> Plan:
         metrics=dict(given["metrics"]),
         history=list(given["history"]),
         ranges=array_of(arrays, "sites.range", (2, k, width)) if "sites.range" in arrays else None,
+        stability=array_of(arrays, "sites.stability", (k,)) if "sites.stability" in arrays else None,
         sensors=sensors,
     )
 

@@ -34,7 +34,13 @@ __all__ = [
     "write_sites",
 ]
 
-_COLUMNS = ("index", "name", "gain", "existing")  # of a table of sites, whatever the coordinates are called
+_COLUMNS = (
+    "index",
+    "name",
+    "gain",
+    "stability",
+    "existing",
+)  # of a table of sites, whatever the coordinates are called
 
 
 def read_readings(path: Path) -> Any:

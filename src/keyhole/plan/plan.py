@@ -64,6 +64,9 @@ class Plan(FittedModels):
     measured
         The plan whose errors ``metrics`` holds, where sites and models were selected and fitted once more on all
         samples afterwards (``metadata["refit"]``); it has seen no sample of the test part. It is not saved.
+    stability
+        ``(K,)``, share of resampled data in which each site, or one whose values correlate with its own by more than
+        0.9, is selected greedily (`keyhole.placement.stability`). NaN where it is not known. None in older files.
     sample_errors
         By part and metric, the sums of each sample that the metric is made of, or of each group of samples, by which
         the plan can be compared with others on the same samples. Not saved with the plan.
@@ -73,7 +76,7 @@ class Plan(FittedModels):
     >>> import keyhole as kh
     >>> plan = kh.select(kh.datasets.sst(), k=3, method="qr", reconstructor="ridge")
     >>> plan.sites.columns.tolist()
-    ['rank', 'index', 'name', 'lat', 'lon', 'gain', 'existing']
+    ['rank', 'index', 'name', 'lat', 'lon', 'gain', 'stability', 'existing']
     """
 
     gain: NDArray[np.float64]
@@ -82,6 +85,7 @@ class Plan(FittedModels):
     history: Sequence[Mapping[str, Any]] = ()
     ranges: NDArray[np.float64] | None = None
     measured: Plan | None = None
+    stability: NDArray[np.float64] | None = None
     sample_errors: Mapping[str, Mapping[str, Ratio]] = field(default_factory=dict)
 
     @property
@@ -98,7 +102,7 @@ class Plan(FittedModels):
 
     @property
     def sites(self) -> pd.DataFrame:
-        """Table of the sites by rank: rank, index, name, coordinates, gain, existing, and group if there are groups.
+        """Table of the sites by rank: rank, index, name, coordinates, gain, stability, existing, and group if any.
 
         Of sensors that are not simply sites: also their kind, noise and cost, as far as these were given.
 
@@ -113,7 +117,9 @@ class Plan(FittedModels):
             coordinates = [name for name in coordinates_of(self.domain, self.origin) if name not in columns]
             columns |= {name: self.domain.coordinate(name)[self.numbers] for name in coordinates}
         constraint_metadata = self.metadata.get("constraints", {})
-        columns |= {"gain": self.gain, "existing": np.arange(self.k) < constraint_metadata.get("existing", 0)}
+        columns["gain"] = self.gain
+        columns["stability"] = np.full(self.k, np.nan) if self.stability is None else self.stability
+        columns |= {"existing": np.arange(self.k) < constraint_metadata.get("existing", 0)}
         return pd.DataFrame(
             columns | ({"group": constraint_metadata["groups"]} if "groups" in constraint_metadata else {})
         )

@@ -173,7 +173,7 @@ def checked_header(header: Mapping[str, Any], arrays: Arrays) -> Header:
         raise PlanError(f"header: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     _check_metrics(found)
     for name, array in arrays.items():
-        free = name.startswith("coordinates.") or name == "sensors.cost"
+        free = name.startswith("coordinates.") or name in ("sensors.cost", "sites.stability")
         limit = name.rpartition(".")[0].endswith("bounds")
         check_numbers(name, array, nan=free or name == "intervals.squares", infinite=free or limit)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -151,7 +152,7 @@ def with_error(text: str, error: float, form: str, sign: str = "+-") -> str:
     >>> with_error("56.5%", 0.021, ".1%"), with_error("56.5%", float("nan"), ".1%")
     ('56.5% +- 2.1%', '56.5%')
     """
-    return f"{text} {sign} {error:{form}}" if np.isfinite(error) else text
+    return f"{text} {sign} {error:{form}}" if math.isfinite(error) else text
 
 
 def split_text(sizes: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -84,7 +85,7 @@ def _difference(difference: Difference, *, is_best: bool) -> str:
     if is_best:
         return "best"
     error = difference.standard_error
-    shown = f"{difference.value:.1%}{f' ± {error:.1%}' if np.isfinite(error) else ''}"
+    shown = f"{difference.value:.1%}{f' ± {error:.1%}' if math.isfinite(error) else ''}"
     return f"{shown}, as good as the best" if difference.is_small else shown
 
 
@@ -103,16 +104,18 @@ def sites(data: ReportData) -> list[dict[str, Any]]:
     """
     plan, names = data.to_use, data.to_use.names
     most = max(float(np.max(plan.gain)), 1e-12)
+    stability = np.full(plan.k, np.nan) if plan.stability is None else plan.stability
     return [
         {
             "rank": rank,
             "name": names[rank - 1],
             "place": [plain(value) for value in _place(data, rank - 1)],
             "gain": f"{gain * 100:z.2f}".replace("-", "\N{MINUS SIGN}"),
+            "stability": "" if np.isnan(stable) else f"{stable:.0%}",
             "share": round(100 * max(float(gain), 0.0) / most),
             "existing": rank <= plan.metadata.get("constraints", {}).get("existing", 0),
         }
-        for rank, gain in enumerate(plan.gain, start=1)
+        for rank, (gain, stable) in enumerate(zip(plan.gain, stability, strict=True), start=1)
     ]
 
 
@@ -198,13 +201,13 @@ def _refit_sentence(data: ReportData) -> str:
 def _with_own_error(scores: Mapping[str, float], name: str, units: str) -> str:
     """A metric with its standard error, if that is known, and its units."""
     error = scores.get(f"{name}_se", float("nan"))
-    return f"{number(scores[name])}{f' ± {number(error)}' if np.isfinite(error) else ''} {units}".strip()
+    return f"{number(scores[name])}{f' ± {number(error)}' if math.isfinite(error) else ''} {units}".strip()
 
 
 def _share(scores: Mapping[str, float], name: str) -> str:
     """A share in percent with its standard error, if that is known."""
     error = scores.get(f"{name}_se", float("nan"))
-    return percent(scores[name]) + (f" ± {percent(error)}" if np.isfinite(error) else "")
+    return percent(scores[name]) + (f" ± {percent(error)}" if math.isfinite(error) else "")
 
 
 def _explained(plan: Plan, scores: Mapping[str, float]) -> str:

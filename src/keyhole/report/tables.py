@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -131,8 +132,13 @@ def plan_table(plan: Plan) -> RenderableType:
     table.add_column("rank", justify="right")
     table.add_column("site")
     table.add_column("gain", justify="right")
-    for rank, (name, gain) in enumerate(zip(plan.names[:_MOST_SITES], plan.gain, strict=False), start=1):
-        table.add_row(str(rank), Text(name), f"{gain:.2%}")
+    known = plan.stability is not None and bool(np.isfinite(plan.stability).any())
+    if known:
+        table.add_column("stability", justify="right")
+    stability = np.full(plan.k, np.nan) if plan.stability is None else plan.stability
+    for rank, name in enumerate(plan.names[:_MOST_SITES], start=1):
+        share = "-" if np.isnan(stability[rank - 1]) else f"{stability[rank - 1]:.0%}"
+        table.add_row(str(rank), Text(name), f"{plan.gain[rank - 1]:.2%}", *([share] if known else []))
     if plan.k > _MOST_SITES:
         table.add_row("...", f"and {plan.k - _MOST_SITES} more", "")
     return Group(table, Text(_account(plan)))

@@ -14,6 +14,7 @@ from keyhole.data.preparation import PreparedSamples, prepare_all
 from keyhole.placement import Selection, Selector
 from keyhole.placement.conditioning import SelectionView
 from keyhole.placement.failures import harden_against_failures
+from keyhole.placement.stability import stability
 from keyhole.plan.fitted import FittedModels, range_of
 from keyhole.plan.plan import Plan
 from keyhole.workflow.scoring import gains
@@ -66,11 +67,12 @@ def refit_on_all(
         return replace(measured, metadata={**measured.metadata, "refit": {"samples": 0, "kept": kept}})
     everything, before = prepare_all(prepared), measured.candidates_in(prepared.samples)
     sites = before if select is None or run.seconds_left() < took.selection else select(everything)
-    final = refit_models(measured, everything, sites, run)
+    final, same = refit_models(measured, everything, sites, run), np.array_equal(sites, before)
     record = {"samples": len(everything.development), "same_sites": int(np.isin(sites, before).sum())}
     return Plan(
         **final.parts(),
-        gain=measured.gain if np.array_equal(sites, before) else gains(prepared, sites),
+        gain=measured.gain if same else gains(prepared, sites),
+        stability=measured.stability if same else stability(everything.development, sites),
         metadata={**measured.metadata, "refit": record},
         metrics=measured.metrics,
         sample_errors=measured.sample_errors,

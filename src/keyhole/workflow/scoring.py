@@ -76,16 +76,14 @@ def scores_of(prepared: PreparedSamples, scored: Mapping[str, FittedModels]) -> 
 def _scores(models: FittedModels, part: Samples, sums: metrics.ErrorAccumulator) -> Scores:
     """Metrics of the field, its prediction intervals and the target, with standard errors."""
     order = _order(part)
+    groups = None if part.sample_groups is None or len(np.unique(part.sample_groups)) < 2 else part.sample_groups[order]
     ratios = sums.ratios(order) | _target_ratios(models, part, order)
-    groups = part.sample_groups
-    is_grouped = groups is not None and len(np.unique(groups)) > 1
-    if groups is not None and is_grouped:
-        ratios = {name: ratio.by_group(groups[order]) for name, ratio in ratios.items()}
+    ratios = {name: ratio.over(groups) for name, ratio in ratios.items()}
     found = {name: ratio.value for name, ratio in ratios.items()}
     if models.intervals is not None:
         some = part.subset()
         found |= coverage(models, some, models.reconstruct_samples(some))
-    return Scores(found | metrics.standard_errors(ratios, is_series=part.is_series and not is_grouped), ratios)
+    return Scores(found | metrics.standard_errors(ratios, is_series=part.is_series and groups is None), ratios)
 
 
 def _order(part: Samples) -> NDArray[np.int64]:

@@ -29,6 +29,7 @@ from keyhole.placement import Selection, Selector
 from keyhole.placement.classical import Greedy
 from keyhole.placement.conditioning import SelectionView
 from keyhole.placement.failures import harden_against_failures
+from keyhole.placement.stability import stability
 from keyhole.plan.fitted import FittedModels, range_of
 from keyhole.plan.plan import Plan
 from keyhole.workflow.arguments import (
@@ -141,15 +142,15 @@ def select(
         table (then no site), a coordinate along the samples (``"member"``), or labels; see `Samples.with_groups`. A
         group is in one part of the split alone, so that errors are those of a new group.
     method
-        Selector: ``"auto"`` runs several and keeps the best on validation; ``"greedy"``, ``"qr"``, ``"exchange"``;
-        ``"learned"`` or a mask distribution (``"vln"``, ``"hnet"``, ...); any other name in ``docs/methods.md``; or a
-        selector object, such as ``Greedy(n_components=300)``.
+        Selector: ``"auto"`` runs several and keeps the simplest within one standard error of the best on validation;
+        ``"greedy"``, ``"qr"``, ``"exchange"``; ``"learned"`` or a mask distribution (``"vln"``, ``"hnet"``, ...); any
+        other name in ``docs/methods.md``; or a selector object, such as ``Greedy(n_components=300)``.
     reconstructor
         ``"ridge"``, ``"optimal_interpolation"``, ``"kernel"``, ``"dense"``, ``"dense_conv"``, ``"resnet"``,
         ``"dcgan"``, ``"residual"`` or ``"ensemble"``. ``"auto"`` takes the best closed form on validation (ridge,
-        optimal interpolation or kernel), or a network if its validation error is clearly smaller; with a target it is
-        ridge. A reconstructor object, such as ``Dense(width=512)`` or that of another plan, is cloned with its settings
-        and fitted.
+        optimal interpolation or kernel), or a network if its validation error is smaller by more than one standard
+        error; with a target it is ridge. A reconstructor object, such as ``Dense(width=512)`` or that of another plan,
+        is cloned with its settings and fitted.
     predictor
         Model of the target: ``"linear"``, ``"network"``, ``"auto"``, the better of both on validation; or an object.
     settings
@@ -431,6 +432,7 @@ def make_plan(
         metrics={name: one.metrics for name, one in scores.items()},
         sample_errors={name: one.ratios for name, one in scores.items()},
         history=training_history(selection, fitted, predictor),
+        stability=stability(prepared.development, sites),
         ranges=range_of(final.readings_of(samples.take(seen))),
     )
 

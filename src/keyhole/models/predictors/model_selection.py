@@ -42,5 +42,6 @@ def fit_predictor(
     candidates: list[Predictor] = [Linear(), Network(**(settings or {}))]
     fitted = [candidate.fit(train, sites, validation=validation, run=run) for candidate in candidates]
     name = "error" if target.is_class else "mse"
-    errors = [target_ratios(target, one.predict(readings))[name] for one in fitted]
+    groups = None if validation.sample_groups is None else validation.sample_groups[order]
+    errors = [target_ratios(target, one.predict(readings))[name].over(groups) for one in fitted]
     return fitted[simplest(errors, is_series=validation.is_series)]

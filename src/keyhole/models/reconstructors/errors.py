@@ -27,7 +27,7 @@ def unexplained(fitted: Reconstructor, sites: NDArray[np.int64], samples: Scaled
     Returns
     -------
     Ratio
-        Squared errors over squared values, of each sample in order of time.
+        Squared errors over squared values, of each sample in order of time, or of each group of samples.
     """
     errors, squares = [], []
     for _, panel in samples.panels():
@@ -37,7 +37,8 @@ def unexplained(fitted: Reconstructor, sites: NDArray[np.int64], samples: Scaled
         squares.append(_sums_of_squares(truth))
     order = samples.order_in_time()
     least = np.finfo(float).tiny  # so that the sum over samples is positive
-    return Ratio(np.concatenate(errors)[order], np.concatenate(squares)[order] + least)
+    groups = None if samples.sample_groups is None else samples.sample_groups[order]
+    return Ratio(np.concatenate(errors)[order], np.concatenate(squares)[order] + least).over(groups)
 
 
 def _sums_of_squares(values: NDArray[np.float32]) -> NDArray[np.float64]:
