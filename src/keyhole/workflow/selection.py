@@ -41,7 +41,13 @@ from keyhole.workflow.arguments import (
     managed_checkpoints,
 )
 from keyhole.workflow.calibration import calibrate, spread_of
-from keyhole.workflow.plan_metadata import constraint_metadata, run_metadata, target_metadata, training_history
+from keyhole.workflow.plan_metadata import (
+    constraint_metadata,
+    noise_metadata,
+    run_metadata,
+    target_metadata,
+    training_history,
+)
 from keyhole.workflow.refitting import Seconds, refit_on_all, select_again
 from keyhole.workflow.scoring import gains, scores_of
 
@@ -109,7 +115,9 @@ def select(
         sites are known), ``"none"``, an array of the shape of the data, or a region of interest.
     noise
         Standard deviation of the measurement noise in the units of the data: a scalar, or one value for each channel or
-        site. Selection, fitting and scoring then use readings with this noise.
+        site. Selection, fitting and scoring then use readings with this noise. None: readings are free of noise, and
+        the closed-form searches assume 1 % of each channel's spread (``plan.metadata["assumed_noise"]``), unless the
+        data are a table, so that no site is selected where nothing moves. 0: perfect sensors.
     sensors
         Sensors to select among, where they are not simply one at each site: positions between cells, kinds of
         instruments with a noise and a cost, weighted means (`keyhole.data.Sensors`; several, or a mapping of them by
@@ -402,6 +410,7 @@ def make_plan(
         **run_metadata(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
         **target_metadata(predictor),
         **constraint_metadata(samples, sites),
+        **noise_metadata(prepared, selector, selection),
         **({"error_units": STANDARDISED} if samples.origin.units_differ else {}),
         **({} if samples.missing is None else {"missing": "model"}),
         **({} if samples.memory is None else {"memory": samples.memory}),
