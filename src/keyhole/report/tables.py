@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from keyhole.plan.plan import Plan
-from keyhole.report.formatting import refit_text, split_text, variable_units
+from keyhole.report.formatting import noise_errors, noise_warning, refit_text, split_text, variable_units
 from keyhole.workflow.comparison import Comparison
 from keyhole.workflow.curves import Curve
 
@@ -214,6 +214,7 @@ def _account(plan: Plan) -> str:
     lines += _constraints(made.get("constraints", {}))
     lines += [f"split: {split_text(made['split'])}"] if made.get("split") else []
     lines += [f"fitted to {refit_text(made['refit'], plan.k)}"] if made.get("refit") else []
+    lines += _noise(plan)
     lines += _screened_columns(made.get("notes", {}).get("columns", []))
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
@@ -231,6 +232,17 @@ def _constraints(record: Mapping[str, Any]) -> list[str]:
     cost = f", at a cost of {record['cost']:g}" if "cost" in record else ""
     existing = f"; the first {record['existing']} sites are existing ones" if record["existing"] else ""
     return [f"constraints: {', '.join(record['asked'])}{cost}{existing}"]
+
+
+def _noise(plan: Plan) -> list[str]:
+    """Lines on the measurement noise that the search assumed, and on the errors with noise."""
+    assumed, scores = plan.metadata.get("assumed_noise"), plan.metrics.get("test", {})
+    parts = [] if assumed is None else [f"none was given, and the search assumed {assumed:.0%} of the spread"]
+    errors, warning = noise_errors(scores), noise_warning(scores, _error_units(plan))
+    if errors:
+        listed = ", ".join(f"{level} {error:.4g}" for level, error in errors.items())
+        parts.append(f"test RMSE with further noise of {listed}{_spaced(_error_units(plan))}")
+    return ([f"noise: {'; '.join(parts)}"] if parts else []) + ([f"warning: {warning}"] if warning else [])
 
 
 def _screened_columns(found: Sequence[Mapping[str, Any]]) -> list[str]:

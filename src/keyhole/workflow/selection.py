@@ -41,6 +41,7 @@ from keyhole.workflow.arguments import (
     managed_checkpoints,
 )
 from keyhole.workflow.calibration import calibrate, spread_of
+from keyhole.workflow.noise_errors import errors_with_noise
 from keyhole.workflow.plan_metadata import (
     constraint_metadata,
     noise_metadata,
@@ -406,6 +407,9 @@ def make_plan(
     if len(split.test):
         scored["test"] = (final, split.test, prepared.scaling)
     scores = scores_of(samples, scored)
+    if "test" in scores and predictor is None:
+        unit, error = prepared.development.reading_spread(sites), scores["test"]["rmse"]
+        scores["test"] |= errors_with_noise(final, samples.take(split.test), unit, error)
     metadata = {
         **run_metadata(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
         **target_metadata(predictor),
