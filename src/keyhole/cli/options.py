@@ -30,6 +30,7 @@ __all__ = [
     "Json",
     "Methods",
     "Out",
+    "Outliers",
     "PlanFile",
     "Readings",
     "Refit",
@@ -63,6 +64,13 @@ Readings = Annotated[
 ]
 Time = Annotated[
     list[str] | None, typer.Option(help="Time of each reading, if the file has no time column; repeatable.")
+]
+Outliers = Annotated[
+    Literal["flag", "drop", "trust"],
+    typer.Option(
+        help="Readings that exceed the range of their site by more than its width: 'flag' warns, 'drop' imputes them "
+        "like missing ones and counts them, 'trust' does not check."
+    ),
 ]
 Out = Annotated[Path, typer.Option(help="Plan file to write (.keyhole).")]
 Methods = Annotated[str, typer.Option(help="Comma-separated selectors; 'all' for every selector that suits the data.")]
