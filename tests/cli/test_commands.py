@@ -127,6 +127,19 @@ def test_readings_that_no_site_ever_showed_are_warned_of(folder, command):
     assert done.err.count("\n") == 1
 
 
+def test_outliers_are_dropped_or_trusted_if_asked(folder, command):
+    """As `plan.reconstruct` treats them, with the same file as from a missing reading."""
+    command("select", "plain.npy", "-k", 3, *QUICK)
+    np.save("readings.npy", np.array([[0.0, 999.0, 0.0]]))
+    np.save("missing.npy", np.array([[0.0, np.nan, 0.0]]))
+    done = command("reconstruct", "plan.keyhole", "readings.npy", "--out", "out.npy", "--outliers", "drop")
+    assert "1 of 3 readings, at 1 of 3 sites, are dropped as missing" in done.err
+    command("reconstruct", "plan.keyhole", "missing.npy", "--out", "imputed.npy")
+    np.testing.assert_array_equal(np.load("out.npy"), np.load("imputed.npy"))
+    done = command("reconstruct", "plan.keyhole", "readings.npy", "--out", "out.npy", "--outliers", "trust")
+    assert "warning" not in done.err
+
+
 def test_a_result_that_is_not_finite_is_an_error(folder, command):
     command("select", "plain.npy", "-k", 3, *QUICK)
     np.save("readings.npy", np.array([[0.0, 1e300, 0.0]]))

@@ -19,7 +19,7 @@ from keyhole.data.preparation import prepare
 from keyhole.report import write_report
 from keyhole.workflow.comparison import Comparison, single
 
-SECTIONS = ["sites", "samples", "errors", "intervals", "failures", "training", "curve", "table", "metadata"]
+SECTIONS = ["sites", "samples", "errors", "intervals", "failures", "noise", "training", "curve", "table", "metadata"]
 LOADS = ("src", "srcset", "href", "data", "poster", "action", "background")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from keyhole.cli.bundles import command
-from keyhole.cli.options import Json, PlanFile, Readings, Time
+from keyhole.cli.options import Json, Outliers, PlanFile, Readings, Time
 from keyhole.cli.output import check_outputs, echo, print_data, print_json, say, show_plan
 
 __all__ = ["info", "predict", "reconstruct", "sites"]
@@ -18,6 +18,7 @@ def reconstruct(
     out: Path,
     time: Time = None,
     interval: float | None = None,
+    outliers: Outliers = "flag",
     as_json: Json = False,
 ) -> None:
     """Reconstruct whole fields from readings at the sites of a plan.
@@ -33,7 +34,8 @@ def reconstruct(
     from keyhole.plan.files import read_readings, write_reconstruction
 
     check_outputs({"PLAN": plan, "READINGS": readings}, {"--out": out}, writable=False)
-    shape = write_reconstruction(load(plan), read_readings(readings), out, time or None, interval)
+    given = read_readings(readings)
+    shape = write_reconstruction(load(plan), given, out, time or None, interval, outliers=outliers)
     if as_json:
         print_json({"out": str(out), "shape": list(shape)})
     else:
@@ -46,6 +48,7 @@ def predict(
     readings: Readings,
     out: Path | None = None,
     time: Time = None,
+    outliers: Outliers = "flag",
     as_json: Json = False,
 ) -> None:
     """Predict the target of a plan from readings at its sites.
@@ -59,7 +62,7 @@ def predict(
     from keyhole.plan.files import predictions, read_readings, write_predictions
 
     check_outputs({"PLAN": plan, "READINGS": readings}, {"--out": out}, writable=False)
-    predicted = predictions(load(plan), read_readings(readings), time or None)
+    predicted = predictions(load(plan), read_readings(readings), time or None, outliers=outliers)
     if out is not None:
         write_predictions(predicted, out)
         say(f"{len(predicted)} samples predicted: {out}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
 
@@ -40,6 +40,7 @@ __all__ = [
     "Json",
     "Methods",
     "Out",
+    "Outliers",
     "PlanFile",
     "Readings",
     "Refit",
@@ -73,6 +74,13 @@ Readings = Annotated[
 ]
 Time = Annotated[
     list[str] | None, typer.Option(help="Time of each reading, if the file has no time column; repeatable.")
+]
+Outliers = Annotated[
+    Literal["flag", "drop", "trust"],
+    typer.Option(
+        help="Readings that exceed the range of their site by more than its width: 'flag' warns, 'drop' imputes them "
+        "like missing ones and counts them, 'trust' does not check."
+    ),
 ]
 Out = Annotated[Path, typer.Option(help="Plan file to write (.keyhole).")]
 Methods = Annotated[str, typer.Option(help="Comma-separated selectors; 'all' for every selector that suits the data.")]

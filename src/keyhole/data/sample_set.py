@@ -31,7 +31,9 @@ from keyhole.data.values import (
     whole_of,
 )
 
-__all__ = ["SampleSet"]
+__all__ = ["CHANNEL_AXES", "SampleSet"]
+
+CHANNEL_AXES = ("variable", "channel")  # first axis of sites that channels were made of, with and without names
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -65,7 +67,8 @@ class SampleSet:
     weights : ndarray of shape (m,), optional
         Loss weight of each site; None: uniform.
     noise : ndarray of shape (channels, m), optional
-        Standard deviation of the measurement noise, in units of ``values``; None: noise-free sensors.
+        Standard deviation of the measurement noise, in units of ``values``; None: not given, so that
+        readings are free of noise and searches assume a little.
     rows : ndarray of int, shape (N,), optional
         Number of each sample in the whole data, which its measurement noise depends on; None: as they are here.
     sensors : PlacedSensors, optional
@@ -231,7 +234,7 @@ class SampleSet:
 
     def draw_noise(self, sites: Indices) -> NDArray[np.float64]:
         """Return the measurement noise of each sample at some sites, ``(N, channels, K)``; the same at each call."""
-        if self.noise is None:
+        if self.noise is None or not self.noise.any():
             return np.zeros((len(self), self.channels, len(sites)))
         rows = np.arange(len(self)) if self.rows is None else self.rows
         return standard_noise(rows, self.sites.index[sites], self.channels) * self.noise[:, sites]

@@ -18,7 +18,7 @@ from keyhole.data.covariates import Period, check_periods
 from keyhole.data.labels import align_in_time, match_times
 from keyhole.data.origin import SourceInfo
 from keyhole.data.sample_labels import Coordinates, group_labels
-from keyhole.data.sample_set import SampleSet
+from keyhole.data.sample_set import CHANNEL_AXES, SampleSet
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.sites import Sites
 from keyhole.data.splits import Indices, Split
@@ -364,7 +364,8 @@ class Samples(SampleSet):
         ----------
         noise : float, array-like or None
             One number, one for each channel, an array of the shape of the data, or ``(channels, *shape)``. Labelled
-            values are aligned by variable, coordinate or site name. None: noise-free sensors.
+            values are aligned by variable, coordinate or site name. None: not known. Readings are then free of noise,
+            and searches assume 1 % of each channel's spread, unless the data are a table; 0: perfect sensors.
 
         Returns
         -------
@@ -392,7 +393,7 @@ class Samples(SampleSet):
         (2, 4, 5)
         """
         names = np.array(list(self.origin.variables) or [f"channel {i}" for i in range(self.channels)])
-        sites = self.sites.repeat("variable" if self.origin.variables else "channel", names)
+        sites = self.sites.repeat(CHANNEL_AXES[0 if self.origin.variables else 1], names)
         variance = np.nanvar(self.values, axis=(0, 2), dtype=np.float64)
         precision = 1 / np.where(variance > 0, variance, 1.0)
         weights = np.ones(len(self.sites)) if self.weights is None else self.weights

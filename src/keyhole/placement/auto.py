@@ -86,6 +86,7 @@ class Auto(Selector):
     """
 
     name: ClassVar[str] = "auto"
+    assumes_noise: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
     any_size: ClassVar[bool] = True
     supervised: ClassVar[bool] = True

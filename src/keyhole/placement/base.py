@@ -81,6 +81,8 @@ class Selector(Configurable, ABC):
         ``observable``, `ScaledSamples.readings` and what is made of them, and takes no candidate for a site.
     any_size
         Whether the selector takes samples that stay in their file, going through them in panels.
+    assumes_noise
+        Whether the search counts with a little measurement noise where none is given (`ScaledSamples.search_noise`).
     """
 
     kind: ClassVar[str] = "method"
@@ -88,6 +90,7 @@ class Selector(Configurable, ABC):
     supervised: ClassVar[bool] = False
     takes_sensors: ClassVar[bool] = False
     any_size: ClassVar[bool] = False
+    assumes_noise: ClassVar[bool] = False
 
     @property
     def requires_validation(self) -> bool:

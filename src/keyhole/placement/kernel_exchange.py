@@ -89,6 +89,7 @@ class KernelExchange(Selector):
     """
 
     name: ClassVar[str] = "kernel_exchange"
+    assumes_noise: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
     settings_class: ClassVar[type[KernelExchangeSettings]] = KernelExchangeSettings
     options: KernelExchangeSettings
@@ -136,7 +137,8 @@ class KernelExchange(Selector):
         if len(train) < self.options.min_samples:
             return Selection(starts[0], notes={"exchanges": 0})
         longest = max(starts, key=len)
-        surrogate = KernelSurrogate.fit(FitScoreSplit.from_samples(train, None, len(longest), run), longest)
+        data = FitScoreSplit.from_samples(train, None, len(longest), run, assume_noise=True)
+        surrogate = KernelSurrogate.fit(data, longest)
         errors = [surrogate(start) for start in starts]
         best_start = starts[int(np.argmin(errors))]
         linear, nonlinear = surrogate.linear_error(best_start), surrogate.error(best_start)
@@ -145,7 +147,7 @@ class KernelExchange(Selector):
             return Selection(best_start, notes={"nonlinearity": nonlinearity, "exchanges": 0})
         # Not for time series, whose neighbouring samples are nearly identical.
         if not train.is_series and len(train) <= self.options.max_leave_one_out_samples:
-            data = FitScoreSplit.from_samples(train, train, len(longest), run)
+            data = FitScoreSplit.from_samples(train, train, len(longest), run, assume_noise=True)
             surrogate = LeaveOneOutSurrogate(data, surrogate.parameters)
         return self._search(surrogate, train, starts, run, nonlinearity)
 

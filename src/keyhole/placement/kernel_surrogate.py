@@ -97,7 +97,9 @@ class FitScoreSplit:
         return replace(parts, order=order, groups=None)
 
     @classmethod
-    def from_samples(cls, train: ScaledSamples, scored: ScaledSamples | None, k: int, run: Run) -> Self:
+    def from_samples(
+        cls, train: ScaledSamples, scored: ScaledSamples | None, k: int, run: Run, *, assume_noise: bool = False
+    ) -> Self:  # fmt: skip
         """Split samples, and compute the principal components of the fitting part.
 
         Parameters
@@ -111,6 +113,8 @@ class FitScoreSplit:
             Number of sites; there are at least 2 k components.
         run
             Its seed determines the draws.
+        assume_noise
+            Whether readings have the noise that searches assume (`ScaledSamples.assumed_noise`).
 
         Returns
         -------
@@ -133,6 +137,11 @@ class FitScoreSplit:
         basis = randomized_svd(flat(fitting), n_components, n_iter=3, random_state=0)[2].astype(np.float32)
         observed = first.root is not None or first.is_noisy or first.missing is not None or first.sensors is not None
         readings = _readings(first, second) if observed else (fitting, scoring)
+        assumed = first.assumed_noise(np.arange(readings[0].shape[2])).astype(np.float32)
+        if assume_noise and assumed.any():
+            rng = run.generator("noise that searches assume")
+            one, other = (part + assumed * rng.standard_normal(part.shape, np.float32) for part in readings)
+            readings = one, other
         order, groups = second.order_in_time(), second.sample_groups
         return cls(fitting, scoring, readings, basis, order, None if groups is None else groups[order])
 

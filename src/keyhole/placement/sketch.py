@@ -47,7 +47,7 @@ def sketch(samples: ScaledSamples, most: int) -> ScaledSamples:
     kept = np.einsum("cmr,cmr,r->cm", components.basis, components.basis, components.variances)
     unresolved = np.maximum(samples.target_variance() - kept, 0)
     root = np.ones(len(samples.sites)) if samples.root is None else samples.root
-    noise = np.sqrt(unresolved) / root
+    noise = np.hypot(np.sqrt(unresolved) / root, samples.assumed_noise(np.arange(len(samples.sites))))
     if samples.noise is not None:
         noise = np.hypot(noise, samples.noise)
     few = replace(

@@ -17,6 +17,7 @@ from keyhole.data.origin import SourceInfo
 from keyhole.data.readers.arrays import load_npy
 from keyhole.data.readers.tables import TIME, load_csv
 from keyhole.plan.export import as_array, as_field, as_frame, bounds_of, coordinates_of, global_attributes
+from keyhole.plan.outliers import Outliers
 from keyhole.plan.plan import Plan
 
 if TYPE_CHECKING:
@@ -59,8 +60,9 @@ def read_readings(path: Path) -> Any:
 
 
 def write_reconstruction(
-    plan: Plan, readings: Any, path: Path, when: Sequence[str] | None = None, interval: float | None = None
-) -> tuple[int, ...]:
+    plan: Plan, readings: Any, path: Path, when: Sequence[str] | None = None, interval: float | None = None,
+    *, outliers: Outliers = "flag",
+) -> tuple[int, ...]:  # fmt: skip
     """Reconstruct fields and write them as NetCDF, .npy or CSV, by suffix.
 
     Parameters
@@ -73,6 +75,8 @@ def write_reconstruction(
         Time of each sample, for readings without labels.
     interval
         Coverage of prediction intervals, written as variables ``<name>_lower`` and ``<name>_upper``; NetCDF only.
+    outliers
+        As in `Plan.reconstruct`.
 
     Returns
     -------
@@ -85,7 +89,7 @@ def write_reconstruction(
         )
     if interval is not None and path.suffix != ".nc":
         raise DataError(f"{path}: prediction intervals are written to .nc only")
-    values, time = plan.take_readings(readings, when, interval)
+    values, time = plan.take_readings(readings, when, interval, outliers=outliers)
     parts = plan.reconstruct_with_bounds(values, time, interval=interval)
     reconstructed = parts[0]
     if path.suffix == ".csv" and reconstructed.shape[1] > 1:
@@ -131,12 +135,14 @@ def _dataset(plan: Plan, values: Any, origin: SourceInfo, time: Any) -> xr.Datas
     return field if isinstance(field, xr.Dataset) else field.to_dataset(name=field.name)
 
 
-def predictions(plan: Plan, readings: Any, when: Sequence[str] | None = None) -> pd.DataFrame:
+def predictions(
+    plan: Plan, readings: Any, when: Sequence[str] | None = None, *, outliers: Outliers = "flag"
+) -> pd.DataFrame:  # fmt: skip
     """Predict the target as a table: time if known, target, and for classes the probability of the predicted one."""
     import pandas as pd
 
     predictor = plan.need_predictor()
-    values, time = plan.take_readings(readings, when)
+    values, time = plan.take_readings(readings, when, outliers=outliers)
     scores = plan.predict_array(values, time)
     columns: dict[str, Any] = {} if time is None else {TIME: time}
     columns[predictor.target] = predictor.answer(scores)

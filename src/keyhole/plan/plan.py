@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from keyhole.metrics import Ratio
 from keyhole.plan.export import bounds_of, coordinates_of, to_source_type
 from keyhole.plan.fitted import FittedModels, check_finite
-from keyhole.plan.readings import check_units, order_readings, warn_beyond
+from keyhole.plan.outliers import Outliers, check_outliers, drop_beyond, warn_beyond
+from keyhole.plan.readings import check_units, order_readings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,8 +126,9 @@ class Plan(FittedModels):
         )
 
     def reconstruct(
-        self, readings: Any, *, time: Any = None, covariates: Any = None, interval: float | None = None
-    ) -> Any:
+        self, readings: Any, *, time: Any = None, covariates: Any = None, interval: float | None = None,
+        outliers: Outliers = "flag",
+    ) -> Any:  # fmt: skip
         """Reconstruct whole fields from readings at the sites.
 
         Parameters
@@ -142,6 +144,10 @@ class Plan(FittedModels):
             ``(N, columns)``, required if the plan was made with covariates of the user's own.
         interval
             Nominal coverage of prediction intervals to return as well, such as 0.9.
+        outliers
+            Treatment of readings that exceed what their site ever showed by more than the width of that range (or the
+            channel's standard deviation, if that is larger): ``"flag"`` reconstructs from them with a warning,
+            ``"drop"`` imputes them like missing ones, with a warning that counts them, ``"trust"`` does not check.
 
         Returns
         -------
@@ -152,14 +158,15 @@ class Plan(FittedModels):
         Raises
         ------
         PlanError
-            Readings of the wrong shape, labels or units, a missing time, or an interval of an uncalibrated plan.
+            Readings of the wrong shape, labels or units, a missing time, an interval of an uncalibrated plan, or
+            ``outliers="drop"`` with a plan of an older version, which has no ranges.
 
         Warns
         -----
         ReadingsWarning
             A reading lies far outside the range of its site in the training data.
         """
-        values, when = self.take_readings(readings, time, interval)
+        values, when = self.take_readings(readings, time, interval, outliers=outliers)
         parts = self.reconstruct_with_bounds(values, when, covariates, interval)
         if interval is None:
             return to_source_type(parts[0], self.domain, self.origin, when)
@@ -169,13 +176,21 @@ class Plan(FittedModels):
         )
 
     def take_readings(
-        self, readings: Any, time: Any = None, interval: float | None = None, *, stacklevel: int = 3
+        self,
+        readings: Any,
+        time: Any = None,
+        interval: float | None = None,
+        *,
+        outliers: Outliers = "flag",
+        stacklevel: int = 3,
     ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
         """Return readings as ``(N, K, channels)`` in rank order, and their times if known.
 
         Raises a PlanError if the units differ from the plan's, and issues a ReadingsWarning for a reading far outside
-        the range of its site in the training data. Parameters are those of `reconstruct`.
+        the range of its site in the training data, which is NaN in the result if it is dropped. Parameters are those of
+        `reconstruct`.
         """
+        check_outliers(outliers, known=self.ranges is not None)
         channels = self.reading_channels
         units = self.origin.channel_units(len(self.scaling.scale))
         check_units(readings, units)
@@ -184,9 +199,13 @@ class Plan(FittedModels):
             domain=self.domain if self.sensors is None else self.sensors.sites,
             variables=tuple(self.origin.variables),
         )  # fmt: skip
-        if self.ranges is not None:
-            units = units if self.sensors is None else self.sensors.units(units)
-            warn_beyond(values, self.ranges, self.reading_scale, self.names, units, interval, stacklevel=stacklevel)
+        if self.ranges is None or outliers == "trust":
+            return values, when
+        units = units if self.sensors is None else self.sensors.units(units)
+        about = (self.ranges, self.reading_scale, self.names, units)
+        if outliers == "drop":
+            return drop_beyond(values, *about, stacklevel=stacklevel), when
+        warn_beyond(values, *about, interval, stacklevel=stacklevel)
         return values, when
 
     def reconstruct_with_bounds(
@@ -205,12 +224,12 @@ class Plan(FittedModels):
             check_finite(part, "reconstruction")
         return parts
 
-    def predict(self, readings: Any, *, time: Any = None) -> NDArray[Any]:
+    def predict(self, readings: Any, *, time: Any = None, outliers: Outliers = "flag") -> NDArray[Any]:
         """Predict the target from readings.
 
         Parameters
         ----------
-        readings, time
+        readings, time, outliers
             As in `reconstruct`.
 
         Returns
@@ -224,7 +243,7 @@ class Plan(FittedModels):
             The plan has no target.
         """
         predictor = self.need_predictor()
-        values, when = self.take_readings(readings, time)
+        values, when = self.take_readings(readings, time, outliers=outliers)
         return predictor.answer(self.predict_array(values, when))
 
     def refit(self, data: Any, **options: Any) -> Plan:

@@ -111,6 +111,7 @@ class MetadataPart(_Part):
     missing: str = "error"
     refit: RefitPart | None = None
     constraints: ConstraintsPart = ConstraintsPart(asked=[], existing=0)
+    assumed_noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
 class SensorsPart(_Part):

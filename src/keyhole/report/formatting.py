@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "noise_errors",
+    "noise_warning",
     "number",
     "percent",
     "plain",
@@ -24,6 +26,8 @@ __all__ = [
 _THIN = "\N{NARROW NO-BREAK SPACE}"
 _SMALLEST = 1e-4
 _PARTS = ("train", "validation", "test", "calibration")
+_WITH_NOISE = "rmse_noise["  # names of errors with further noise
+_DOUBLE = 2.0
 
 
 def number(value: float) -> str:
@@ -186,6 +190,47 @@ def _left_out(sizes: Mapping[str, Any]) -> str:
     time = f"{sizes['gap']} sample{'s' * (sizes['gap'] != 1)}"
     most = "; 5 % are left out at most" if sizes["left_out"] < 2 * sizes["gap"] else ""
     return f"; {sizes['left_out']} left out between them (decorrelation time: {time}{most})"
+
+
+def noise_errors(scores: Mapping[str, float]) -> dict[str, float]:
+    """Return the errors with further measurement noise by its level, from none on; empty where they are not known.
+
+    Examples
+    --------
+    >>> noise_errors({"rmse": 0.3, "fvu": 0.1, "rmse_noise[1%]": 0.4})
+    {'0 %': 0.3, '1 %': 0.4}
+    """
+    found = {
+        f"{name.removeprefix(_WITH_NOISE).removesuffix('%]')} %": error
+        for name, error in scores.items()
+        if name.startswith(_WITH_NOISE)
+    }
+    return {"0 %": scores["rmse"], **found} if found else {}
+
+
+def noise_warning(scores: Mapping[str, float], units: str) -> str:
+    """Return a sentence where measurement noise of 1 % of the spread doubles the error; else an empty text.
+
+    Parameters
+    ----------
+    scores : mapping
+        Metrics of one part.
+    units : str
+        Of the error.
+
+    Examples
+    --------
+    >>> noise_warning({"rmse": 0.007, "rmse_noise[1%]": 2.1}, "degC").partition(":")[0]
+    'with a measurement noise of 1 % of the spread the error is 2.10 degC instead of 0.00700 degC'
+    """
+    errors = noise_errors(scores)
+    if not errors or not errors["1 %"] >= _DOUBLE * errors["0 %"]:
+        return ""
+    with_noise, without = quantity(errors["1 %"], units), quantity(errors["0 %"], units)
+    return (
+        f"with a measurement noise of 1 % of the spread the error is {with_noise} instead of {without}: few sensors "
+        "are as exact as these readings; name its noise (noise=, --noise) and select again"
+    )
 
 
 def refit_text(record: Mapping[str, Any], k: int) -> str:

@@ -105,6 +105,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "methods": page_text.methods(comparison),
         "sites": page_text.sites(data),
         "intervals_in_words": page_text.intervals(data),
+        "noise": page_text.noise(data),
         "metadata": page_text.metadata(data),
         "trained": trained.method if trained else None,
         "diamonds": any(differs(entry) for entry in comparison.entries),

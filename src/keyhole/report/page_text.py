@@ -10,12 +10,23 @@ import numpy as np
 
 from keyhole.data.samples import Samples
 from keyhole.plan.plan import Plan
-from keyhole.report.formatting import number, percent, plain, quantity, refit_text, shorten, split_text, variable_units
+from keyhole.report.formatting import (
+    noise_errors,
+    noise_warning,
+    number,
+    percent,
+    plain,
+    quantity,
+    refit_text,
+    shorten,
+    split_text,
+    variable_units,
+)
 from keyhole.report.report_data import ReportData
 from keyhole.report.without_sensors import anomalies_text, baseline_text, baseline_warnings
 from keyhole.workflow.comparison import Comparison, Difference, Entry
 
-__all__ = ["intervals", "metadata", "methods", "result", "sites", "trained"]
+__all__ = ["intervals", "metadata", "methods", "noise", "result", "sites", "trained"]
 
 # Attributes that describe the data; others may be long and of no use to a reader.
 _ATTRIBUTES = ("long_name", "source", "units")
@@ -47,7 +58,7 @@ def result(data: ReportData) -> str:
     return (
         f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(plan, scores)}.{known}"
         f"{_target_sentence(plan)}"
-        f"{_refit_sentence(data)}"
+        f"{_noise_sentence(data)}{_refit_sentence(data)}"
     )
 
 
@@ -140,6 +151,12 @@ def intervals(data: ReportData) -> str:
     )
 
 
+def noise(data: ReportData) -> list[dict[str, str]]:
+    """Return the rows of the table of errors with measurement noise; none of plans of earlier versions."""
+    errors = noise_errors(data.plan.metrics["test"])
+    return [{"level": level, "rmse": quantity(error, data.units)} for level, error in errors.items()]
+
+
 def trained(comparison: Comparison) -> Entry | None:
     """Return the chosen entry if it was trained by gradient descent, else the best that was, or None."""
     return next((entry for entry in (comparison.choice, *comparison.entries) if entry.plan.history), None)
@@ -182,6 +199,8 @@ def metadata(data: ReportData) -> dict[str, str]:
     }
     for shown in ("split", "anomalies"):
         record.pop(shown, None)
+    assumed = record.pop("assumed_noise", None)
+    entries["noise assumed by the search"] = None if assumed is None else f"{percent(assumed)} of the spread"
     refit = record.pop("refit", None)
     entries["fitted to"] = refit_text(refit, data.to_use.k) if refit else None
     entries |= {_heading(name): value for name, value in record.items()}
@@ -208,6 +227,12 @@ def _share(scores: Mapping[str, float], name: str) -> str:
     """A share in percent with its standard error, if that is known."""
     error = scores.get(f"{name}_se", float("nan"))
     return percent(scores[name]) + (f" ± {percent(error)}" if math.isfinite(error) else "")
+
+
+def _noise_sentence(data: ReportData) -> str:
+    """Sentence where little measurement noise doubles the error."""
+    warning = noise_warning(data.plan.metrics["test"], data.units)
+    return f" Note: {warning}." if warning else ""
 
 
 def _explained(plan: Plan, scores: Mapping[str, float]) -> str:

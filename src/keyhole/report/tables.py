@@ -11,7 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from keyhole.plan.plan import Plan
-from keyhole.report.formatting import refit_text, split_text, variable_units, with_error
+from keyhole.report.formatting import (
+    noise_errors,
+    noise_warning,
+    refit_text,
+    split_text,
+    variable_units,
+    with_error,
+)
 from keyhole.report.without_sensors import anomalies_text, baseline_text, baseline_warnings, in_metric
 from keyhole.workflow.comparison import Comparison
 from keyhole.workflow.curves import Curve
@@ -264,6 +271,7 @@ def _account(plan: Plan) -> str:
     lines += [f"split: {split_text(split)}"] if split else []
     lines += [_warned(split["warning"])] if split.get("warning") else []
     lines += [f"fitted to {refit_text(made['refit'], plan.k)}"] if made.get("refit") else []
+    lines += _noise(plan)
     lines += _screened_columns(made.get("notes", {}).get("columns", []))
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
@@ -286,6 +294,17 @@ def _constraints(record: Mapping[str, Any]) -> list[str]:
     cost = f", at a cost of {record['cost']:g}" if "cost" in record else ""
     existing = f"; the first {record['existing']} sites are existing ones" if record["existing"] else ""
     return [f"constraints: {', '.join(record['asked'])}{cost}{existing}"]
+
+
+def _noise(plan: Plan) -> list[str]:
+    """Lines on the measurement noise that the search assumed, and on the errors with noise."""
+    assumed, scores = plan.metadata.get("assumed_noise"), plan.metrics.get("test", {})
+    parts = [] if assumed is None else [f"none was given, and the search assumed {assumed:.0%} of the spread"]
+    errors, warning = noise_errors(scores), noise_warning(scores, _error_units(plan))
+    if errors:
+        listed = ", ".join(f"{level} {error:.4g}" for level, error in errors.items())
+        parts.append(f"test RMSE with further noise of {listed}{_spaced(_error_units(plan))}")
+    return ([f"noise: {'; '.join(parts)}"] if parts else []) + ([f"warning: {warning}"] if warning else [])
 
 
 def _screened_columns(found: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -43,8 +43,10 @@ from keyhole.workflow.arguments import (
     managed_checkpoints,
 )
 from keyhole.workflow.calibration import calibrate, spread_of
+from keyhole.workflow.noise_errors import errors_with_noise
 from keyhole.workflow.plan_metadata import (
     constraint_metadata,
+    noise_metadata,
     run_metadata,
     split_metadata,
     target_metadata,
@@ -118,7 +120,9 @@ def select(
         sites are known), ``"none"``, an array of the shape of the data, or a region of interest.
     noise
         Standard deviation of the measurement noise in the units of the data: a scalar, or one value for each channel or
-        site. Selection, fitting and scoring then use readings with this noise.
+        site. Selection, fitting and scoring then use readings with this noise. None: readings are free of noise, and
+        the closed-form searches assume 1 % of each channel's spread (``plan.metadata["assumed_noise"]``), unless the
+        data are a table, so that no site is selected where nothing moves. 0: perfect sensors.
     sensors
         Sensors to select among, where they are not simply one at each site: positions between cells, kinds of
         instruments with a noise and a cost, weighted means (`keyhole.data.Sensors`; several, or a mapping of them by
@@ -412,11 +416,15 @@ def make_plan(
         spread = spread_of(on_train, samples.take(split.validation).subset())
         final = replace(final, intervals=calibrate(final, spread, prepared.calibration.subset()))
     scores = scores_of(prepared, {"validation": on_train, **({"test": final} if len(split.test) else {})})
+    if "test" in scores and predictor is None:
+        unit, error = prepared.development.reading_spread(sites), scores["test"].metrics["rmse"]
+        scores["test"].metrics.update(errors_with_noise(final, samples.take(split.test), unit, error))
     metadata = {
         **run_metadata(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
         **target_metadata(predictor),
         **constraint_metadata(samples, sites),
         "anomalies": {"kind": samples.climatology.kind, "reason": prepared.anomalies_reason},
+        **noise_metadata(prepared, selector, selection),
         **({"error_units": STANDARDISED} if samples.origin.units_differ else {}),
         **({} if samples.missing is None else {"missing": "model"}),
         **({} if samples.memory is None else {"memory": samples.memory}),
