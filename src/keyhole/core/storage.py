@@ -53,7 +53,7 @@ def write_container(path: Path, header: Mapping[str, Any], arrays: Arrays) -> No
     StorageError
         If the file cannot be written.
     """
-    text = json.dumps(header, sort_keys=True, allow_nan=True).encode()
+    text = json.dumps(header, allow_nan=True).encode()
     body = save_arrays({name: np.asarray(array, order="C") for name, array in arrays.items()})
     head = _PREFIX.pack(MAGIC, VERSION, len(text)) + text
     digest = hashlib.sha256(head)
