@@ -115,7 +115,7 @@ def select(
     failures
         Number of sensors that may fail: minimise the mean error over random failures.
     intervals
-        Hold out samples to calibrate prediction intervals.
+        Calibrate prediction intervals.
     memory
         Memory limit, such as 2GiB, by default half of what is free: a NetCDF or Zarr field that takes more than a third
         of it stays in its file and is read a few samples at a time.
@@ -224,8 +224,7 @@ def _write_report(plan: Plan, samples: Samples, split: SplitLike, seed: int, pat
     from keyhole.report import write_report
     from keyhole.workflow.comparison import single
 
-    calibrate_intervals = "calibration" in plan.metadata["split"]
-    parts = split_of(samples, split, seed, calibrate_intervals=calibrate_intervals)
+    parts = split_of(samples, split, seed)
     if samples.memory is not None:
         samples, parts = samples.subset(), parts.every(samples.subset_step)
     write_report(single(plan, prepare(samples, parts, seed)), path)

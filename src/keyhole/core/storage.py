@@ -29,7 +29,7 @@ from keyhole.core.paths import open_regular, real_path
 __all__ = ["array_of", "check_numbers", "count_of", "number_of", "read_container", "replacing", "write_container"]
 
 MAGIC = b"KEYHOLE\x00"
-VERSION = 3
+VERSION = 4
 _PREFIX = struct.Struct("<8sIQ")
 _DIGEST = 32
 

@@ -1,9 +1,9 @@
-"""Training, validation, test and calibration parts of the samples."""
+"""Training, validation and test parts of the samples."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -17,21 +17,21 @@ __all__ = ["Indices", "Split", "SplitLike", "as_split", "check", "folds"]
 Indices = NDArray[np.int64]
 
 _FIFTH = 0.2
-_LEAST_CALIBRATION, _MOST_CALIBRATION = 4, 2000
+_PARTS = ("train", "validation", "test")
 _MOST_VALIDATION = 5000  # samples, where they are independent: more are better used for training
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Disjoint sample indices of the training, validation, test and calibration parts.
+    """Disjoint sample indices of the training, validation and test parts.
 
     Sites are selected and reconstructors fitted on ``train``; methods and settings are compared on ``validation``;
-    prediction intervals are calibrated on ``calibration``, if there is one; ``test`` is used once, by the metrics. Make
-    a split with `Split.blocks` (time series), `Split.random` (independent samples) or `Split.given` (your own indices).
+    ``test`` is used once, by the metrics. Make a split with `Split.blocks` (time series), `Split.random` (independent
+    samples) or `Split.given` (your own indices).
 
     Parameters
     ----------
-    train, validation, test, calibration : ndarray of int
+    train, validation, test : ndarray of int
         Sample numbers, counted from 0 in the order of the data as they were given.
     kind : {"blocks", "random", "given"}
         How the split was made.
@@ -49,7 +49,6 @@ class Split:
     validation: Indices
     test: Indices
     kind: str = "given"
-    calibration: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     reason: str = ""
 
     @classmethod
@@ -170,45 +169,18 @@ class Split:
         """Training and validation samples, in this order: all that a plan may be fitted to."""
         return np.concatenate([self.train, self.validation])
 
-    def calibrate_intervals(self, time: NDArray[Any] | None = None) -> Split:
-        """Set aside the last tenth of train and validation, at most 2000 samples, to calibrate prediction intervals.
-
-        The validation part keeps its size, the training part shrinks. Blocks of a time series are cut where the time
-        changes.
-
-        Parameters
-        ----------
-        time : ndarray of shape (N,), optional
-            Time of each sample.
-
-        Returns
-        -------
-        Split
-            Unchanged if it already has a calibration part, or if there are too few samples for one.
-        """
-        count = min(_MOST_CALIBRATION, len(self.development) // 10)
-        if len(self.calibration) or count < _LEAST_CALIBRATION or len(self.train) < 4 * count:
-            return self
-        cuts: list[int] | None = [len(self.train) - count, len(self.development) - count]
-        if time is not None and self.kind == "blocks":
-            cuts = _cuts_between_times(np.asarray(time)[self.development], len(self.train) - count, count)
-        if cuts is None:
-            return self
-        train, validation, calibration = np.split(self.development, cuts)
-        return replace(self, train=train, validation=validation, calibration=calibration)
-
     def in_order(self) -> Split:
         """Return the same parts with their samples in ascending order, as data are read that stay in their file."""
-        train, validation, test, calibration = map(np.sort, self._parts())
-        return replace(self, train=train, validation=validation, test=test, calibration=calibration)
+        train, validation, test = map(np.sort, self._parts())
+        return replace(self, train=train, validation=validation, test=test)
 
     def every(self, step: int) -> Split:
         """Return the same parts of every ``step``-th sample, which are numbered anew."""
-        train, validation, test, calibration = (rows[rows % step == 0] // step for rows in self._parts())
-        return replace(self, train=train, validation=validation, test=test, calibration=calibration)
+        train, validation, test = (rows[rows % step == 0] // step for rows in self._parts())
+        return replace(self, train=train, validation=validation, test=test)
 
-    def _parts(self) -> tuple[Indices, Indices, Indices, Indices]:
-        return self.train, self.validation, self.test, self.calibration
+    def _parts(self) -> tuple[Indices, Indices, Indices]:
+        return self.train, self.validation, self.test
 
     def sizes(self) -> dict[str, int | str]:
         """Return the size of each part, the kind of split and its reason, as stored in a plan's record.
@@ -216,10 +188,9 @@ class Split:
         Returns
         -------
         dict
-            The calibration part and the reason only if there are any.
+            The reason only if there is one.
         """
         parts = {"train": self.train, "validation": self.validation, "test": self.test}
-        parts |= {"calibration": self.calibration} if len(self.calibration) else {}
         sizes: dict[str, int | str] = {name: len(part) for name, part in parts.items()}
         return sizes | {"kind": self.kind} | ({"reason": self.reason} if self.reason else {})
 
@@ -260,8 +231,7 @@ def as_split(split: SplitLike, n: int, *, time: NDArray[Any] | None = None, seed
     if split is None:
         return None
     if isinstance(split, Split):
-        names = ("train", "validation", "test", "calibration")
-        checked: dict[str, Any] = {name: _indices(name, getattr(split, name)) for name in names}
+        checked: dict[str, Any] = {name: _indices(name, getattr(split, name)) for name in _PARTS}
         return replace(split, **checked)
     if isinstance(split, str) and split in ("blocks", "random"):
         return Split.blocks(n, time=time) if split == "blocks" else Split.random(n, seed=seed)
@@ -323,7 +293,7 @@ def check(split: Split, n: int) -> None:
     Parameters
     ----------
     split : Split
-        Parts must be disjoint, and none but the calibration part may be empty.
+        Parts must be disjoint, and none may be empty.
     n : int
         Number of samples.
 
@@ -331,13 +301,13 @@ def check(split: Split, n: int) -> None:
     ------
     DataError
     """
-    parts = {"train": split.train, "validation": split.validation, "test": split.test}
-    for name, part in (parts | {"calibration": split.calibration}).items():
-        if len(part) == 0 and name in parts:
+    parts = {name: getattr(split, name) for name in _PARTS}
+    for name, part in parts.items():
+        if len(part) == 0:
             raise DataError(f"split: the {name} part is empty; there are {n} samples")
-        if len(part) and (part.min() < 0 or part.max() >= n):
+        if part.min() < 0 or part.max() >= n:
             raise DataError(f"split: the {name} part names samples outside 0 to {n - 1}")
-    every = np.concatenate([*parts.values(), split.calibration])
+    every = np.concatenate(list(parts.values()))
     if len(np.unique(every)) < len(every):
         raise DataError("split: a sample is in more than one part; train, validation and test must be disjoint")
 

@@ -99,6 +99,7 @@ class MetadataPart(_Part):
     notes: dict[str, Any] = {}
     split: dict[str, Count | str] = {}
     missing: str = "error"
+    warnings: list[str] = []
     constraints: ConstraintsPart = ConstraintsPart(asked=[], existing=0)
 
 
@@ -118,6 +119,8 @@ class IntervalsPart(_Part):
     neighbours: Count
     samples: Count
     missing: list[Count] = Field(min_length=1)
+    half_life: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    correlated: bool = True
 
 
 class Header(_Part):
@@ -164,7 +167,7 @@ def checked_header(header: Mapping[str, Any], arrays: Arrays) -> Header:
     for name, array in arrays.items():
         free = name.startswith("coordinates.") or name == "sensors.cost"
         limit = name.rpartition(".")[0].endswith("bounds")
-        check_numbers(name, array, nan=free or name == "intervals.squares", infinite=free or limit)
+        check_numbers(name, array, nan=free, infinite=free or limit)
     return found
 
 

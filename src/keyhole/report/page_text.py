@@ -11,6 +11,7 @@ from keyhole.data.samples import Samples
 from keyhole.plan.plan import Plan
 from keyhole.report.formatting import number, percent, plain, quantity, shorten, split_text, variable_units
 from keyhole.report.report_data import ReportData
+from keyhole.workflow.calibration import interval_warnings
 from keyhole.workflow.comparison import Comparison, Entry
 
 __all__ = ["intervals", "metadata", "methods", "result", "sites", "trained"]
@@ -112,11 +113,12 @@ def intervals(data: ReportData) -> str:
     """Return coverage and mean width of the 90 % prediction interval as a sentence."""
     scores = data.plan.metrics["test"]
     if "coverage_90" not in scores:
-        return "No samples were held out for calibration, so there are no prediction intervals."
+        return "This plan has no prediction intervals."
     wide = quantity(scores["width_90"], data.units)
+    warned = "".join(f" Warning: {sentence}." for sentence in interval_warnings(data.plan.metrics))
     return (
         f"The 90 % prediction interval covers {percent(scores['coverage_90'])} of the true test values; its mean width "
-        f"is {wide}."
+        f"is {wide}.{warned}"
     )
 
 

@@ -214,6 +214,7 @@ def _account(plan: Plan) -> str:
     lines += _constraints(made.get("constraints", {}))
     lines += [f"split: {split_text(made['split'])}"] if made.get("split") else []
     lines += _screened_columns(made.get("notes", {}).get("columns", []))
+    lines += [f"warning: {sentence}" for sentence in made.get("warnings", [])]
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
 

@@ -135,7 +135,7 @@ def drop(
     samples = samples if plan.predictor is not None else samples.with_target(None)
     if plan.sensors is not None:
         samples = samples.with_sensors(None).with_sensors(_on(plan, plan.sensors, samples))
-    prepared = prepare(samples, split, seed, calibrate_intervals=plan.predictor is None)
+    prepared = prepare(samples, split, seed)
     sites = _sites_in(plan, prepared.samples) if plan.sensors is None else plan.candidates_in(prepared.samples)
     kept, dropped = _eliminate(prepared.development, sites, k)
     with progress(None) as report:
@@ -145,7 +145,7 @@ def drop(
     selection, method = Selection(kept, notes={"dropped": dropped}), str(plan.metadata["method"])
     return make_plan(
         prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=predictor,
-        recorded={"settings": plan.metadata.get("settings", {})},
+        recorded={"settings": plan.metadata.get("settings", {})}, intervals=True,
     )  # fmt: skip
 
 

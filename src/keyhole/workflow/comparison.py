@@ -130,7 +130,7 @@ def compare(
     time_limit
         Time limit in seconds for each method.
     intervals
-        Whether to hold out samples to calibrate the prediction intervals of each plan.
+        Whether to calibrate the prediction intervals of each plan.
     target, target_kind, predictor, split, anomalies, seed, device, callback
         As in `select`.
 
@@ -149,7 +149,7 @@ def compare(
     run = make_run(seed=seed, device=device, time_limit=time_limit)
     each = make_all_parts(methods, reconstructor, predictor, settings)
     samples = read(data, target=target, target_kind=target_kind).anomalies_as_asked(anomalies)
-    prepared = prepare(samples, split, seed, calibrate_intervals=intervals)
+    prepared = prepare(samples, split, seed)
     k = check_budget(k, prepared.samples)
     for parts in each.values():
         parts.check(prepared.samples)
@@ -160,7 +160,7 @@ def compare(
             started = time.monotonic()
             selection = choose_sites(parts.selector, prepared, k, run)
             seconds = time.monotonic() - started
-            plan = fit_plan(prepared, selection, parts, run)
+            plan = fit_plan(prepared, selection, parts, run, intervals=intervals)
             entries.append(Entry(label, plan, _errors_by_k(plan, prepared), seconds))
     return Comparison(prepared, sorted(entries, key=lambda entry: _ranking_key(entry.plan.metrics["test"])))
 

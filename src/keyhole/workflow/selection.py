@@ -40,7 +40,8 @@ from keyhole.workflow.arguments import (
     make_run,
     managed_checkpoints,
 )
-from keyhole.workflow.calibration import calibrate, spread_of
+from keyhole.workflow.calibration import interval_warnings
+from keyhole.workflow.cross_fitting import calibrated
 from keyhole.workflow.plan_metadata import constraint_metadata, run_metadata, target_metadata, training_history
 from keyhole.workflow.scoring import gains, scores_of
 
@@ -116,8 +117,9 @@ def select(
         Number of sensors that may fail. If positive, the sites are exchanged to minimise the mean error over random
         failures of that many sensors.
     intervals
-        Whether to hold out a tenth of the samples, the last before the test part, to calibrate prediction intervals
-        (``plan.reconstruct(..., interval=0.9)``). Ignored if there is a target.
+        Whether to calibrate prediction intervals (``plan.reconstruct(..., interval=0.9)``, ``plan.interval``): closed
+        forms by cross-fitting, networks and fields that stay in their file on held-out samples. Ignored if there is a
+        target.
     target
         Column of a frame or CSV file to predict from the sites, a class or a number, instead of reconstructing the
         other columns. `Samples` may also carry a target (`Samples.with_target`).
@@ -213,13 +215,13 @@ def select(
     if failures and samples.memory is not None:
         raise SettingsError("failures: the exchange for failing sensors needs the data in memory; allow more (memory=)")
     with progress(callback) as report, listening(lambda *step: report(Event(*step))):
-        prepared = prepare(samples, split, seed, calibrate_intervals=intervals and samples.target is None)
+        prepared = prepare(samples, split, seed)
         k = check_budget(k, prepared.samples)
         parts.check(prepared.samples)
         run = replace(run, callback=report)
         with managed_checkpoints(run):
             selection = choose_sites(parts.selector, prepared, k, run, failures=failures)
-            return fit_plan(prepared, selection, parts, run, started=started, missing=missing)
+            return fit_plan(prepared, selection, parts, run, started=started, missing=missing, intervals=intervals)
 
 
 def choose_sites(
@@ -268,7 +270,7 @@ def choose_sites(
 
 def fit_plan(
     prepared: PreparedSamples, selection: Selection, parts: Parts, run: Run,
-    *, started: float | None = None, missing: str = "error",
+    *, started: float | None = None, missing: str = "error", intervals: bool = False,
 ) -> Plan:  # fmt: skip
     """Fit the models to selected sites, evaluate them and return the plan.
 
@@ -286,6 +288,8 @@ def fit_plan(
         Start of the workflow on the monotonic clock, to record its ``seconds``.
     missing
         Treatment of missing values, for the record.
+    intervals
+        Whether to calibrate prediction intervals.
 
     Returns
     -------
@@ -296,7 +300,7 @@ def fit_plan(
     predictor = fit_target(parts.predictor, prepared, selection.sites, run)
     return make_plan(
         prepared, selection, fitted, parts.selector, run, method=parts.method, predictor=predictor, started=started,
-        recorded={} if missing == "error" else {"missing": missing},
+        recorded={} if missing == "error" else {"missing": missing}, intervals=intervals,
     )  # fmt: skip
 
 
@@ -337,7 +341,7 @@ def fit_target(
 def make_plan(
     prepared: PreparedSamples, selection: Selection, fitted: Reconstructor, selector: Selector, run: Run,
     *, method: str, predictor: Predictor | None = None, started: float | None = None,
-    recorded: Mapping[str, Any] | None = None,
+    recorded: Mapping[str, Any] | None = None, intervals: bool = False,
 ) -> Plan:  # fmt: skip
     """Evaluate fitted models and assemble the plan.
 
@@ -360,6 +364,8 @@ def make_plan(
         Start of the workflow on the monotonic clock, to record its ``seconds``.
     recorded
         Further metadata, which take precedence.
+    intervals
+        Whether to calibrate prediction intervals; ignored if there is a target.
     """
     samples, sites, split = prepared.samples, selection.sites, prepared.split
     on_train = FittedModels(
@@ -368,9 +374,8 @@ def make_plan(
         sensors=None if samples.sensors is None else samples.sensors.take(sites).resolved(samples.noise),
     )  # fmt: skip
     final = _refitted(on_train, prepared, run)
-    if prepared.calibration is not None:
-        spread = spread_of(on_train, samples.take(split.validation).subset())
-        final = replace(final, intervals=calibrate(final, spread, prepared.calibration.subset()))
+    if intervals and samples.target is None:
+        final = replace(final, intervals=calibrated(on_train, final, prepared, run))
     scored = {"validation": (on_train, split.validation, prepared.choosing)}
     if len(split.test):
         scored["test"] = (final, split.test, prepared.scaling)
@@ -386,16 +391,17 @@ def make_plan(
         "data": {"name": samples.origin.name, "fingerprint": samples.fingerprint()},
         **(recorded or {}),
     }
+    warned = interval_warnings(scores)
+    metadata |= {"warnings": warned} if warned else {}
     if started is not None:
         metadata["seconds"] = round(clock.monotonic() - started, 2)
-    seen = np.concatenate([split.development, split.calibration])
     return Plan(
         **final.parts(),
         gain=gains(prepared, sites),
         metadata=metadata,
         metrics=scores,
         history=training_history(selection, fitted, predictor),
-        ranges=range_of(final.readings_of(samples.take(seen))),
+        ranges=range_of(final.readings_of(samples.take(split.development))),
     )
 
 
