@@ -40,6 +40,7 @@ bench: $(READY)
 	$(BIN)/keyhole-bench weights
 	$(BIN)/keyhole-bench cgan
 	$(BIN)/keyhole-bench graphs
+	$(BIN)/keyhole-bench floor
 	$(BIN)/keyhole-bench figures
 	$(BIN)/keyhole-bench show --readme README.md
 

@@ -17,7 +17,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ CLOSED, SEARCH = "closed form", "search"
 SAME, NEARLY = 1e-6, 2e-3  # relative difference of an error that a closed form, and a search, may show
 KEPT = ("mse", "fvu", "target_mse", "target_fvu", "target_error", "target_log_loss")
 JUDGED = ("target_log_loss", "target_fvu", "fvu")  # the first that a case has is its score
+measured = partial(kh.select, refit=False)  # errors and sites of one and the same plan
 QUICK = {"steps": 12, "batch_size": 16, "ema_decay": 0.0}
 
 
@@ -194,7 +195,9 @@ RIDGE = {"method": "greedy", "reconstructor": "ridge"}
 def case(
     data: str, k: int | None, kind: str = CLOSED, do: str = "select", *, tolerance: float | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Give a case: one call, on data by their name."""
+    """Give a case: one call, on data by their name; on the globe of deviations from the mean unless it says more."""
+    if data == "globe":
+        options = {"anomalies": "none", **options}
     tolerance = tolerance or (SAME if kind == CLOSED else NEARLY)
     return {"data": data, "k": k, "kind": kind, "tolerance": tolerance, "do": do, "options": options}
 
@@ -278,9 +281,11 @@ def _circumstances() -> Iterator[tuple[str, dict[str, Any]]]:
     kinds = {"buoy": Sensors.every_site(noise=0.5, cost=1), "float": Sensors.every_site(noise=0.05, cost=3)}
     yield "kinds of sensors", case("globe", 4, SEARCH, sensors=kinds, constraints={"cost_limit": 8}, **RIDGE)
     yield "anomalies by month", case("anomalies", 4, method="qr", reconstructor="optimal_interpolation")
+    yield "anomalies by the calendar", case("globe", 4, anomalies="auto", **RIDGE)
     yield "no bands", case("field", 4, intervals=False, **RIDGE)
     yield "sea-surface temperature", case("sst", 8, method="qr", reconstructor="ridge")
     yield "sea-surface temperature, greedy", case("sst", 6, method="greedy", reconstructor="optimal_interpolation")
+    yield "fitted to all samples", case("sst", 6, refit=True, **RIDGE)
     yield "class", case("classes", 3, method="relevance", predictor="linear", target="answer")
     yield "number", case("numbers", 3, method="relevance", predictor="linear", target="answer")
     predictor = {"name": "network", "settings": {"width": 16, "blocks": 1, "train": {**QUICK, "steps": 60}}}
@@ -329,7 +334,7 @@ def split_of(n: int) -> Any:
 
 def select(data: Any, k: int | None, **options: Any) -> list[dict[str, Any]]:
     """One plan by `select`."""
-    return [_of_plan(kh.select(data, k, split=split_of(samples_of(data)), **options))]
+    return [_of_plan(measured(data, k, split=split_of(samples_of(data)), **options))]
 
 
 def network(data: Any, k: int, **options: Any) -> list[dict[str, Any]]:
@@ -344,13 +349,13 @@ def plan_with_network(
     """Give a plan as `select` makes it, with settings of what is trained."""
     models = {"reconstructor": network, "predictor": predictor or {"name": "auto", "settings": {}}}
     settings = {f"{part}.{name}": v for part, model in models.items() for name, v in model["settings"].items()}
-    return kh.select(
+    return measured(
         data, k, method=method, reconstructor=network["name"], predictor=models["predictor"]["name"],
         settings=settings, target=target, split=split_of(len(kh.read(data, target=target))),
     )  # fmt: skip
 
 
-def stored(data: Any, k: int, *, file: str, method: str) -> list[dict[str, Any]]:
+def stored(data: Any, k: int, *, file: str, **options: Any) -> list[dict[str, Any]]:
     """One plan of a field that stays in its file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"field.{file}"
@@ -359,26 +364,26 @@ def stored(data: Any, k: int, *, file: str, method: str) -> list[dict[str, Any]]
             data.to_dataset().to_zarr(path, consolidated=False, encoding=chunks)
         else:
             data.to_netcdf(path)
-        options: Any = {"method": method, "reconstructor": "ridge", "split": split_of(samples_of(data))}
-        return [_of_plan(kh.select(path, k, memory=int(2.9 * data.nbytes), **options))]
+        options = {"reconstructor": "ridge", "split": split_of(samples_of(data)), **options}
+        return [_of_plan(measured(path, k, memory=int(2.9 * data.nbytes), **options))]
 
 
 def extend(data: Any, k: int, *, first: int, **options: Any) -> list[dict[str, Any]]:
     """A plan, and one with more sites."""
-    plan = kh.select(data, first, split=split_of(samples_of(data)), **options)
-    return [_of_plan(kh.extend(plan, data, k, split=split_of(samples_of(data)), **options))]
+    plan = measured(data, first, split=split_of(samples_of(data)), **options)
+    return [_of_plan(kh.extend(plan, data, k, refit=False, split=split_of(samples_of(data)), **options))]
 
 
 def drop(data: Any, k: int, *, first: int, **options: Any) -> list[dict[str, Any]]:
     """A plan, and one with fewer sites."""
-    plan = kh.select(data, first, split=split_of(samples_of(data)), **options)
-    return [_of_plan(kh.drop(plan, data, k, reconstructor=options["reconstructor"]))]
+    plan = measured(data, first, split=split_of(samples_of(data)), **options)
+    return [_of_plan(kh.drop(plan, data, k, reconstructor=options["reconstructor"], refit=False))]
 
 
-def curve(data: Any, k: None, *, ks: list[int], methods: list[str], reconstructor: str) -> list[dict[str, Any]]:
+def curve(data: Any, k: None, *, ks: list[int], methods: list[str], **options: Any) -> list[dict[str, Any]]:
     """Every row of a curve."""
-    found = kh.curve(data, ks, methods, reconstructor=reconstructor, split=split_of(samples_of(data)))
-    return [_of_result(one.sites, reconstructor, one.validation, one.test) for one in found.rows]
+    found = kh.curve(data, ks, methods, split=split_of(samples_of(data)), **options)
+    return [_of_result(one.sites, options["reconstructor"], one.validation, one.test) for one in found.rows]
 
 
 def compare(data: Any, k: int, *, methods: list[str], reconstructor: str) -> list[dict[str, Any]]:
@@ -471,7 +476,7 @@ def small_plans() -> dict[str, Callable[[], kh.Plan]]:
     """Plans of every kind of reconstructor and predictor, on tiny grids."""
 
     def plain(data: Any, k: int, **options: Any) -> kh.Plan:
-        return kh.select(data, k, split=split_of(samples_of(data)), **options)
+        return measured(data, k, split=split_of(samples_of(data)), **options)
 
     def with_network(network: Mapping[str, Any]) -> kh.Plan:
         return plan_with_network(bent, 3, method="qr", network=network)
@@ -503,7 +508,7 @@ def readings_for(plan: kh.Plan) -> dict[str, Any]:
     rng = np.random.default_rng(13)
     channels = len(plan.scaling.scale)
     values = rng.normal(size=(3, plan.k, channels)) * np.asarray(plan.scaling.scale).reshape(-1)[:channels]
-    time = ["2001-01-01", "2001-04-01", "2001-08-01"] if plan.scaling.cycle is not None else None
+    time = ["2001-01-01", "2001-04-01", "2001-08-01"] if plan.scaling.climatology.needs_time else None
     return {"readings": np.round(values, 3).tolist(), "time": time}
 
 

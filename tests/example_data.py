@@ -75,7 +75,9 @@ def gridded(samples: Samples) -> np.ndarray:
 
 
 def quick(source: Any, k: int = 3, **options: Any) -> Plan:
-    """Return a plan without training."""
+    """Return a plan without training, on deviations from the mean unless other anomalies are named."""
+    named = hasattr(source, "climatology") and source.climatology.kind != "auto"
+    options = {"anomalies": "auto" if named else "none", **options}
     return kh.select(source, k, method="qr", reconstructor="ridge", **options)
 
 

@@ -26,9 +26,9 @@ PACKAGES = [
 
 # What points up, and is imported inside a function: where, and at what.
 UPWARD = {
-    "plan/plan.py": "report",  # Plan.plot draws
-    "workflow/curves.py": "report",  # Curve.plot draws
-    "workflow/sweeps/pareto.py": "report",  # fronts_figure draws
+    "plan/plan.py": {"report", "workflow"},  # Plan.plot draws, Plan.refit fits
+    "workflow/curves.py": {"report"},  # Curve.plot draws
+    "workflow/sweeps/pareto.py": {"report"},  # fronts_figure draws
 }
 
 # Heavy dependencies and the packages that may import them at the top of a module.
@@ -95,7 +95,7 @@ def test_packages_use_only_packages_above_them():
     for path in modules():
         own, name = PACKAGES.index(package_of(path)), path.relative_to(ROOT).as_posix()
         for used in (used.split(".")[1] for used in used_modules(path) if used.startswith("keyhole.")):
-            if used in PACKAGES and PACKAGES.index(used) > own and UPWARD.get(name) != used:
+            if used in PACKAGES and PACKAGES.index(used) > own and used not in UPWARD.get(name, ()):
                 breaches.append(f"{name} uses {used}")
     assert not breaches
 

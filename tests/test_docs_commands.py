@@ -63,7 +63,7 @@ def write_readings(plan: kh.Plan) -> None:
     """Three readings at the sites of a plan."""
     usual = [15.0] * plan.k if plan.ranges is None else plan.ranges.mean(axis=(0, 2))
     frame = pd.DataFrame([usual] * 3, columns=plan.names)
-    if plan.scaling.cycle is not None:
+    if plan.scaling.climatology.needs_time:
         frame.insert(0, "time", ["2023-02-01", "2023-03-01", "2023-04-01"])
     frame.to_csv("readings.csv", index=False)
 

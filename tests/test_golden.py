@@ -69,7 +69,7 @@ def test_there_are_plans_of_every_kind():
     found = [kh.load(path) for path in PLANS]
     assert {plan.reconstructor.name for plan in found} >= set(RECONSTRUCTORS)
     assert {plan.predictor.name for plan in found if plan.predictor} == {"linear", "network"}
-    assert any(plan.scaling.cycle == "month" for plan in found)
+    assert any(plan.scaling.climatology.kind == "month" for plan in found)
 
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: f"{path.parent.name} {path.stem}")

@@ -28,7 +28,7 @@ def _without(*stages: str) -> dict[str, Any]:
 
 # By name: settings of auto, and the reconstructor.
 VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
-    "all stages": ({}, "auto"),
+    "all stages": (_without(), "auto"),
     "classical sites": (_without("exchange", "learned", "kernel_exchange"), "auto"),
     "without exchange": (_without("exchange"), "auto"),
     "without learned masks": (_without("learned"), "auto"),

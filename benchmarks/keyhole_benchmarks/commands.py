@@ -203,6 +203,22 @@ def graphs(
 
 
 @app.command()
+def floor(
+    data: Names = "",
+    k: Ks = "",
+    seeds: Seeds = "0",
+    results: Results = _RESULTS,
+    device: Device = "cpu",
+) -> None:
+    """The default select beside PCA, QR and ridge, on samples later than both have seen."""
+    from keyhole_benchmarks import floor as bench
+    from keyhole_benchmarks.floor_sets import FLOOR_SETS
+
+    chosen = _chosen(data, tuple(FLOOR_SETS), "data")
+    _run("floor", bench.jobs(chosen, _numbers(k), _numbers(seeds)), results, device)
+
+
+@app.command()
 def tables(
     data: Names = "breast_cancer,digits,isolet,coil20,madelon",
     methods: Names = "",

@@ -138,7 +138,7 @@ def _fewer(signals: Samples, samples: int | None) -> Split | None:
 def _plain(scaled: PreparedSamples) -> PreparedSamples:
     """Leave images as they are; a field's anomalies already are what the paper feeds."""
     signals = scaled.samples
-    if signals.cycle is not None:
+    if scaled.scaling.climatology.needs_time:
         return scaled
     nothing = Scaler(np.zeros_like(scaled.scaling.baseline), np.ones(signals.channels))
     return _prepare(signals, scaled.split, nothing)

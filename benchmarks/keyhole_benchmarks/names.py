@@ -14,6 +14,8 @@ DATA = {
     "mnist": "MNIST", "ipsl": "IPSL", "ncep": "NCEP", "celeba": "CelebA", "oisst": "OISST 2.5°", "sst": "SST",
     "isolet": "Isolet", "coil20": "COIL20", "digits": "digits", "madelon": "madelon",
     "breast_cancer": "breast cancer", "water": "water network",
+    "sst_array": "SST, a bare array", "autoregressive": "AR(1) fields", "travelling_wave": "travelling waves",
+    "lorenz96": "Lorenz-96",
 }  # fmt: skip
 _IMAGES = ("mnist", "celeba")  # the paper has squared errors for these; the scale of others says nothing
 

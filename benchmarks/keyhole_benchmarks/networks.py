@@ -74,7 +74,7 @@ def _torn(signals: Samples, k: int) -> Samples:
     values = signals.sites.to_grid(signals.values.copy())
     values[np.random.default_rng(0).uniform(size=values.shape) < 0.2] = np.nan
     torn = Samples.build(values, signals.sites, time=signals.time, split=signals.split, origin=signals.origin)
-    return torn.anomalies(signals.cycle)
+    return torn.anomalies(signals.climatology.kind)
 
 
 @dataclass(frozen=True)

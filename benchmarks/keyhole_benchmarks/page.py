@@ -15,6 +15,7 @@ from keyhole_benchmarks.sections import (
     answers,
     by_time,
     cgan,
+    floor,
     graphs,
     l1,
     networks,
@@ -34,7 +35,7 @@ __all__ = ["SWEPT", "write_page"]
 SWEPT = {
     "table1": (), "table2": (), "weights": ("l0_weight",), "cgan": (),
     "steps": ("mask_learning_rate", "latent_learning_rate", "selector_learning_rate"), "quality": (), "ablation": (),
-    "networks": (), "graphs": (), "tables": (), "speed": (),
+    "networks": (), "graphs": (), "tables": (), "speed": (), "floor": (),
 }  # fmt: skip
 
 
@@ -76,6 +77,7 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield from _part("What auto reaches", texts.QUALITY, quality, found["quality"])
     if len(found["quality"].each("protocol")) > 1:
         yield from _part("Error against time", texts.BY_TIME, by_time, found["quality"])
+    yield from _part("The default beside a floor", texts.FLOOR, floor, found["floor"])
     yield from _section("Ablation of the stages", texts.ABLATION, ablation, found["ablation"])
     yield from _section("Constraints, prediction intervals and failures", texts.NETWORKS, networks, found["networks"])
     yield from _part("Sensors on a water network", texts.GRAPHS, graphs, found["graphs"])

@@ -11,7 +11,20 @@ import numpy as np
 import pytest
 
 from keyhole.placement import SELECTORS
-from keyhole_benchmarks import ablation, cgan, graphs, networks, quality, speed, steps, table1, table2, tables, weights
+from keyhole_benchmarks import (
+    ablation,
+    cgan,
+    floor,
+    graphs,
+    networks,
+    quality,
+    speed,
+    steps,
+    table1,
+    table2,
+    tables,
+    weights,
+)
 from keyhole_benchmarks.identity import without_defaults
 from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.page import SWEPT
@@ -129,6 +142,7 @@ def jobs_of(bench: str, line: dict, sites: Store):
         "graphs": lambda: graphs.jobs(
             [int(protocol.removesuffix(" h"))], [method], [line["reconstructor"]], [k], [seed]
         ),
+        "floor": lambda: floor.jobs([data], [k], [seed]),
         "speed": lambda: speed.jobs([method], [seed]),
     }[bench]()
 

@@ -14,13 +14,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from keyhole.data.climatology import Anomalies
     from keyhole.data.samples import Samples
     from keyhole.plan.plan import Plan
     from keyhole.workflow.curves import Curve
 
 __all__ = ["KeyholeAccessor", "register"]
 
-_READ = ("variable", "samples", "at")
+_READ = ("variable", "samples", "at", "groups")
 
 
 class KeyholeAccessor:
@@ -42,13 +43,13 @@ class KeyholeAccessor:
     def __init__(self, source: Any) -> None:
         self._source = source
 
-    def samples(self, *, anomalies: str | None = None, **options: Any) -> Samples:
+    def samples(self, *, anomalies: Anomalies = "auto", **options: Any) -> Samples:
         """Return the field as samples.
 
         Parameters
         ----------
         anomalies
-            ``"month"`` to subtract the monthly climatology.
+            As in `Samples.anomalies`.
         options
             Options of `keyhole.read`.
         """
@@ -64,7 +65,8 @@ class KeyholeAccessor:
         k
             Number of sites.
         options
-            ``variable``, ``samples`` and ``at`` of `keyhole.read`; ``anomalies``; and options of `keyhole.select`.
+            ``variable``, ``samples``, ``at`` and ``groups`` of `keyhole.read`; ``anomalies``; and options of
+            `keyhole.select`.
 
         Returns
         -------
@@ -82,7 +84,8 @@ class KeyholeAccessor:
         ks
             Numbers of sites.
         options
-            ``variable``, ``samples`` and ``at`` of `keyhole.read`; ``anomalies``; and options of `keyhole.curve`.
+            ``variable``, ``samples``, ``at`` and ``groups`` of `keyhole.read`; ``anomalies``; and options of
+            `keyhole.curve`.
 
         Returns
         -------

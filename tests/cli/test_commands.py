@@ -68,7 +68,7 @@ def test_select_saves_a_plan_of_every_kind_of_data(folder, command, source):
     plan = kh.load(folder / "a.keyhole")
     assert [site["index"] for site in told["sites"]] == plan.indices.tolist()
     assert told["metrics"] == plan.metrics
-    assert (plan.scaling.cycle == "month") == ("month" in source)
+    assert (plan.scaling.climatology.kind == "month") == ("month" in source)
     assert "a.keyhole" in done.err
 
 
@@ -125,6 +125,19 @@ def test_readings_that_no_site_ever_showed_are_warned_of(folder, command):
     assert json.loads(done.out) == {"out": "out.npy", "shape": [1, *np.load("plain.npy").shape[1:]]}
     assert done.err.startswith(f"keyhole: warning: readings: site {kh.load('plan.keyhole').names[1]!r} reads 999 where")
     assert done.err.count("\n") == 1
+
+
+def test_outliers_are_dropped_or_trusted_if_asked(folder, command):
+    """As `plan.reconstruct` treats them, with the same file as from a missing reading."""
+    command("select", "plain.npy", "-k", 3, *QUICK)
+    np.save("readings.npy", np.array([[0.0, 999.0, 0.0]]))
+    np.save("missing.npy", np.array([[0.0, np.nan, 0.0]]))
+    done = command("reconstruct", "plan.keyhole", "readings.npy", "--out", "out.npy", "--outliers", "drop")
+    assert "1 of 3 readings, at 1 of 3 sites, are dropped as missing" in done.err
+    command("reconstruct", "plan.keyhole", "missing.npy", "--out", "imputed.npy")
+    np.testing.assert_array_equal(np.load("out.npy"), np.load("imputed.npy"))
+    done = command("reconstruct", "plan.keyhole", "readings.npy", "--out", "out.npy", "--outliers", "trust")
+    assert "warning" not in done.err
 
 
 def test_a_result_that_is_not_finite_is_an_error(folder, command):
@@ -185,7 +198,7 @@ def test_a_folder_of_the_name_of_a_data_set_does_not_hide_it(folder, command):
 def test_json_is_json_even_where_a_figure_is_not_a_number(folder, command):
     """The test part never changes, so there is no variance to explain."""
     values = np.zeros((40, 3))
-    values[:24] = np.resize([1.0, -1.0], 24)[:, None]
+    values[:20] = np.resize([1.0, -1.0], 20)[:, None]
     time = pd.date_range("2000-01-01", periods=40)
     xr.DataArray(values, {"time": time}, ("time", "x"), "still").to_netcdf("still.nc")
     done = command("select", "still.nc", "-k", 1, *QUICK, "--json")
@@ -208,7 +221,7 @@ USAGE = {
     "K of a fraction": (("select", "plain.npy", "-k", "2.5"), "-k"),
     "K in words": (("select", "plain.npy", "-k", "many"), "-k"),
     "negative seed": (("select", "plain.npy", "-k", "3", "--seed", "-1"), "--seed"),
-    "unknown cycle": (("select", "field.nc", "-k", "3", "--anomalies", "day"), "month or none"),
+    "unknown cycle": (("select", "field.nc", "-k", "3", "--anomalies", "day"), "auto, none, month, harmonics"),
     "setting without a value": (("select", "plain.npy", "-k", "3", "--set", "components"), "name=value"),
     "unknown setting": (("select", "plain.npy", "-k", "3", "--method", "qr", "--set", "depth=3"), "has no setting"),
     "unknown method": (("select", "plain.npy", "-k", "3", "--method", "magic"), "'magic' is not known; there are"),
@@ -366,15 +379,13 @@ def test_a_reader_that_goes_away_is_no_error_to_shout_about(folder, array_plan):
 
 
 @pytest.mark.parametrize(
-    ("options", "hinted"), [((), True), (("--anomalies", "none"), False), (("--anomalies", "month"), False)]
+    ("options", "kind"), [((), "harmonics"), (("--anomalies", "none"), "none"), (("--anomalies", "month"), "month")]
 )
-def test_months_without_a_word_about_anomalies_get_a_hint(command, tmp_path, options, hinted):
-    """A scientist who forgot the seasonal cycle is told of it; one who said what they want is not."""
+def test_the_season_is_removed_unless_other_anomalies_are_named(command, tmp_path, options, kind):
     monthly_field().to_netcdf(tmp_path / "field.nc")
     quick_options = ("--method", "qr", "--reconstructor", "ridge", "--out", tmp_path / "plan.keyhole")
-    outcome = command("select", tmp_path / "field.nc", "-k", 3, *quick_options, *options)
-    assert outcome.code == 0
-    assert ("--anomalies month" in outcome.err) is hinted
+    assert command("select", tmp_path / "field.nc", "-k", 3, *quick_options, *options).code == 0
+    assert kh.load(tmp_path / "plan.keyhole").metadata["anomalies"]["kind"] == kind
 
 
 def test_context_is_named_or_refused(tmp_path, command, monkeypatch):

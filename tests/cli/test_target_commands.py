@@ -90,6 +90,7 @@ def test_predict_warns_of_readings_that_no_site_ever_showed(folder, command):
     done = command("predict", "plan.keyhole", "odd.csv")
     assert done.code == 0
     assert "keyhole: warning: readings: site" in done.err
+    assert "dropped" in command("predict", "plan.keyhole", "odd.csv", "--outliers", "drop").err
 
 
 def test_predict_shows_a_table_or_json(folder, command):

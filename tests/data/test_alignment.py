@@ -240,7 +240,7 @@ def test_features_of_an_estimator_go_by_name():
     fitted = KeyholeSelector(**quick, costs=costs, cost_limit=2.0).fit(table)
     assert fitted.get_feature_names_out().tolist() == ["a"]
     groups = pd.Series({"d": 0, "c": 1, "b": 1, "a": 0})
-    fitted = KeyholeSelector(1, **quick, groups=groups).fit(table)
+    fitted = KeyholeSelector(1, **quick, feature_groups=groups).fit(table)
     assert fitted.get_feature_names_out().tolist() in (["a", "d"], ["b", "c"])
     must = pd.Series({"d": True, "c": False, "b": False, "a": False})
     assert "d" in KeyholeSelector(2, **quick, must_select=must).fit(table).get_feature_names_out()

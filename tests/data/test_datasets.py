@@ -36,7 +36,7 @@ def test_sst_is_monthly_from_1981_12_to_2023_01_on_36_by_72():
     assert (len(field), field.channels, field.sites.shape) == (494, 1, (36, 72))
     months = np.arange("1981-12", "2023-02", dtype="datetime64[M]")
     np.testing.assert_array_equal(field.time.astype("datetime64[M]"), months)
-    assert field.cycle == "month"
+    assert field.climatology.kind == "month"
     assert (field.origin.name, field.origin.units, field.origin.kind) == ("sst", "degC", "field")
 
 
@@ -156,23 +156,23 @@ def test_damaged_data_are_refused_by_name(monkeypatch, tmp_path, name, damage):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "test", "cycle"),
+    ("name", "shape", "test", "kind"),
     [
-        ("mnist", (70000, 1, 28, 28), 10000, None),
-        ("celeba", (10000, 1, 64, 64), 2000, None),
+        ("mnist", (70000, 1, 28, 28), 10000, "auto"),
+        ("celeba", (10000, 1, 64, 64), 2000, "auto"),
         ("ipsl", (3960, 1, 20, 20), 1980, "month"),
         ("ncep", (938, 1, 73, 144), 188, "month"),
         ("oisst", (494, 1, 73, 144), 99, "month"),
     ],
 )
-def test_the_benchmark_data_are_as_described(data_folder, name, shape, test, cycle):
+def test_the_benchmark_data_are_as_described(data_folder, name, shape, test, kind):
     signals = datasets.load(name)
     assert gridded(signals).shape == shape
     assert signals.values.dtype == np.float32
     assert len(signals.split.test) == test
     assert len(signals.split.development) == shape[0] - test
     assert signals.split.test.min() > signals.split.development.max()
-    assert signals.cycle == cycle
+    assert signals.climatology.kind == kind
 
 
 # How the embedded data were made ------------------------------------------------------------------------------------

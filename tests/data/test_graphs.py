@@ -71,6 +71,25 @@ def test_sites_that_are_no_nodes_are_refused():
         Graph.read(forms()["dense"]).metric(3)
 
 
+@pytest.mark.parametrize("start", [0, 1])
+def test_numbered_nodes_are_the_sites_of_these_numbers(start):
+    """In whatever order the edges name them."""
+    edges = [(start + 10, start + 3), (start + 3, start), *((start + one, start + one + 1) for one in range(10))]
+    frame = pd.DataFrame(edges, columns=["source", "target"])
+    for given in (edges, frame, nx.Graph(edges)):
+        metric = Graph.read(given).metric(11)
+        assert metric.distances(0, range(11))[0].tolist() == [0, 1, 2, 1, 2, 3, 4, 5, 4, 3, 2]
+
+
+def test_nodes_are_not_matched_by_the_order_of_the_edges():
+    with pytest.raises(SettingsError, match=r"\(a, b, ...\), but the sites have no names"):
+        Graph.read(EDGES).metric(4)
+    with pytest.raises(SettingsError, match="site 'A' is no node; 4 of 4"):
+        Graph.read(EDGES).metric(["A", "B", "C", "D"])
+    named = nx.path_graph(["a", "b", "c", "d"])  # its nodes have an order
+    assert Graph.read(named).metric(4).distances(0, 3)[0, 0] == 3
+
+
 def test_the_adjacency_has_the_sites_first():
     """Nodes that are no sites come after them."""
     adjacency = Graph.read(EDGES).metric(["d", "a"]).adjacency().toarray()

@@ -9,7 +9,7 @@ import xarray as xr
 
 import keyhole as kh
 from example_data import gridded, smooth
-from keyhole.core.errors import DataError
+from keyhole.core.errors import DataError, KeyholeWarning
 from keyhole.data.mesh import Mesh
 from keyhole.data.metric import Euclidean, GreatCircle
 
@@ -108,6 +108,10 @@ def test_cells_of_icon_in_radians_with_vertices(tmp_path):
     plan = plan_of(samples, constraints={"existing": [{"lat": up[4], "lon": around[4] + 360}]})
     assert plan.indices[0] == 4
     assert plan.names[1].startswith("clat=")
+    north = dataset.clat > 0  # labelled as the data are, in radians
+    assert (plan_of(samples, constraints={"allowed": north[::-1]}).sites["clat"] > 0).all()
+    readings = dataset.to.isel(ncells=plan.indices[::-1])[:2]
+    np.testing.assert_array_equal(plan.reconstruct(readings), plan.reconstruct(readings.values[:, ::-1]))
 
 
 def octahedron(location: str) -> xr.Dataset:
@@ -155,6 +159,16 @@ def test_a_plan_of_a_mesh_keeps_its_faces(tmp_path, location):
     assert (again.dim, again.location) == (location, location)
     for name in ("faces", "x", "y"):
         np.testing.assert_array_equal(getattr(again, name), getattr(plan.domain.mesh, name))
+
+
+def test_edges_of_a_mesh_lie_between_their_nodes(tmp_path):
+    dataset = octahedron("node")
+    dataset.mesh.attrs["edge_node_connectivity"] = "mesh_edges"
+    dataset["mesh_edges"] = ("edge", "two"), np.array([[0, 1], [1, 2], [2, 3], [3, 0], [0, 4]], np.int32)
+    flow = ("time", "edge"), smooth(30, 5), {"mesh": "mesh", "location": "edge"}
+    sites = written(dataset.drop_vars("depth_of_water").assign(flow=flow), tmp_path).sites
+    np.testing.assert_allclose(sites.role("latitude"), [0, 0, 0, 0, 45], atol=1e-9)
+    np.testing.assert_allclose(sites.role("longitude")[:4] % 360, [45, 135, 225, 315])
 
 
 def test_faces_of_three_and_four_corners():
@@ -290,3 +304,66 @@ def test_names_have_as_many_digits_as_tell_the_sites_apart(tmp_path):
     coordinates = {"time": TIME, "lat": (("y", "x"), 20 + j, NORTH), "lon": (("y", "x"), -4 + i + 0.4 * j, EAST)}
     sites = kh.read(xr.Dataset({"t": (("time", "y", "x"), smooth(30, 20).reshape(30, 4, 5))}, coordinates)).sites
     assert max(len(sites.name(site)) for site in range(20)) <= len("lat=20 lon=-2.4")
+
+
+def test_names_are_as_short_where_positions_repeat_at_each_level():
+    """As those of a curvilinear grid with levels do, and of variables that are sites of their own."""
+    j, i = np.meshgrid(np.arange(3.0), np.arange(2.0), indexing="ij")
+    coordinates = {
+        "depth": [0.5, 10.0], "nav_lat": (("y", "x"), (50.1 + j).astype("f4"), NORTH),
+        "nav_lon": (("y", "x"), (0.1 + i).astype("f4"), EAST),
+    }  # fmt: skip
+    ocean = xr.DataArray(smooth(30, 12).reshape(30, 2, 3, 2), coordinates, ("time", "depth", "y", "x"), "t")
+    assert kh.read(ocean).sites.name(7) == "depth=10 nav_lat=50.1 nav_lon=1.1"
+    both = kh.read(xr.Dataset({"t": ocean[:, 0], "s": 2 * ocean[:, 0]}).drop_vars("depth")).channels_apart()
+    assert both.sites.name(7) == "variable=s nav_lat=50.1 nav_lon=1.1"
+
+
+@pytest.mark.parametrize("attributes", [(NORTH, EAST), ({}, {})])
+def test_positions_that_are_variables_beside_the_field(attributes, tmp_path):
+    """As files have them whose field lost its ``coordinates`` attribute; they are no fields of their own."""
+    j, i = np.meshgrid(np.linspace(-1, 1, 5), np.linspace(-1, 1, 6), indexing="ij")
+    dataset = xr.Dataset({"sst": (("time_counter", "y", "x"), smooth(30, 5, 6))}, {"time_counter": TIME[1]})
+    dataset["nav_lat"] = ("y", "x"), 60 + 9 * j + 2 * i, attributes[0]
+    dataset["nav_lon"] = ("y", "x"), 20 * i - 3 * j, attributes[1]
+    samples = written(dataset, tmp_path)
+    assert samples.origin.name == "sst"
+    assert isinstance(samples.sites.metric, GreatCircle)
+    again = plan_of(samples).reconstruct(samples.readings([1, 2, 3])[:2], time=samples.time[:2])
+    np.testing.assert_allclose(again.nav_lat, dataset.nav_lat)
+    assert again.nav_lat.attrs == attributes[0]
+
+
+def test_positions_that_are_repeated_for_each_time():
+    """As WRF writes them; where they move, no position is invented."""
+    j, i = np.meshgrid(np.linspace(-1, 1, 5), np.linspace(-1, 1, 6), indexing="ij")
+    still = np.ones((30, 1, 1))
+    field = xr.DataArray(
+        smooth(30, 5, 6), dims=("Time", "south_north", "west_east"), name="T2",
+        coords={
+            "XLAT": (("Time", "south_north", "west_east"), still * (60 + 9 * j + 2 * i), {"units": "degree_north"}),
+            "XLONG": (("Time", "south_north", "west_east"), still * (20 * i - 3 * j), {"units": "degree_east"}),
+        },
+    )  # fmt: skip
+    sites = kh.read(field).sites
+    assert isinstance(sites.metric, GreatCircle)
+    np.testing.assert_array_equal(sites.coordinate("XLAT"), (60 + 9 * j + 2 * i).ravel())
+    moving = field.assign_coords(XLONG=field.XLONG + xr.DataArray(np.arange(30.0), dims="Time"))
+    with pytest.warns(KeyholeWarning, match="XLONG changes along Time"):
+        assert not kh.read(moving).sites.is_geographic
+
+
+def test_what_is_reconstructed_for_stations_has_their_names(tmp_path):
+    names = ["Bergen", "Bodo", "Oslo", "Roros", "Tromso"]
+    dataset = xr.Dataset(
+        {"temperature": (("time", "station"), smooth(30, 5))},
+        {
+            "time": TIME, "lat": ("station", [60.4, 67.3, 59.9, 62.6, 69.7], NORTH),
+            "lon": ("station", [5.3, 14.4, 10.7, 11.4, 18.9], EAST),
+            "station_name": ("station", np.array(names, "S8"), {"cf_role": "timeseries_id"}),
+        },
+    )  # fmt: skip
+    plan = plan_of(written(dataset, tmp_path))
+    plan.save(tmp_path / "plan.keyhole")
+    found = kh.load(tmp_path / "plan.keyhole").reconstruct(np.ones((1, 3)), time=TIME[1][:1])
+    assert found.station_name.values.tolist() == names

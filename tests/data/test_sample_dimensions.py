@@ -144,3 +144,31 @@ def test_latitudes_beyond_the_poles_are_refused(where, rng):
 def test_a_vertical_scale_is_a_number_above_zero(scale, rng):
     with pytest.raises(SettingsError, match="a number above zero"):
         kh.read(rng.normal(size=(9, 4)), vertical_scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("dim", "times", "attributes"),
+    [
+        ("time_counter", pd.date_range("2001-01", periods=24, freq="MS"), {}),
+        ("Time", np.arange(24), {}),
+        ("t", np.arange(24.0), {"axis": "T"}),
+        ("date", xr.date_range("2001-01", periods=24, freq="MS", calendar="noleap", use_cftime=True), {}),
+    ],
+)
+def test_samples_run_along_time_by_whatever_name_and_wherever_it_stands(dim, times, attributes, rng):
+    values = xr.DataArray(rng.normal(size=(5, 24)), {dim: (dim, times, attributes)}, ("station", dim), name="q")
+    samples = kh.read(values)
+    assert samples.sites.dims == ("station",)
+    np.testing.assert_array_equal(samples.values[:, 0], values.T)
+    assert samples.time is not None
+
+
+def test_a_file_for_each_time_whose_name_is_another(rng, tmp_path):
+    days = pd.date_range("2001-01-01", periods=6)
+    values = rng.normal(size=(6, 4, 3))
+    for day, one in zip(days[::-1], values[::-1], strict=True):
+        field = xr.DataArray(one, {"time_counter": day}, ("y", "x"), name="t")
+        field.to_netcdf(tmp_path / f"{day:%d}.nc")
+    samples = kh.read(tmp_path)
+    np.testing.assert_array_equal(samples.time, days.to_numpy())
+    np.testing.assert_array_equal(samples.values[:, 0], values.reshape(6, 12))

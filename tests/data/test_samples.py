@@ -114,8 +114,8 @@ def test_fingerprint_follows_values_cycle_sites_and_observable_sites(signals):
 
 
 def test_anomalies_switch_on_and_off(signals):
-    assert signals.anomalies("month").cycle == "month"
-    assert signals.anomalies("month").anomalies(None).cycle is None
+    assert signals.anomalies("month").climatology.kind == "month"
+    assert signals.anomalies("month").anomalies("none").climatology.kind == "none"
 
 
 def test_anomalies_need_time(rng):
@@ -123,11 +123,11 @@ def test_anomalies_need_time(rng):
     with pytest.raises(DataError, match="monthly anomalies need a time"):
         build(values).anomalies("month")
     with pytest.raises(DataError, match="monthly anomalies need a time"):
-        build(values, cycle="month")
+        build(values, anomalies="month")
 
 
 def test_a_cycle_that_is_not_known_is_refused(signals):
-    with pytest.raises(SettingsError, match="cycle='day': 'month' or None is needed"):
+    with pytest.raises(SettingsError, match="anomalies='day': one of 'auto', 'none', 'month', 'harmonics' is needed"):
         signals.anomalies("day")
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keyhole.data.climatology import Climatology
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
 from keyhole.data.sites import Sites
@@ -15,26 +16,26 @@ from keyhole.errors import DataError, PlanError
 MONTHS = np.arange("1999-11", "2002-11", dtype="datetime64[M]").astype("datetime64[ns]")
 
 
-def make(values: np.ndarray, cycle=None) -> Samples:
-    time = MONTHS[: len(values)] if cycle else None
-    return Samples.build(values, Sites.plain(values.shape[2:]), time=time, cycle=cycle)
+def make(values: np.ndarray, kind="none") -> Samples:
+    time = None if kind == "none" else MONTHS[: len(values)]
+    return Samples.build(values, Sites.plain(values.shape[2:]), time=time, anomalies=kind)
 
 
 @given(
     seed=st.integers(0, 1000),
     channels=st.integers(1, 3),
     grid=st.sampled_from([(5,), (3, 4), (2, 2, 3)]),
-    cycle=st.sampled_from([None, "month"]),
+    kind=st.sampled_from(["none", "month", "harmonics"]),
     dtype=st.sampled_from([np.float32, np.float64]),
     offset=st.floats(-1e3, 1e3),
     size=st.floats(1e-9, 1e9),
 )
-def test_what_is_scaled_comes_back(seed, channels, grid, cycle, dtype, offset, size):
+def test_what_is_scaled_comes_back(seed, channels, grid, kind, dtype, offset, size):
     rng = np.random.default_rng(seed)
     offset *= size
     values = (offset + size * rng.normal(size=(36, channels, *grid))).astype(dtype)
     values.reshape(36, channels, -1)[:, :, 1] = np.nan
-    signals = make(values, cycle)
+    signals = make(values, kind)
     scaling = Scaler.fit(signals)
     back = scaling.undo(scaling.apply(signals).targets, signals.time)
     assert back.dtype == values.dtype
@@ -98,16 +99,16 @@ def test_the_climatology_is_of_the_samples_fitted_on_alone(rng):
     np.testing.assert_array_equal(scaling.scale, again.scale)
 
 
-@pytest.mark.parametrize("cycle", [None, "month"])
-def test_readings_are_scaled_as_the_samples_are(rng, cycle):
-    signals = make(rng.normal(size=(36, 2, 3, 4)), cycle)
+@pytest.mark.parametrize("kind", ["none", "month", "harmonics"])
+def test_readings_are_scaled_as_the_samples_are(rng, kind):
+    signals = make(rng.normal(size=(36, 2, 3, 4)), kind)
     scaling, sites = Scaler.fit(signals), np.array([7, 0, 3])
     readings = scaling.scale_readings(signals.readings(sites), sites, signals.time)
     np.testing.assert_allclose(readings, scaling.apply(signals).readings(sites), rtol=1e-6)
 
 
 def test_dates_before_1970_have_their_own_month():
-    scaling = Scaler(np.arange(12.0).reshape(12, 1, 1), np.ones(1), "month")
+    scaling = Scaler(np.arange(12.0).reshape(12, 1, 1), np.ones(1), Climatology("month"))
     time = np.array(["1948-03-01", "1969-12-31", "1970-01-01"], "datetime64[ns]")
     np.testing.assert_array_equal(scaling.undo(np.zeros((3, 1, 1)), time).ravel(), [2, 11, 0])
 
@@ -127,7 +128,7 @@ def test_a_climatology_without_some_month_is_refused(rng):
 
 
 def test_anomalies_cannot_be_undone_without_time():
-    scaling = Scaler(np.zeros((12, 1, 1)), np.ones(1), "month")
+    scaling = Scaler(np.zeros((12, 1, 1)), np.ones(1), Climatology("month"))
     with pytest.raises(PlanError, match=r"monthly anomalies: give the time of each reading \(time="):
         scaling.undo(np.zeros((1, 1, 1)), None)
     with pytest.raises(PlanError, match="time has 2 entries for 1 readings"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -207,6 +208,94 @@ def test_blocks_of_time_are_complete_and_never_share_a_time(n, ties, seed):
     assert time[split.validation].max() < time[split.test].min()
 
 
+@given(
+    n=st.integers(4, 400), gap=st.integers(0, 60), ties=st.integers(1, 3), seed=st.integers(0, 99), test=SHARE,
+    validation=SHARE,
+)  # fmt: skip
+def test_gaps_lie_between_blocks_and_take_at_most_a_twentieth(n, gap, ties, seed, test, validation):
+    time = np.random.default_rng(seed).permutation(n) // ties
+    if len(np.unique(time)) < 3:
+        return
+    split = Split.blocks(n, time=time, gap=gap, test=test, validation=validation)
+    np.testing.assert_array_equal(np.sort(np.concatenate([parts(split), split.left_out])), np.arange(n))
+    splits.check(split, n)
+    assert len(split.left_out) <= 0.05 * n
+    blocks = [np.unique(time[part]) for part in (split.train, split.validation, split.test)]
+    for before, after in pairwise(blocks):
+        assert before.max() < after.min()
+        assert after.min() - before.max() - 1 <= gap
+    if 2 * ties * gap <= 0.05 * n - 1 and len(blocks[0]) > 1:
+        assert blocks[2].min() - blocks[1].max() - 1 == blocks[1].min() - blocks[0].max() - 1 == gap
+
+
+def test_gaps_come_off_the_training_part():
+    split = Split.blocks(200, gap=4)
+    assert split.sizes() == {"train": 120, "validation": 32, "test": 40, "kind": "blocks", "left_out": 8, "gap": 4}
+    np.testing.assert_array_equal(split.left_out, [120, 121, 122, 123, 156, 157, 158, 159])
+    np.testing.assert_array_equal(split.development, [*range(120), *range(124, 156)])
+
+
+@pytest.mark.parametrize("gap", [-1, 1.5, True])
+def test_a_gap_that_is_no_number_of_samples_is_refused(gap):
+    with pytest.raises(SettingsError, match=f"gap={gap}"):
+        Split.blocks(20, gap=gap)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 30), min_size=3, max_size=30).filter(lambda sizes: sum(sizes) >= 4),
+    seed=st.integers(0, 99), test=SHARE, validation=SHARE,
+)  # fmt: skip
+def test_groups_are_whole(sizes, seed, test, validation):
+    labels = np.random.default_rng(seed).permutation(np.repeat([f"g{i}" for i in range(len(sizes))], sizes))
+    split = Split.groups(labels, seed=seed, test=test, validation=validation)
+    np.testing.assert_array_equal(np.sort(parts(split)), np.arange(len(labels)))
+    splits.check(split, len(labels))
+    assert splits.divided_group(split, labels) is None
+
+
+@given(
+    sizes=st.lists(st.integers(1, 30), min_size=3, max_size=30).filter(lambda sizes: sum(sizes) >= 4),
+    seed=st.integers(0, 99), gap=st.integers(0, 9),
+)  # fmt: skip
+def test_groups_that_are_spans_of_time_are_taken_in_order(sizes, seed, gap):
+    rng = np.random.default_rng(seed)
+    time = rng.permutation(sum(sizes))
+    labels = np.repeat(rng.permutation(len(sizes)), sizes)[time]
+    split = Split.groups(labels, time=time, gap=gap)
+    assert time[split.train].max() < time[split.validation].min()
+    assert time[split.validation].max() < time[split.test].min()
+    assert splits.divided_group(split, labels) is None
+    assert len(split.left_out) <= 0.05 * len(labels)
+
+
+def test_groups_meet_the_shares_and_depend_on_the_seed_alone():
+    labels = np.repeat(np.arange(50), 4)
+    split, again, other = (Split.groups(labels, seed=seed) for seed in (1, 1, 2))
+    assert split.sizes() == {"train": 128, "validation": 32, "test": 40, "kind": "groups"}
+    np.testing.assert_array_equal(parts(split), parts(again))
+    assert set(split.test) != set(other.test)
+    assert sorted(len(part) for part in (split.train, split.validation, split.test)) == [32, 40, 128]
+
+
+def test_a_large_group_is_in_the_training_part():
+    labels = np.repeat([0, 1, 2, 3], [90, 4, 3, 3])
+    assert all(0 in labels[Split.groups(labels, seed=seed).train] for seed in range(20))
+
+
+@pytest.mark.parametrize(
+    ("labels", "time", "says"),
+    [
+        ([0, 0, 1, 1], None, "2 groups of samples; at least three"),
+        ([0, 1, 2], None, "3 samples: at least 4"),
+        ([0, 1, 2, 0, 1, 2], np.arange(6), "groups overlap in time"),
+        ([0, 0, 1, 1, 2, 2], np.arange(5), r"time of shape \(5,\) for 6 labels"),
+    ],
+)
+def test_groups_that_cannot_be_split_are_refused(labels, time, says):
+    with pytest.raises(DataError, match=says):
+        Split.groups(labels, time=time)
+
+
 @pytest.mark.parametrize("name", ["select", "compare", "curve", "extend", "drop"])
 def test_the_command_line_takes_a_split(name, command, tmp_path):
     np.save(tmp_path / "data.npy", smooth(60, 6))
@@ -221,7 +310,7 @@ def test_the_command_line_takes_a_split(name, command, tmp_path):
         assert kh.load(made).metadata["split"]["kind"] == "blocks"
     wrong = command(name, *given, tmp_path / "data.npy", "-k", 2, "--split", "halves", *rest)
     assert wrong.code == 2
-    assert "auto, blocks or random" in wrong.err
+    assert "auto, blocks, random or groups" in wrong.err
 
 
 @given(n=st.integers(2, 60), n_folds=st.integers(2, 8), gap=st.integers(0, 4))

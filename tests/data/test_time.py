@@ -174,7 +174,10 @@ def test_a_report_shows_numbers_as_time_and_why_the_split_is_so():
     plan, prepared = quick(numbered(), intervals=False), prepare(kh.read(numbered()), None, 0)
     made = page_text.metadata(ReportData.of(single(plan, prepared)))
     assert made["samples"] == "60, 0 to 5.9"
-    assert made["split"].startswith("blocks (samples have a time): 38 train")
+    assert made["split"] == (
+        "blocks (samples have a time): 36 train, 10 validation, 12 test; 2 left out between them "
+        "(decorrelation time: 1 sample)"
+    )
 
 
 def frame(index: object) -> pd.DataFrame:

@@ -12,8 +12,8 @@ from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
 from keyhole.models.kernels import Hyperparameters, inverse, kernel, leave_one_out
 from keyhole.models.reconstructors import RECONSTRUCTORS, Ridge, fit_best
+from keyhole.models.reconstructors.errors import unexplained
 from keyhole.models.reconstructors.kernel_ridge import Kernel
-from keyhole.models.reconstructors.model_selection import squared_error
 
 
 def views(n=240, seed=0):
@@ -61,9 +61,9 @@ def test_the_error_of_samples_left_out_needs_no_second_fit():
 def test_it_leaves_far_less_than_ridge_where_neighbours_are_alike():
     data, sites = views(), np.array([2, 10, 17])
     ridge, kernel = (kind().fit(data.train, sites, validation=data.validation, run=Run()) for kind in (Ridge, Kernel))
-    assert squared_error(kernel, sites, data.validation) < 0.3 * squared_error(ridge, sites, data.validation)
+    assert unexplained(kernel, sites, data.validation).value < 0.3 * unexplained(ridge, sites, data.validation).value
     best = fit_best(data.train, sites, validation=data.validation, run=Run())
-    assert squared_error(best, sites, data.validation) <= squared_error(kernel, sites, data.validation)
+    assert unexplained(best, sites, data.validation).value <= unexplained(kernel, sites, data.validation).value
 
 
 def test_constant_readings_are_harmless():

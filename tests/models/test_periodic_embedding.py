@@ -106,9 +106,9 @@ def test_networks_are_compared_by_equal_steps_and_not_in_a_hurry(monkeypatch):
 
     def fit(self: Residual, *samples: Any, **told: Any) -> Residual:
         raced.append((self.network.options.train.steps, told["run"].deadline))
-        self.history = [{"step": 0, "validation": 1.0}]
-        return self
+        return real(self, *samples, **told)
 
+    real = Residual.fit
     monkeypatch.setattr(Residual, "fit", fit)
     choose_n_frequencies(linear, *parts.values(), Run(deadline=time.monotonic() + 3600))
     assert raced == [(200, None), (200, None)]

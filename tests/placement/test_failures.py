@@ -140,8 +140,8 @@ def test_changes_work_on_anomalies_as_the_plan_did():
     """The climatology is taken off as it was."""
     plan = quick(kh.read(monthly_field()).anomalies("month"))
     more = kh.extend(plan, monthly_field(), 1, method="qr", reconstructor="ridge")
-    assert more.scaling.cycle == "month"
-    assert kh.drop(plan, monthly_field(), 1, reconstructor="ridge").scaling.cycle == "month"
+    assert more.scaling.climatology.kind == "month"
+    assert kh.drop(plan, monthly_field(), 1, reconstructor="ridge").scaling.climatology.kind == "month"
 
 
 def trained(plan, values, reconstructor):

@@ -80,7 +80,7 @@ def test_the_linear_score_is_that_of_ridge():
     gram = design.T @ design
     fits = (np.linalg.solve(gram + a * len(design) * np.eye(4), design.T @ taught) for a in (1e-3, 1e-2, 1e-1, 1.0))
     expected = min(np.square(judged - seen @ weights).sum() for weights in fits) / np.square(judged).sum()
-    assert score.linear(sites) == pytest.approx(expected, rel=1e-3)
+    assert score.linear_error(sites).value == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("even", [False, True])

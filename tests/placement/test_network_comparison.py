@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import keyhole as kh
 from keyhole.core.run import Run
 from keyhole.data.preparation import PreparedSamples, prepare
+from keyhole.metrics import Ratio
 from keyhole.placement import SELECTORS
 from keyhole.placement.auto import Auto
 from keyhole.placement.base import Selection
@@ -33,7 +34,8 @@ def sets(*given: list[int]) -> list[NDArray[np.int64]]:
 
 def test_the_sites_that_predict_more_are_chosen():
     parts = bumpy()
-    left = Scorer(parts.train, parts.validation, Run()).by_network(sets([2, 3], [0, 1], [0, 2]), Run())
+    errors = Scorer(parts.train, parts.validation, Run()).by_network(sets([2, 3], [0, 1], [0, 2]), Run())
+    left = [error.value for error in errors]
     assert left[1] < 0.8 * left[2] < left[0]
 
 
@@ -60,7 +62,7 @@ def test_auto_takes_the_winner(monkeypatch, left, wins):
 
     def told(self: Any, found: list[Any], *more: Any) -> Any:
         raced.extend(sites.tolist() for sites in found)
-        return left
+        return [alone(error) for error in left]
 
     better, worse = sets([6, 7], [4, 5])
     monkeypatch.setattr("keyhole.placement.auto.Scorer.by_network", told)
@@ -68,7 +70,7 @@ def test_auto_takes_the_winner(monkeypatch, left, wins):
     monkeypatch.setattr(
         "keyhole.placement.auto.KernelExchange.improve", lambda *p: Selection(better, others=[worse, better])
     )
-    monkeypatch.setattr("keyhole.placement.auto.Scorer.__call__", judged)
+    monkeypatch.setattr("keyhole.placement.auto.Scorer.error", judged)
     parts = bumpy()
     found = Auto(stages=("greedy", "kernel_exchange")).select(parts.train, 2, validation=parts.validation, run=Run())
     assert raced == [[6, 7], [4, 5]]
@@ -77,10 +79,15 @@ def test_auto_takes_the_winner(monkeypatch, left, wins):
     assert [row["error"] for row in found.history if row["stage"] == "compare by network"] == left
 
 
-def judged(self: Any, sites: NDArray[np.int64]) -> float:
+def judged(self: Any, sites: NDArray[np.int64]) -> Ratio:
     """Say that signals bend, and that the last cells are the best."""
     self.is_nonlinear = True
-    return 1 / float(sites.sum())
+    return alone(1 / float(sites.sum()))
+
+
+def alone(error: float) -> Ratio:
+    """An error of one sample, of which no standard error is known."""
+    return Ratio(np.array([error]), np.ones(1))
 
 
 def test_kernel_exchange_reports_which_other_ends_were_nearly_as_good():

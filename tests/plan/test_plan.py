@@ -39,7 +39,9 @@ def readings_for(plan: Plan, n: int = 2) -> np.ndarray:
 
 def reconstructed(plan: Plan, readings: np.ndarray) -> np.ndarray:
     """Plain values, whatever the kind."""
-    return np.asarray(plan.reconstruct(readings, time=DATES[: len(readings)] if plan.scaling.cycle else None))
+    return np.asarray(
+        plan.reconstruct(readings, time=DATES[: len(readings)] if plan.scaling.climatology.needs_time else None)
+    )
 
 
 # Sites --------------------------------------------------------------------------------------------------------------
@@ -58,7 +60,7 @@ def test_sites_are_ranked_distinct_and_inside(plan):
 
 
 def test_sites_of_a_field_have_its_coordinates(field_plan):
-    assert list(field_plan.sites.columns) == ["rank", "index", "name", "lat", "lon", "gain", "existing"]
+    assert list(field_plan.sites.columns) == ["rank", "index", "name", "lat", "lon", "gain", "stability", "existing"]
     first = field_plan.sites.iloc[0]
     assert first["name"] == f"lat={first['lat']:g} lon={first['lon']:g}"
 

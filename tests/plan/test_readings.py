@@ -296,6 +296,44 @@ def test_a_plan_of_an_older_file_cannot_warn(array_plan, tmp_path):
     older = kh.load(tmp_path / "a.keyhole")
     assert older.ranges is None
     older.reconstruct([999.0, 0.0, 0.0])
+    with pytest.raises(PlanError, match="kept no ranges"):
+        older.reconstruct([999.0, 0.0, 0.0], outliers="drop")
+
+
+def test_dropped_readings_are_imputed_like_missing_ones(field_plan):
+    readings, time = field_readings(field_plan, 999)
+    missing = readings.copy()
+    missing[1, 0] = np.nan
+    expected = field_plan.reconstruct(missing, time=time, interval=0.9)
+    said = f"1 of 6 readings, at 1 of 3 sites, are dropped.*{field_plan.names[0]}.*999 degC"
+    with pytest.warns(ReadingsWarning, match=said) as caught:
+        found = field_plan.reconstruct(readings, time=time, interval=0.9, outliers="drop")
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.filterwarnings("error")
+def test_trusted_readings_are_not_checked_and_ordinary_ones_not_dropped(field_plan):
+    readings, time = field_readings(field_plan)
+    plain = field_plan.reconstruct(readings, time=time)
+    np.testing.assert_array_equal(field_plan.reconstruct(readings, time=time, outliers="drop"), plain)
+    readings, time = field_readings(field_plan, 999)
+    assert float(field_plan.reconstruct(readings, time=time, outliers="trust").max()) > 100
+
+
+def test_a_prediction_can_do_without_such_readings():
+    table = pd.DataFrame(smooth(60, 5), columns=list("abcde"))
+    plan = kh.select(table.assign(aim=2 * table["a"]), 2, target="aim", method="qr", predictor="linear")
+    with pytest.warns(ReadingsWarning, match="dropped"):
+        found = plan.predict([999.0, 0.1], outliers="drop")
+    np.testing.assert_array_equal(found, plan.predict([np.nan, 0.1]))
+
+
+def test_another_treatment_of_outliers_is_refused(array_plan):
+    with pytest.raises(PlanError, match="outliers='remove': 'flag', 'drop', 'trust' is needed"):
+        array_plan.reconstruct([0.0, 0.0, 0.0], outliers="remove")
 
 
 @pytest.mark.parametrize("method", ["reconstruct", "interval", "predict"])

@@ -41,7 +41,7 @@ def plan(samples) -> Plan:
 def test_the_table_says_where_the_sensors_are(plan):
     table = plan.sites
     assert table.columns.tolist() == [
-        "rank", "index", "name", "lat", "lon", "kind", "noise", "cost", "gain", "existing"
+        "rank", "index", "name", "lat", "lon", "kind", "noise", "cost", "gain", "stability", "existing"
     ]  # fmt: skip
     numbers = plan.indices
     assert table["name"].tolist() == [list("ABCD")[number] for number in numbers]
@@ -224,7 +224,7 @@ def test_from_a_file_to_a_reconstruction(tmp_path, monkeypatch, command):
     table = pd.DataFrame(POSITIONS | {"name": list("ABCD"), "noise": 0.2, "cost": [1, 2, 3, 4], "kind": list("xyxy")})
     table.to_csv("moorings.csv", index=False)
     monthly_field(80).to_netcdf("field.nc")
-    options = ("--method", "greedy", "--reconstructor", "ridge", "--sensors", "moorings.csv")
+    options = ("--method", "greedy", "--reconstructor", "ridge", "--sensors", "moorings.csv", "--anomalies", "none")
     made = command("select", "field.nc", "-k", 2, *options, "--out", "plan.keyhole", "--json")
     assert made.code == 0, made.err
     assert json.loads(made.out)["k"] == 2

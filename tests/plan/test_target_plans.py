@@ -34,7 +34,7 @@ def table(n: int = 120) -> pd.DataFrame:
 def plan_of(kind: str, **options) -> Plan:
     column = {"number": "level", "class": "word"}[kind]
     other = {"number": "word", "class": "level"}[kind]
-    options = {"method": "variance", "predictor": "linear"} | options
+    options = {"method": "variance", "predictor": "linear", "refit": False} | options
     return kh.select(table().drop(columns=other), 6, target=column, **options)
 
 

@@ -29,7 +29,7 @@ def field(*, falling: bool = False, turned: bool = False) -> Samples:
     sites = Sites.build(values.shape[1:], tuple(axes), axes)
     time = np.arange("2001-01", "2006-01", dtype="datetime64[M]").astype("datetime64[ns]")
     origin = SourceInfo("field", sample_dim="time", name="height", attributes={"units": "m"})
-    return Samples.build(values[:, np.newaxis], sites, time=time, cycle="month", origin=origin)
+    return Samples.build(values[:, np.newaxis], sites, time=time, anomalies="month", origin=origin)
 
 
 def history() -> list[dict[str, float]]:

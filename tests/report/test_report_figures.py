@@ -304,15 +304,16 @@ def test_stations_are_symbols_coloured_by_value(longitude):
     assert headings.count("truth") == headings.count("reconstruction") == 3
 
 
-def test_a_curvilinear_grid_with_missing_coordinates_is_drawn_by_symbols():
-    """As where land has no position."""
-    source = curvilinear()
+@pytest.mark.parametrize("fill", [np.nan, 0.0])
+@pytest.mark.parametrize("east", [0.0, 205.0])
+def test_land_without_a_position_does_not_move_the_cells_beside_it(fill, east):
+    """Missing, or 0 degrees north and east, as NEMO writes where it leaves out land."""
+    whole, source = curvilinear(east), curvilinear(east)
     for name in ("nav_lat", "nav_lon"):
-        source[name].values[1:3, 2:4] = np.nan
-    data = drawn(source)
-    axes = sites_figure(data).axes[0]
-    assert not [one for one in axes.collections if isinstance(one, QuadMesh)]
-    assert len(axes.collections[1].get_offsets()) == 44
+        source[name].values[1:3, 2:4] = fill
+    expected, found = (mesh_of(sites_figure(drawn(one)).axes[0]) for one in (whole, source))
+    np.testing.assert_allclose(found.get_coordinates(), expected.get_coordinates())
+    np.testing.assert_array_equal(found.get_array().mask, expected.get_array().mask)
 
 
 def test_a_page_on_stations_shows_maps_and_their_coordinates(tmp_path):

@@ -19,7 +19,7 @@ from keyhole.data.preparation import prepare
 from keyhole.report import write_report
 from keyhole.workflow.comparison import Comparison, single
 
-SECTIONS = ["sites", "samples", "errors", "intervals", "failures", "training", "curve", "table", "metadata"]
+SECTIONS = ["sites", "samples", "errors", "intervals", "failures", "noise", "training", "curve", "table", "metadata"]
 LOADS = ("src", "srcset", "href", "data", "poster", "action", "background")
 
 
@@ -92,7 +92,7 @@ def test_map_page_says_what_the_plan_says(map_comparison, map_page):
     assert all(name in page.text["table"] for name in plan.names)
     assert page.rows["table"] == plan.k * (2 + 2 + 2)
     for fact in (
-        "38 train, 10 validation, 12 test",
+        "36 train, 10 validation, 12 test; 2 left out between them",
         plan.metadata["data"]["fingerprint"],
         plan.metadata["date"],
         "ridge",

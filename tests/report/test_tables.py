@@ -13,8 +13,18 @@ from rich.console import Console
 from example_data import quick, smooth
 from keyhole.core.progress import progress
 from keyhole.core.run import Event
+from keyhole.placement import Selection, Selector
 from keyhole.report.tables import comparison_table, plan_summary, plan_table
 from keyhole.workflow.comparison import compare
+
+
+class FixedSite(Selector):
+    """Always the last site."""
+
+    name = "fixed"
+
+    def select(self, train, k, *, validation, run):
+        return Selection(np.array([len(train.sites) - 1]))
 
 
 def shown(renderable) -> str:
@@ -68,8 +78,25 @@ def test_a_comparison_shows_a_row_for_each_method_best_first():
     rows = [line for line in lines if "qr" in line or "random" in line]
     assert len(rows) == 2
     assert comparison.entries[0].method in rows[0]
-    assert "1.000" in rows[0]
     assert "errors on 8 test samples" in lines[0]
+
+
+def test_methods_that_are_as_good_as_the_best_are_named(rng):
+    """The same sites by two names; and one that is clearly worse, as its column tells nothing."""
+    values = np.column_stack([rng.normal(size=(60, 1)) + 0.1 * rng.normal(size=(60, 4)), 3 * rng.normal(size=(60, 1))])
+    comparison = compare(values / [1, 1, 1, 1, 3], 1, {"one": "greedy", "two": "greedy", "bad": FixedSite()})
+    text = shown(comparison_table(comparison))
+    assert "as good as one (within one standard error): two" in text
+    row = next(row for row in comparison.rows() if row["method"] == "bad")
+    assert row["difference_of"] == "fvu"
+    assert row["difference"] > row["difference_se"] > 0
+    assert f"{row['difference']:.1%} +- {row['difference_se']:.1%}" in text
+    assert comparison.choice.method == "one"
+
+
+def test_errors_are_shown_with_their_standard_errors(field_plan):
+    scores = field_plan.metrics["test"]
+    assert f"unexplained variance {scores['fvu']:.1%} +- {scores['fvu_se']:.1%}" in shown(plan_table(field_plan))
 
 
 def test_a_comparison_without_any_error_is_shown_too():

@@ -11,8 +11,8 @@ import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine, make_blobs
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
@@ -23,6 +23,7 @@ from keyhole.sklearn import (
     KeyholeSelector,
     KeyholeSelectorCV,
 )
+from sklearn import config_context
 
 QUICK = {"method": "greedy", "random_state": 0}
 EACH = [
@@ -130,7 +131,7 @@ def test_groups_costs_and_required_features(cancer):
     """Features that come together, cost, or are there already."""
     X, _ = cancer
     labels = np.arange(30) // 3
-    grouped = quick(2, groups=labels).fit(X)
+    grouped = quick(2, feature_groups=labels).fit(X)
     assert grouped.support_.sum() == 6
     assert len(set(labels[grouped.support_])) == 2
     paid = quick(costs=np.where(np.arange(30) < 15, 1.0, 10.0), cost_limit=4).fit(X)
@@ -147,6 +148,43 @@ def test_groups_costs_and_required_features(cancer):
             quick(3, must_select=wrong).fit(frame)
     with pytest.raises(ValueError, match="more than the 30"):
         quick(31).fit(X)
+
+
+def of_subjects(each=20) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ten subjects, each with features and a number of its own, which say nothing of those of another."""
+    rng = np.random.default_rng(0)
+    subjects = np.repeat(np.arange(10), each)
+    X = rng.normal(size=(10, 12))[subjects] + 0.01 * rng.normal(size=(10 * each, 12))
+    return X, rng.normal(size=10)[subjects], subjects
+
+
+def test_samples_of_a_group_are_on_one_side_of_the_validation():
+    """So that the validation error is that of a new subject."""
+    X, y, subjects = of_subjects()
+    selector = KeyholeRegressorSelector(9, predictor="linear", method="relevance", random_state=0)
+    drawn = clone(selector).fit(X, y).plan_
+    whole = clone(selector).fit(X, y, groups=subjects).plan_
+    assert drawn.metrics["validation"]["target_fvu"] < 0.1
+    assert whole.metrics["validation"]["target_fvu"] > 0.5
+    assert whole.metadata["split"] == {"train": 160, "validation": 40, "test": 0, "kind": "groups"}
+    assert 0 < quick(3, stability=3).fit(X, groups=subjects).stability_.sum() <= 12
+    with pytest.raises(ValueError, match="one group"):
+        selector.fit(X, y, groups=np.zeros(200))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        selector.fit(X, y, groups=subjects[:5])
+
+
+def test_groups_are_routed_and_reach_the_folds():
+    """`set_fit_request(groups=True)` in a pipeline, and `GroupKFold` in `KeyholeSelectorCV`."""
+    X, y, subjects = of_subjects()
+    with config_context(enable_metadata_routing=True):
+        selector = KeyholeSelector(3, reconstructor="ridge", **QUICK).set_fit_request(groups=True)
+        pipe = make_pipeline(StandardScaler(), selector, LinearRegression()).fit(X, y, groups=subjects)
+    assert pipe[1].plan_.metadata["split"]["kind"] == "groups"
+    found = KeyholeSelectorCV([2, 4], cv=GroupKFold(5), reconstructor="ridge", **QUICK).fit(X, groups=subjects)
+    assert found.plan_.metadata["split"]["kind"] == "groups"
+    with pytest.raises(ValueError, match="groups"):
+        KeyholeSelectorCV([2, 4], cv=GroupKFold(5), reconstructor="ridge", **QUICK).fit(X)
 
 
 def mixed(n=200) -> pd.DataFrame:

@@ -162,7 +162,7 @@ class TestWorks:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"method": "magic"}, "method 'magic' is not known; there are auto, "),
+        ({"method": "magic"}, "method 'magic' is not known; there are random, "),
         ({"method": "qr", "settings": {"depth": 3}}, "method 'qr'.* no setting 'depth'"),
         ({"method": "qr", "reconstructor": "magic"}, "reconstructor 'magic' is not known; there are auto, ridge"),
         ({"method": "qr", "time_limit": 0}, "time_limit=0: expected a positive number of seconds"),

@@ -295,11 +295,14 @@ def test_anomalies_are_an_option_of_all_that_choose_sites():
     assert plan.metrics == by_month.metrics
     assert quick(kh.read(field).anomalies("month"), anomalies="none").metrics == quick(field).metrics
     compared = compare(field, 3, ["qr"], anomalies="month")
-    assert compared.prepared.samples.cycle == "month"
+    assert compared.prepared.samples.climatology.kind == "month"
     curve = kh.curve(field, [3], ["qr"], anomalies="month")
     assert curve.rows[0].test["rmse"] == pytest.approx(compared.entries[0].plan.metrics["test"]["rmse"])
     assert field.keyhole.select(3, method="qr", reconstructor="ridge", anomalies="month").metrics == plan.metrics
-    assert kh.extend(plan, field, 1, method="qr", reconstructor="ridge", anomalies="month").scaling.cycle == "month"
+    assert (
+        kh.extend(plan, field, 1, method="qr", reconstructor="ridge", anomalies="month").scaling.climatology.kind
+        == "month"
+    )
 
 
 @pytest.mark.parametrize("wrong", ["day", True, 12])

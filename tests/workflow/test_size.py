@@ -53,7 +53,7 @@ def path(request, tmp_path):
 @pytest.mark.parametrize("method", ["greedy", "qr", "exchange"])
 @pytest.mark.parametrize("anomalies", ["month", "none"])
 def test_sites_and_errors_are_those_of_memory(path, method, anomalies):
-    options = {"method": method, "reconstructor": "ridge", "anomalies": anomalies}
+    options = {"method": method, "reconstructor": "ridge", "anomalies": anomalies, "refit": False}
     whole = kh.select(path, 6, **options)
     plan = kh.select(path, 6, memory=SMALL, **options)
     assert "memory" not in whole.metadata
@@ -71,6 +71,7 @@ def test_sites_and_errors_are_those_of_memory(path, method, anomalies):
 @pytest.mark.parametrize("reconstructor", ["ridge", "optimal_interpolation"])
 def test_a_reconstructor_is_that_of_memory(path, reconstructor):
     options = {"method": "greedy", "reconstructor": reconstructor, "noise": 0.3, "weights": {"lat": (-30, 30)}}
+    options["refit"] = False
     whole, plan = kh.select(path, 5, **options), kh.select(path, 5, memory=SMALL, **options)
     np.testing.assert_array_equal(plan.indices, whole.indices)
     readings = np.random.default_rng(0).normal(280, 3, size=(4, 5))
@@ -86,7 +87,7 @@ def test_a_dask_array_is_gone_through_in_the_same_way(tmp_path):
     chunked = made.chunk({"time": 16})
     chunked = chunked.copy(data=dask.map_blocks(lambda block: loaded.append(block.nbytes) or block, chunked.data))
     plan = kh.select(chunked, 4, method="greedy", reconstructor="ridge", memory=SMALL)
-    whole = kh.select(made, 4, method="greedy", reconstructor="ridge")
+    whole = kh.select(made, 4, method="greedy", reconstructor="ridge", refit=False)
     np.testing.assert_array_equal(plan.indices, whole.indices)
     assert max(loaded) < made.nbytes / 10
 
@@ -100,7 +101,7 @@ def test_auto_takes_the_best_linear_method_on_validation(path):
 
 
 def test_what_few_components_do_not_hold_is_that_of_all_samples(path):
-    options = {"method": "greedy", "reconstructor": "ridge", "settings": {"n_components": 3}}
+    options = {"method": "greedy", "reconstructor": "ridge", "settings": {"n_components": 3}, "refit": False}
     whole, plan = kh.select(path, 5, **options), kh.select(path, 5, memory=SMALL, **options)
     np.testing.assert_array_equal(plan.indices, whole.indices)
 
@@ -142,7 +143,7 @@ def test_several_variables_are_channels(tmp_path):
     whole, stored = (
         kh.read(tmp_path / "two.zarr", variable=["v0", "v1"], memory=memory) for memory in (None, "1400KiB")
     )
-    plans = [kh.select(data, 4, method="greedy", reconstructor="ridge") for data in (whole, stored)]
+    plans = [kh.select(data, 4, method="greedy", reconstructor="ridge", refit=False) for data in (whole, stored)]
     np.testing.assert_array_equal(plans[0].indices, plans[1].indices)
     assert plans[1].metrics["test"]["rmse[v0]"] == pytest.approx(plans[0].metrics["test"]["rmse[v0]"], rel=1e-5)
 
@@ -228,7 +229,82 @@ def test_several_files_are_gone_through_as_one(tmp_path):
         made.isel(time=slice(start, start + 50)).to_netcdf(
             parts / f"{9 - n}.nc", encoding={"v0": {"chunksizes": (16, 13, 20)}}
         )
-    whole = kh.select(tmp_path / "whole.nc", 4, method="qr", reconstructor="ridge")
+    whole = kh.select(tmp_path / "whole.nc", 4, method="qr", reconstructor="ridge", refit=False)
     plan = kh.select(sorted(parts.iterdir()), 4, method="qr", reconstructor="ridge", memory=SMALL)
     np.testing.assert_array_equal(plan.indices, whole.indices)
     assert plan.metrics["test"]["fvu"] == pytest.approx(whole.metrics["test"]["fvu"], rel=1e-5)
+
+
+def test_every_workflow_keeps_within_the_memory(path):
+    options = {"method": "greedy", "reconstructor": "ridge"}
+    first = kh.select(path, 4, **options)
+    plans = [
+        kh.extend(first, path, k=1, memory=SMALL, **options),
+        kh.drop(first, path, k=1, memory=SMALL),
+        kh.compare(path, 4, ["greedy"], memory=SMALL).choice.plan,
+    ]
+    assert [plan.metadata["memory"] for plan in plans] == [parse_size(SMALL)] * 3
+    whole, found = (kh.curve(path, [2, 4], ["greedy"], memory=memory) for memory in (None, SMALL))
+    np.testing.assert_allclose(found.frame()["test_fvu"], whole.frame()["test_fvu"], rtol=1e-5)
+
+
+def test_samples_that_were_read_take_no_memory_limit(path):
+    with pytest.raises(DataError, match="memory does not apply to samples that were already read"):
+        kh.select(kh.read(path), 4, memory=SMALL)
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "float16"])
+def test_values_count_by_the_size_they_have_once_they_are_read(kind):
+    whole = xr.DataArray(np.zeros((100, 4, 5)), dims=("time", "y", "x")) + np.arange(100)[:, None, None]
+    chunked = whole.astype(kind).chunk({"time": 10})
+    assert kh.read(chunked, memory=2 * whole.astype(np.float32).nbytes).memory is not None
+
+
+def test_every_pass_reports_its_progress(path):
+    seen = set()
+    samples = kh.read(path, memory=SMALL)
+    kh.compare(samples, 4, ["greedy"], callback=lambda event: seen.add(event.stage))
+    assert "read sites" in seen
+
+
+def test_an_infinity_is_found_in_its_sample(tmp_path):
+    made = field()
+    made["v0"][130, 6, 6] = np.inf
+    made.to_netcdf(tmp_path / "field.nc", encoding={"v0": {"chunksizes": (16, 13, 20)}})
+    with pytest.raises(DataError, match="infinite values, in sample 130 for the first time"):
+        kh.read(tmp_path / "field.nc", memory=SMALL)
+
+
+def test_a_dask_array_without_names_is_refused_with_the_remedy():
+    dask = pytest.importorskip("dask.array")
+    with pytest.raises(DataError, match=r"give xarray.DataArray\(array, dims="):
+        kh.read(dask.zeros((20, 4, 5)))
+
+
+def test_commands_take_a_memory_limit_and_say_how_they_read(command, path):
+    plan, first = path.with_name("first.keyhole"), ("--method", "greedy", "--reconstructor", "ridge")
+    commands = [
+        ("select", path, "-k", 3, *first, "--out", plan),
+        ("extend", plan, path, "-k", 1, *first, "--out", path.with_name("extended.keyhole")),
+        ("drop", plan, path, "-k", 1, "--out", path.with_name("reduced.keyhole")),
+        ("compare", path, "-k", 2, "--methods", "greedy"),
+        ("curve", path, "-k", "2,3", "--methods", "greedy"),
+    ]
+    for words in commands:
+        done = command(*words, "--memory", SMALL)
+        assert done.code == 0, done.err
+        assert "stay where they are stored" in done.err
+
+
+def test_a_limit_that_does_not_hold_is_said(tmp_path):
+    made = field()["v0"].fillna(0)
+    np.save(tmp_path / "field.npy", made.values)
+    for source in (made, made.values, tmp_path / "field.npy"):
+        with pytest.warns(kh.errors.KeyholeWarning, match=r"are in memory, .* more than the 700 KiB"):
+            assert kh.read(source, memory=SMALL).memory is None
+    kh.read(made, memory="700MiB")
+
+
+def test_what_needs_all_values_says_so(path):
+    with pytest.raises(DataError, match="needs all values in memory at once"):
+        kh.read(path, memory=SMALL).channels_apart()

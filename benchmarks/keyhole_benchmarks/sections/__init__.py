@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keyhole_benchmarks.sections.answers import answers
+from keyhole_benchmarks.sections.floor import floor
 from keyhole_benchmarks.sections.graphs import graphs
 from keyhole_benchmarks.sections.networks import networks
 from keyhole_benchmarks.sections.others import cgan, l1, steps, table2, weights
@@ -16,6 +17,7 @@ __all__ = [
     "answers",
     "by_time",
     "cgan",
+    "floor",
     "graphs",
     "l1",
     "networks",

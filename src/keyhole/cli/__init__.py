@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from keyhole.cli.apply import info, predict, reconstruct, sites
-from keyhole.cli.changes import drop, extend
+from keyhole.cli.changes import drop, extend, refit
 from keyhole.cli.curves import curve
 from keyhole.cli.output import echo, fail, say
 from keyhole.cli.selection import compare, demo, select
@@ -74,7 +74,7 @@ def _options(
     """Options that belong to no command."""
 
 
-for command in (demo, select, reconstruct, predict, compare, curve, extend, drop, sites, info, sweep):
+for command in (demo, select, reconstruct, predict, compare, curve, extend, drop, refit, sites, info, sweep):
     app.command()(command)
 
 

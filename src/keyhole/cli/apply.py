@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from keyhole.cli.bundles import command
-from keyhole.cli.options import Json, PlanFile, Readings, Time
+from keyhole.cli.options import Json, Outliers, PlanFile, Readings, Time
 from keyhole.cli.output import check_outputs, echo, print_data, print_json, say, show_plan
 from keyhole.cli.parsing import region_of
 
@@ -20,6 +20,7 @@ def reconstruct(
     time: Time = None,
     interval: float | None = None,
     region: str | None = None,
+    outliers: Outliers = "flag",
     as_json: Json = False,
 ) -> None:
     """Reconstruct whole fields, or the mean over a region, from readings at the sites of a plan.
@@ -37,17 +38,17 @@ def reconstruct(
     from keyhole.plan import load
     from keyhole.plan.files import read_readings, write_reconstruction, write_region
 
-    given = {"PLAN": plan, "READINGS": readings, "--region": region}
-    check_outputs(given, {"--out": out}, writable=False)
+    check_outputs({"PLAN": plan, "READINGS": readings, "--region": region}, {"--out": out}, writable=False)
+    given = read_readings(readings)
     if region is not None:
         where, level = region_of(region, "--region"), 0.9 if interval is None else interval
-        rows = write_region(load(plan), read_readings(readings), out, where, time or None, level)
+        rows = write_region(load(plan), given, out, where, time or None, level, outliers=outliers)
         if as_json:
             print_json({"out": str(out), "shape": [rows, 3]})
         else:
             say(f"mean over the region in {rows} rows: {out}")
         return
-    shape = write_reconstruction(load(plan), read_readings(readings), out, time or None, interval)
+    shape = write_reconstruction(load(plan), given, out, time or None, interval, outliers=outliers)
     if as_json:
         print_json({"out": str(out), "shape": list(shape)})
     else:
@@ -60,6 +61,7 @@ def predict(
     readings: Readings,
     out: Path | None = None,
     time: Time = None,
+    outliers: Outliers = "flag",
     as_json: Json = False,
 ) -> None:
     """Predict the target of a plan from readings at its sites.
@@ -73,7 +75,7 @@ def predict(
     from keyhole.plan.files import predictions, read_readings, write_predictions
 
     check_outputs({"PLAN": plan, "READINGS": readings}, {"--out": out}, writable=False)
-    predicted = predictions(load(plan), read_readings(readings), time or None)
+    predicted = predictions(load(plan), read_readings(readings), time or None, outliers=outliers)
     if out is not None:
         write_predictions(predicted, out)
         say(f"{len(predicted)} samples predicted: {out}")

@@ -14,21 +14,22 @@ from keyhole.cli.options import (
     Json,
     Out,
     PlanFile,
+    Refit,
     RegionOptions,
     RunOptions,
     SensorOptions,
     SettingOptions,
+    SizeOptions,
     Sources,
     WeightOptions,
     constraints_of,
 )
 from keyhole.cli.output import check_outputs, say, show_plan, texts_of
-from keyhole.core.interrupts import stoppable
 
 if TYPE_CHECKING:
     from keyhole.plan.plan import Plan
 
-__all__ = ["drop", "extend"]
+__all__ = ["drop", "extend", "refit"]
 
 
 @command
@@ -42,7 +43,9 @@ def extend(
     settings: SettingOptions,
     out: Out = Path("extended.keyhole"),
     as_json: Json = False,
+    refit: Refit = None,
     run: RunOptions,
+    size: SizeOptions,
     region: RegionOptions,
     weighting: WeightOptions,
     sensing: SensorOptions,
@@ -63,10 +66,10 @@ def extend(
     check_outputs({"PLAN": plan, "SOURCE": source, **texts_of(region, cost, weighting, sensing)}, {"--out": out})
     constraints = constraints_of(region, cost)
     before = load(plan)
-    samples = sensing.apply(weighting.apply(inputs.read_like(before, source)))
-    options: dict[str, Any] = {"method": method, "settings": settings.values(), **run.arguments()}
+    options: dict[str, Any] = {"method": method, "settings": settings.values(), "refit": refit, **run.arguments()}
     options |= {} if reconstructor is None else {"reconstructor": reconstructor}
-    with stoppable(say):
+    with size.connected():
+        samples = sensing.apply(weighting.apply(inputs.read_like(before, source, memory=size.memory)))
         made = run_extend(before, samples, cost.k, constraints=constraints, **options)
     _deliver(made, out, as_json)
 
@@ -80,7 +83,9 @@ def drop(
     reconstructor: str | None = None,
     out: Out = Path("reduced.keyhole"),
     as_json: Json = False,
+    refit: Refit = None,
     run: RunOptions,
+    size: SizeOptions,
     weighting: WeightOptions,
     inputs: InputOptions,
 ) -> None:
@@ -98,12 +103,35 @@ def drop(
 
     check_outputs({"PLAN": plan, "SOURCE": source, **texts_of(weighting)}, {"--out": out})
     before = load(plan)
-    samples = weighting.apply(inputs.read_like(before, source))
-    with stoppable(say):
-        made = run_drop(before, samples, k, reconstructor=reconstructor, **run.arguments())
+    with size.connected():
+        samples = weighting.apply(inputs.read_like(before, source, memory=size.memory))
+        made = run_drop(before, samples, k, reconstructor=reconstructor, refit=refit, **run.arguments())
     of = "" if made.target is None else f" of {made.target}"
     for row in made.metadata["notes"]["dropped"]:
         say(f"dropped {row['site']}: unexplained variance{of} is then {row['fvu']:.1%}")
+    _deliver(made, out, as_json)
+
+
+@command
+def refit(
+    plan: PlanFile,
+    source: Sources,
+    *,
+    out: Out = Path("refitted.keyhole"),
+    as_json: Json = False,
+    run: RunOptions,
+    size: SizeOptions,
+    weighting: WeightOptions,
+    inputs: InputOptions,
+) -> None:
+    """Fit the models of a plan to new data, at the same sites."""
+    from keyhole.plan import load
+
+    check_outputs({"PLAN": plan, "SOURCE": source, **texts_of(weighting)}, {"--out": out})
+    before = load(plan)
+    with size.connected():
+        samples = weighting.apply(inputs.read_like(before, source, memory=size.memory))
+        made = before.refit(samples, **run.arguments())
     _deliver(made, out, as_json)
 
 

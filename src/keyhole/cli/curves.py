@@ -17,6 +17,7 @@ from keyhole.cli.options import (
     RunOptions,
     SensorOptions,
     SettingOptions,
+    SizeOptions,
     Sources,
     TargetOptions,
     WeightOptions,
@@ -25,7 +26,6 @@ from keyhole.cli.options import (
 )
 from keyhole.cli.output import check_outputs, say, show_curve, texts_of
 from keyhole.cli.parsing import whole_numbers
-from keyhole.core.interrupts import stoppable
 
 if TYPE_CHECKING:
     from keyhole.workflow import Curve
@@ -48,6 +48,7 @@ def curve(
     as_json: Json = False,
     run: RunOptions,
     precision: str = "auto",
+    size: SizeOptions,
     region: RegionOptions,
     existing: ExistingOptions,
     weighting: WeightOptions,
@@ -83,8 +84,9 @@ def curve(
         raise typer.BadParameter(f"{out}: expected .csv", param_hint="--out")
     check_outputs({"SOURCE": source, **texts_of(region, existing, weighting, sensing)}, {"--out": out, "--plot": plot})
     constraints = constraints_of(region, existing)
-    samples = sensing.apply(weighting.apply(inputs.read_samples(source, target))).with_constraints(constraints)
-    with stoppable(say):
+    with size.connected():
+        samples = sensing.apply(weighting.apply(inputs.read_samples(source, target, memory=size.memory)))
+        samples = samples.with_constraints(constraints)
         try:
             found = run_curve(
                 samples, ks, method_names(methods, samples), reconstructor=reconstructor, predictor=target.predictor,

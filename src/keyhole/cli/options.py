@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -9,10 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import typer
 
 from keyhole.cli.output import say
-from keyhole.cli.parsing import existing_sites, names_of, number_or_array, points_of, region_of, settings_of, sides_of
+from keyhole.cli.parsing import (
+    existing_sites,
+    names_of,
+    number_or_array,
+    points_of,
+    region_of,
+    sample_labels,
+    settings_of,
+    sides_of,
+)
 from keyhole.cli.parsing import labels_of as group_labels
+from keyhole.core.executors import connected
+from keyhole.core.interrupts import stoppable
+from keyhole.core.memory import format_size
 
 if TYPE_CHECKING:
+    from keyhole.data.climatology import Anomalies
     from keyhole.data.constraints import Constraints
     from keyhole.data.samples import Samples
     from keyhole.data.target import TargetKind
@@ -25,12 +40,15 @@ __all__ = [
     "Json",
     "Methods",
     "Out",
+    "Outliers",
     "PlanFile",
     "Readings",
+    "Refit",
     "RegionOptions",
     "RunOptions",
     "SensorOptions",
     "SettingOptions",
+    "SizeOptions",
     "Sources",
     "TargetOptions",
     "Time",
@@ -57,8 +75,23 @@ Readings = Annotated[
 Time = Annotated[
     list[str] | None, typer.Option(help="Time of each reading, if the file has no time column; repeatable.")
 ]
+Outliers = Annotated[
+    Literal["flag", "drop", "trust"],
+    typer.Option(
+        help="Readings that exceed the range of their site by more than its width: 'flag' warns, 'drop' imputes them "
+        "like missing ones and counts them, 'trust' does not check."
+    ),
+]
 Out = Annotated[Path, typer.Option(help="Plan file to write (.keyhole).")]
 Methods = Annotated[str, typer.Option(help="Comma-separated selectors; 'all' for every selector that suits the data.")]
+Refit = Annotated[
+    bool | None,
+    typer.Option(
+        "--refit/--no-refit",
+        help="Select and fit once more on all samples, once errors are measured; the default, unless the data stay in "
+        "their file.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -73,7 +106,7 @@ class InputOptions:
     group
         Group within a NetCDF file or Zarr store.
     samples
-        Dimension that indexes samples, or several (member,time); by default time, else the first.
+        Dimension that indexes samples, or several (member,time); by default that of time, else the first.
     at
         Nearest point of a dimension to select, such as level=500; repeatable.
     channels
@@ -90,13 +123,17 @@ class InputOptions:
         Resize images to rows x columns: 64 or 48x64.
     colour
         Convert images to grey or rgb.
+    group_by
+        Samples that belong together (subjects, stations, members) and stay in one part of the split: a column of a
+        table, a coordinate along the samples, or a .npy file of labels.
     missing
         Sites with NaN in some samples: error (refuse), or model (fit to the values present).
     anomalies
-        Anomalies to work on: month (from the monthly climatology) or none (from the mean).
+        What is subtracted: none (the mean), month (the mean of each month), harmonics (of the year and of the day), or
+        auto (the one that best predicts training samples that are left out).
     covariates
         Covariates known without sensors: year, day (phase of the annual or daily cycle), comma-separated, or none; by
-        default year with --anomalies month.
+        default those that the anomalies follow.
     """
 
     panel: ClassVar[str] = "Input"
@@ -111,12 +148,13 @@ class InputOptions:
     vertical_scale: float | None = None
     size: str | None = None
     colour: str | None = None
+    group_by: str | None = None
     missing: str = "error"
-    anomalies: str | None = None
+    anomalies: str = "auto"
     covariates: str | None = None
 
     def read_samples(
-        self, source: list[str], target: TargetOptions | None = None, *, hint: bool = True, memory: str | None = None
+        self, source: list[str], target: TargetOptions | None = None, *, memory: str | None = None
     ) -> Samples:  # fmt: skip
         """Read and preprocess samples.
 
@@ -126,8 +164,6 @@ class InputOptions:
             Paths, or the name of a built-in data set.
         target
             Target to read along with the samples.
-        hint
-            Whether to suggest ``--anomalies month`` for monthly data without anomalies.
         memory
             Bytes that may be taken; see `keyhole.read`.
 
@@ -136,23 +172,26 @@ class InputOptions:
         Samples
             With covariates, anomalies and separate channels as the options say.
         """
-        cycle = self._cycle()
+        kind = self._anomalies()
         samples = self._read(source[0] if len(source) == 1 else source, target or TargetOptions(), memory)
+        if samples.memory is not None:
+            within = f"in passes within {format_size(samples.memory)} of memory"
+            say(f"{_size_of(samples)} stay where they are stored, and are read {within}")
         if self.covariates is not None:
             samples = samples.with_covariates(*self._covariates())
-        if self.anomalies is not None:
-            samples = samples.anomalies(cycle)
-        elif hint and samples.cycle is None and _is_monthly(samples):
-            say("the samples are monthly: --anomalies month removes the seasonal cycle")
+        samples = samples.anomalies_as_asked(kind)
         return samples.channels_apart() if self.channels_apart else samples
 
-    def read_like(self, plan: Plan, source: list[str]) -> Samples:
+    def read_like(self, plan: Plan, source: list[str], *, memory: str | None = None) -> Samples:
         """Read samples as those of a plan were: with its target and its treatment of missing values."""
+        from keyhole.workflow.changes import groups_column
+
         options = replace(self, missing="model") if plan.metadata.get("missing") == "model" else self
+        options = replace(options, group_by=options.group_by or groups_column(plan))
         if plan.predictor is None:
-            return options.read_samples(source, hint=False)
+            return options.read_samples(source, memory=memory)
         kind = "class" if plan.predictor.is_class else "number"
-        return options.read_samples(source, TargetOptions(plan.predictor.target, kind), hint=False)
+        return options.read_samples(source, TargetOptions(plan.predictor.target, kind), memory=memory)
 
     def _read(self, source: str | list[str], target: TargetOptions, memory: str | None) -> Samples:
         """Read a file, several, or a built-in data set."""
@@ -164,14 +203,15 @@ class InputOptions:
             "variable": names_of(self.variable), "group": self.group, "samples": names_of(self.samples),
             "at": points_of(self.at or []), "channels": self.channels, "size": sides_of(self.size),
             "colour": self.colour, "coordinates": self.coordinates, "graph": self.graph,
-            "vertical_scale": self.vertical_scale,
+            "vertical_scale": self.vertical_scale, "groups": sample_labels(self.group_by),
         }  # fmt: skip
         if not isinstance(source, str) or source not in datasets.DATASETS:
             missing: Any = self.missing
             return read(source, target=target.target, target_kind=kind, missing=missing, memory=memory, **options)
         for option, value in options.items():
             if value is not None:
-                raise typer.BadParameter(f"does not apply to the built-in data set {source}", param_hint=f"--{option}")
+                name = "group-by" if option == "groups" else option.replace("_", "-")
+                raise typer.BadParameter(f"does not apply to the built-in data set {source}", param_hint=f"--{name}")
         if target.target not in (None, "labels"):
             raise typer.BadParameter(
                 f"{target.target!r}: the target of a built-in data set is 'labels'", param_hint="--target"
@@ -180,15 +220,42 @@ class InputOptions:
             raise typer.BadParameter(f"the labels of {source} are classes", param_hint="--target-kind")
         return datasets.load(source).with_target(None if target.target is None else datasets.labels(source))
 
-    def _cycle(self) -> Literal["month"] | None:
+    def _anomalies(self) -> Anomalies:
         """Parse ``--anomalies``."""
-        if self.anomalies not in (None, "month", "none"):
-            raise typer.BadParameter(f"{self.anomalies!r}: month or none", param_hint="--anomalies")
-        return "month" if self.anomalies == "month" else None
+        from keyhole.data.climatology import ANOMALIES
+
+        for kind in ANOMALIES:
+            if self.anomalies == kind:
+                return kind
+        raise typer.BadParameter(f"{self.anomalies!r}: {', '.join(ANOMALIES)}", param_hint="--anomalies")
 
     def _covariates(self) -> list[str]:
         """Parse ``--covariates``."""
         return [] if self.covariates in (None, "none") else [name.strip() for name in str(self.covariates).split(",")]
+
+
+@dataclass(frozen=True)
+class SizeOptions:
+    """Memory limit, and where passes through the data run.
+
+    Parameters
+    ----------
+    memory
+        Memory limit, such as 2GiB, by default half of what is free: a NetCDF or Zarr field that takes more than a third
+        of it stays in its file and is read a few samples at a time.
+    scheduler
+        Address of a dask scheduler, such as tcp://10.0.0.5:8786, on whose workers passes through the data run.
+    """
+
+    panel: ClassVar[str] = "Size"
+    memory: str | None = None
+    scheduler: str | None = None
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Run the passes of a block on the scheduler's workers, if there is one, and let signals stop it."""
+        with connected(self.scheduler), stoppable(say):
+            yield
 
 
 @dataclass(frozen=True)
@@ -397,7 +464,8 @@ class RunOptions:
     Parameters
     ----------
     split
-        Train/validation/test split: blocks (contiguous in time), random, or auto: blocks for time series, else random.
+        Train/validation/test split: blocks (contiguous in time), random, groups (see --group-by), or auto: groups if
+        there are any, else blocks for time series, else random.
     time_limit
         Time limit in seconds, for each method (and K) where there are several; training stops with the best model so
         far.
@@ -414,8 +482,8 @@ class RunOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Return the options as keyword arguments of the workflows."""
-        if self.split not in ("auto", "blocks", "random"):
-            raise typer.BadParameter(f"{self.split!r}: auto, blocks or random", param_hint="--split")
+        if self.split not in ("auto", "blocks", "random", "groups"):
+            raise typer.BadParameter(f"{self.split!r}: auto, blocks, random or groups", param_hint="--split")
         split = None if self.split == "auto" else self.split
         return {"split": split, "time_limit": self.time_limit, "seed": self.seed, "device": self.device}
 
@@ -442,11 +510,6 @@ def method_names(text: str, samples: Samples) -> list[str]:
     return [name for name, reason in refusals.items() if reason is None]
 
 
-def _is_monthly(samples: Samples) -> bool:
-    """Whether the samples are monthly and span at least three years."""
-    import numpy as np
-
-    if samples.time is None or samples.time.dtype.kind != "M" or len(samples) < 36:
-        return False
-    days = np.diff(np.sort(samples.time)) / np.timedelta64(1, "D")
-    return bool(27 <= np.median(days) <= 32)
+def _size_of(samples: Samples) -> str:
+    """Size of the values, as read."""
+    return format_size(len(samples) * samples.channels * len(samples.sites) * samples.data.dtype.itemsize)

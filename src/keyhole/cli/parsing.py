@@ -15,6 +15,7 @@ __all__ = [
     "number_or_array",
     "points_of",
     "region_of",
+    "sample_labels",
     "settings_of",
     "sides_of",
     "whole_numbers",
@@ -72,6 +73,11 @@ def number_or_array(text: str) -> Any:
 def labels_of(text: str) -> Any:
     """Load labels from a file, or parse comma-separated names of axes."""
     return _array(text) if text.endswith(_FILES) else [axis.strip() for axis in text.split(",")]
+
+
+def sample_labels(text: str | None) -> Any:
+    """Return the name of a column or coordinate as it is, or load one label for each sample from a .npy file."""
+    return _array(text) if text is not None and text.endswith(".npy") else text
 
 
 def _array(text: str) -> Any:

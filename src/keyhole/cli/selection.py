@@ -15,10 +15,12 @@ from keyhole.cli.options import (
     Json,
     Methods,
     Out,
+    Refit,
     RegionOptions,
     RunOptions,
     SensorOptions,
     SettingOptions,
+    SizeOptions,
     Sources,
     TargetOptions,
     WeightOptions,
@@ -27,9 +29,7 @@ from keyhole.cli.options import (
 )
 from keyhole.cli.output import check_outputs, say, show_comparison, show_plan, texts_of
 from keyhole.core.errors import StorageError
-from keyhole.core.executors import connected
 from keyhole.core.interrupts import stoppable
-from keyhole.core.memory import format_size
 from keyhole.core.processes import is_first
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def demo(
     comparison.choice.plan.save(plan)
     write_report(comparison, report)
     show_comparison(comparison, as_json)
-    say(f"plan   {plan} ({comparison.choice.method}, the best on validation)")
+    say(f"plan   {plan} ({comparison.choice.method}, the simplest within one standard error of the best on validation)")
     say(f"report {report}")
 
 
@@ -88,11 +88,11 @@ def select(
     as_json: Json = False,
     failures: Annotated[int, typer.Option(min=0)] = 0,
     intervals: Annotated[bool, typer.Option("--intervals/--no-intervals")] = True,
+    refit: Refit = None,
     run: RunOptions,
     precision: str = "auto",
     compiled: Annotated[bool, typer.Option("--compile")] = False,
-    memory: str | None = None,
-    scheduler: str | None = None,
+    size: SizeOptions,
     resume: Annotated[bool | None, typer.Option("--resume/--anew")] = None,
     save_every: float = 15.0,
     region: RegionOptions,
@@ -116,11 +116,6 @@ def select(
         Number of sensors that may fail: minimise the mean error over random failures.
     intervals
         Calibrate prediction intervals.
-    memory
-        Memory limit, such as 2GiB, by default half of what is free: a NetCDF or Zarr field that takes more than a third
-        of it stays in its file and is read a few samples at a time.
-    scheduler
-        Address of a dask scheduler, such as tcp://10.0.0.5:8786, on whose workers passes through the data run.
     precision
         Precision of training: auto, 32-true or bf16-mixed.
     compiled
@@ -144,15 +139,13 @@ def select(
         raise StorageError(f"{folder}: contains an unfinished run; --resume continues it, --anew discards it")
     options: dict[str, Any] = {
         "method": method, "reconstructor": reconstructor, "settings": settings.values(), "intervals": intervals,
+        "refit": refit,
         "precision": precision, "compiled": compiled, "checkpoint": folder, "resume": bool(resume),
         "save_every": save_every, **run.arguments(),
     }  # fmt: skip
-    with connected(scheduler), stoppable(say):
-        samples = sensing.apply(weighting.apply(inputs.read_samples(source, target, memory=memory)))
+    with size.connected():
+        samples = sensing.apply(weighting.apply(inputs.read_samples(source, target, memory=size.memory)))
         samples = samples.with_constraints(constraints)
-        if samples.memory is not None:
-            within = f"in passes within {format_size(samples.memory)} of memory"
-            say(f"{_size_of(samples)} stay where they are stored, and are read {within}")
         plan = run_selection(samples, cost.k, predictor=target.predictor, failures=failures, **options)
     if not is_first():
         return
@@ -176,6 +169,7 @@ def compare(
     report: Path | None = None,
     as_json: Json = False,
     run: RunOptions,
+    size: SizeOptions,
     region: RegionOptions,
     existing: ExistingOptions,
     weighting: WeightOptions,
@@ -200,8 +194,9 @@ def compare(
     inputs_given = {"SOURCE": source, **texts_of(region, existing, cost, weighting, sensing)}
     check_outputs(inputs_given, {"--figure": figure, "--report": report})
     constraints = constraints_of(region, existing, cost)
-    samples = sensing.apply(weighting.apply(inputs.read_samples(source, target))).with_constraints(constraints)
-    with stoppable(say):
+    with size.connected():
+        samples = sensing.apply(weighting.apply(inputs.read_samples(source, target, memory=size.memory)))
+        samples = samples.with_constraints(constraints)
         comparison = run_comparison(
             samples, cost.k, method_names(methods, samples), reconstructor=reconstructor, predictor=target.predictor,
             settings=settings.values(), **run.arguments(),
@@ -211,11 +206,6 @@ def compare(
     if report is not None:
         write_report(comparison, report)
     show_comparison(comparison, as_json)
-
-
-def _size_of(samples: Samples) -> str:
-    """Size of the values, as read."""
-    return format_size(len(samples) * samples.channels * len(samples.sites) * samples.data.dtype.itemsize)
 
 
 def _write_report(plan: Plan, samples: Samples, split: SplitLike, seed: int, path: Path) -> None:

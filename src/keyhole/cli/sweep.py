@@ -37,7 +37,8 @@ def sweep(study: Annotated[Path, typer.Argument()], figure: Path | None = None, 
     outputs = {"--figure": figure, "its trials": database}
     check_outputs({"STUDY": study, "its source": config.source}, outputs, writable=False)
     source = [config.source] if isinstance(config.source, str) else config.source
-    samples = InputOptions(variable=config.variable, anomalies=config.anomalies).read_samples(source)
+    options = InputOptions(variable=config.variable, group_by=config.group_by, anomalies=config.anomalies)
+    samples = options.read_samples(source)
     prepared = prepare(samples, config.split, config.seed)
     with stoppable(say):
         work(config, url, prepared, say)
@@ -45,12 +46,15 @@ def sweep(study: Annotated[Path, typer.Argument()], figure: Path | None = None, 
     if figure is not None:
         from keyhole.report import save_figure
 
-        save_figure(fronts_figure(trials, config.metric), figure)
+        save_figure(fronts_figure(trials, config.metric, warning=prepared.split.warning), figure)
     by_k, by_time = fronts(trials)
+    warned = {"warning": prepared.split.warning} if prepared.split.warning else {}
     if as_json:
         print_json({"trials": [vars(one) for one in trials], "by_k": [one.number for one in by_k.trials],
-                    "by_time": [one.number for one in by_time.trials]})  # fmt: skip
+                    "by_time": [one.number for one in by_time.trials], **warned})  # fmt: skip
         return
     echo(f"{len(trials)} trials; Pareto front of {config.metric} against the number of sites:")
     for one in by_k.trials:
         echo(f"  K = {one.k:>4}  {one.error:.4f}  {one.method} + {one.reconstructor}, {one.seconds:.1f} s")
+    for warning in warned.values():
+        echo(f"warning: {warning}")

@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from keyhole.core.processes import is_first
+from keyhole.core.reduction import listening
 from keyhole.core.run import Event
 from keyhole.core.text import visible
 
-__all__ = ["progress"]
+__all__ = ["progress", "reporting"]
 
 # The figures of an event that are shown, with their labels.
 _SHOWN = {"loss": "loss", "expected_l0": "L0", "concentration": "concentrated", "validation": "validation"}
@@ -57,3 +58,21 @@ def progress(callback: Callable[[Event], None] | None = None) -> Iterator[Callab
 
     with bars:
         yield tell
+
+
+@contextlib.contextmanager
+def reporting(callback: Callable[[Event], None] | None = None) -> Iterator[Callable[[Event], None]]:
+    """Show the progress of what is called with the yielded function, and of all passes through the data.
+
+    Parameters
+    ----------
+    callback : callable, optional
+        As for `progress`.
+
+    Yields
+    ------
+    callable
+        As by `progress`.
+    """
+    with progress(callback) as report, listening(lambda *step: report(Event(*step))):
+        yield report

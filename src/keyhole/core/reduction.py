@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-__all__ = ["Executor", "Panels", "Reduction", "Report", "Serial", "listening", "reduce", "reduce_group"]
+__all__ = [
+    "Both",
+    "Executor",
+    "Panels",
+    "Reduction",
+    "Report",
+    "Serial",
+    "listening",
+    "reduce",
+    "reduce_group",
+    "tell",
+]
 
 S = TypeVar("S")
+T = TypeVar("T")
 P = TypeVar("P")
 P_co = TypeVar("P_co", covariant=True)
 P_contra = TypeVar("P_contra", contravariant=True)
@@ -66,6 +79,35 @@ class Reduction(Protocol[S, P_contra]):
         S
         """
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Both(Generic[S, T, P_contra]):
+    """Two reductions in one pass; their states are a pair.
+
+    Parameters
+    ----------
+    first, second : Reduction
+        The reductions.
+    stage : str
+        Name of the pass.
+    """
+
+    first: Reduction[S, P_contra]
+    second: Reduction[T, P_contra]
+    stage: str
+
+    def start(self) -> tuple[S, T]:
+        """Return the states before any panel."""
+        return self.first.start(), self.second.start()
+
+    def update(self, state: tuple[S, T], panel: P_contra) -> tuple[S, T]:
+        """Take a panel in."""
+        return self.first.update(state[0], panel), self.second.update(state[1], panel)
+
+    def merge(self, one: tuple[S, T], other: tuple[S, T]) -> tuple[S, T]:
+        """Join two pairs of states."""
+        return self.first.merge(one[0], other[0]), self.second.merge(one[1], other[1])
 
 
 class Panels(Protocol[P_co]):
@@ -218,3 +260,18 @@ def listening(listener: Callable[[str, int, int], None]) -> Iterator[None]:
         yield
     finally:
         _LISTENER.reset(token)
+
+
+def tell(stage: str, done: int, total: int) -> None:
+    """Report the progress of a pass that is not a reduction, if anybody listens.
+
+    Parameters
+    ----------
+    stage : str
+        Name of the pass.
+    done, total : int
+        Samples done, and their total.
+    """
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(stage, done, total)

@@ -104,9 +104,9 @@ def _of_field(given: Any, sites: Sites, what: str) -> NDArray[Any]:
     if len(columns) == len(sites.location) > 1 and any(one.ndim != 1 or len(dims) == 1 for one in columns.values()):
         template = given if given.ndim else given.expand_dims("site")
         spread = {name: one.broadcast_like(template).transpose(*template.dims) for name, one in columns.items()}
-        positions = {name: np.asarray(one.values).ravel() for name, one in spread.items()}
+        positions = {name: sites.labels(name, one).ravel() for name, one in spread.items()}
         return _at_positions(np.asarray(given.values).ravel(), positions, sites, what)
-    labels = [np.asarray(coordinates[dim].values) if dim in coordinates else None for dim in given.dims]
+    labels = [sites.labels(dim, coordinates[dim]) if dim in coordinates else None for dim in dims]
     return _along_dims(np.asarray(given.values), dims, labels, sites, what)
 
 
@@ -226,7 +226,7 @@ def sites_along(array: Any, dim: Any, sites: Sites) -> NDArray[np.int64] | None:
     named = {sites.find_coordinate(str(name)): one for name, one in array.coords.items() if one.dims == (dim,)}
     if (sites.names is not None and not sites.auxiliary) or not set(named) >= set(sites.location):
         return None
-    return sites_at({name: np.asarray(named[name].values) for name in sites.location}, sites)
+    return sites_at({name: sites.labels(name, named[name]) for name in sites.location}, sites)
 
 
 def same_sites(numbers: NDArray[np.int64], sites: Sites, other: Sites) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ __all__ = [
     "digits_of_axis",
     "is_latitude",
     "is_longitude",
+    "is_radian",
     "roles_of",
     "rows_by_name",
     "text_of",
@@ -55,6 +56,11 @@ def is_latitude(name: str) -> bool:
 def is_longitude(name: str) -> bool:
     """Whether a coordinate of this name holds longitudes."""
     return name.lower() in _LONGITUDES
+
+
+def is_radian(attributes: Mapping[str, Any]) -> bool:
+    """Whether a variable with these attributes is in radians."""
+    return str(attributes.get("units", "")).lower().startswith("rad")
 
 
 def rows_by_name(table: Any, labels: list[str]) -> tuple[Any, list[str]]:

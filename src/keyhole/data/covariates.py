@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.errors import PlanError, SettingsError
+from keyhole.core.errors import SettingsError
 
-__all__ = ["PERIODS", "Period", "check_periods", "harmonics", "month_numbers"]
+__all__ = ["PERIODS", "Period", "check_periods", "harmonics", "phase_in"]
 
 Period = Literal["year", "day"]
 PERIODS: tuple[Period, ...] = get_args(Period)
@@ -65,42 +65,13 @@ def harmonics(time: NDArray[np.datetime64], periods: Iterable[Period]) -> NDArra
            [-1.,  0.]], dtype=float32)
     """
     columns: list[NDArray[Any]] = [np.zeros((len(time), 0))]
-    for period in periods:
-        start = time.astype(f"datetime64[{_UNIT[period]}]")
-        length = (start + 1).astype("datetime64[s]") - start.astype("datetime64[s]")
-        phase = 2 * np.pi * ((time.astype("datetime64[s]") - start.astype("datetime64[s]")) / length)
+    for phase in (phase_in(time, period) for period in periods):
         columns.append(np.stack([np.cos(phase), np.sin(phase)], axis=1))
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 
-def month_numbers(time: NDArray[Any] | None, n: int, cycle: str | None) -> NDArray[np.int64]:
-    """Return the phase of each sample in a climatology: the month from 0 to 11, or 0 where there is none.
-
-    Parameters
-    ----------
-    time : ndarray of datetime64, shape (n,), optional
-        Needed with a monthly climatology.
-    n : int
-        Number of samples.
-    cycle : {"month"}, optional
-        The climatology.
-
-    Raises
-    ------
-    PlanError
-        If there is a climatology, and time is missing or no date.
-    """
-    if cycle is None:
-        return np.zeros(n, np.int64)
-    if time is None:
-        raise PlanError(
-            "this plan was fitted to monthly anomalies: give the time of each reading "
-            "(time=..., --time, or a time column)"
-        )
-    if time.dtype.kind != "M":
-        raise PlanError(
-            "this plan was fitted to monthly anomalies: the time of each reading must be a date, not a number"
-        )
-    if len(time) != n:
-        raise PlanError(f"time has {len(time)} entries for {n} readings")
-    return np.asarray(time.astype("datetime64[M]").astype(np.int64) % 12)
+def phase_in(time: NDArray[np.datetime64], period: Period) -> NDArray[np.float64]:
+    """Return the phase of each time in a period, from 0 to 2 pi; leap years are 366 days long."""
+    start = time.astype(f"datetime64[{_UNIT[period]}]")
+    length = (start + 1).astype("datetime64[s]") - start.astype("datetime64[s]")
+    return np.asarray(2 * np.pi * ((time.astype("datetime64[s]") - start.astype("datetime64[s]")) / length))

@@ -276,7 +276,7 @@ def _field(
     """Monthly fields, as anomalies."""
     sites = Sites.build(values.shape[1:], tuple(axes), axes)
     origin = SourceInfo("field", sample_dim="time", name=name, attributes=attributes)
-    return Samples.build(values[:, np.newaxis], sites, time=time, cycle="month", origin=origin)
+    return Samples.build(values[:, np.newaxis], sites, time=time, anomalies="month", origin=origin)
 
 
 def _monthly(path: Path, variable: str) -> Samples:

@@ -29,6 +29,9 @@ class Graph:
         ``(n, n)`` sparse and symmetric: how long an edge is, and how strongly it connects its ends.
     names
         ``(n,)``, names of the nodes; None: numbered.
+    is_ordered
+        Whether the order of the nodes is given, or they are consecutive numbers; that in which edges are listed says
+        nothing.
 
     Examples
     --------
@@ -40,6 +43,7 @@ class Graph:
     lengths: Any
     weights: Any
     names: tuple[str, ...] | None = None
+    is_ordered: bool = True
 
     @classmethod
     def read(cls, given: Any) -> Self:
@@ -63,9 +67,9 @@ class Graph:
             If the matrix is not square or not symmetric, or a length or weight is not above zero.
         """
         if isinstance(given, Graph):
-            return cls(given.lengths, given.weights, given.names)
+            return cls(given.lengths, given.weights, given.names, given.is_ordered)
         if hasattr(given, "edges") and hasattr(given, "nodes"):  # networkx
-            nodes, edges = [str(node) for node in given.nodes], list(given.edges(data=True))
+            nodes, edges = _in_order([str(node) for node in given.nodes]), list(given.edges(data=True))
             ends = [(str(one), str(other)) for one, other, _ in edges]
             kind = next(
                 (name for name in (_LENGTHS, _WEIGHTS) if edges and all(name in said for *_, said in edges)), None
@@ -78,7 +82,7 @@ class Graph:
         if isinstance(given, Sequence) and not isinstance(given, str) and all(len(edge) in (2, 3) for edge in given):
             ends = [(str(edge[0]), str(edge[1])) for edge in given]
             lengths = [edge[2] for edge in given] if given and all(len(edge) == 3 for edge in given) else None
-            return cls._of_edges(list(dict.fromkeys(node for pair in ends for node in pair)), ends, lengths, _LENGTHS)
+            return cls._of_edges(_ends_of(ends), ends, lengths, _LENGTHS, is_ordered=False)
         raise SettingsError(
             f"graph: a {type(given).__name__}; an adjacency matrix, a networkx graph, or a frame or list of edges "
             "is needed"
@@ -91,11 +95,13 @@ class Graph:
             raise SettingsError("graph: a frame of edges needs the columns source and target")
         pairs = [(str(one), str(other)) for one, other in zip(frame[ends[0]], frame[ends[1]], strict=True)]
         kind = next((name for name in (_LENGTHS, _WEIGHTS) if name in frame.columns), None)
-        nodes = list(dict.fromkeys(node for pair in pairs for node in pair))
-        return cls._of_edges(nodes, pairs, None if kind is None else frame[kind].to_numpy(), kind)
+        values = None if kind is None else frame[kind].to_numpy()
+        return cls._of_edges(_ends_of(pairs), pairs, values, kind, is_ordered=False)
 
     @classmethod
-    def _of_edges(cls, nodes: list[str], ends: list[tuple[str, str]], values: Any, kind: str | None) -> Self:
+    def _of_edges(
+        cls, nodes: list[str], ends: list[tuple[str, str]], values: Any, kind: str | None, *, is_ordered: bool = True
+    ) -> Self:
         from scipy.sparse import csr_array
 
         number = {name: place for place, name in enumerate(nodes)}
@@ -113,7 +119,7 @@ class Graph:
         pairs, values = np.array(list(shortest)), np.array(list(shortest.values()))
         index = np.concatenate([pairs, pairs[:, ::-1]]).T
         matrix = csr_array((np.tile(values, 2), tuple(index)), shape=(len(nodes), len(nodes)))
-        return cls(matrix, _inverse(matrix), tuple(nodes))
+        return cls(matrix, _inverse(matrix), tuple(nodes), is_ordered or _are_numbers(nodes))
 
     @classmethod
     def _of_matrix(cls, matrix: Any) -> Self:
@@ -143,18 +149,25 @@ class Graph:
         Parameters
         ----------
         names
-            Names of the sites, which are looked up among the nodes; or the number of sites, if neither have names.
+            Names of the sites, which are looked up among the nodes, also numbered ones; or the number of sites, whose
+            order is then that of the nodes.
 
         Raises
         ------
         SettingsError
-            If a site is no node, or their numbers differ.
+            If a site is no node, their numbers differ, or the order of the nodes is not known.
         """
         count = names if isinstance(names, int) else len(names)
         size = self.size
-        if self.names is None or isinstance(names, int) or not set(self.names) & set(names):
+        known = self.names or ()
+        if self.names is None or isinstance(names, int) or (_are_numbers(known) and not {*known} & {*names}):
             if count != size:
                 raise SettingsError(f"graph: {size} nodes for {count} sites, and no names to match them by")
+            if not self.is_ordered:
+                raise SettingsError(
+                    f"graph: its edges name nodes ({', '.join(known[:2])}, ...), but the sites have no names; number "
+                    f"the nodes from 0 to {size - 1}, or give an adjacency matrix or names to the sites"
+                )
             return GraphMetric(self.lengths, self.weights)
         number = {name: place for place, name in enumerate(self.names)}
         missing = [name for name in names if name not in number]
@@ -165,6 +178,23 @@ class Graph:
         every = np.concatenate([order, rest])
         whole = GraphMetric(self.lengths[every][:, every], self.weights[every][:, every])
         return whole if not len(rest) else whole.take(np.arange(len(order)))
+
+
+def _ends_of(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Nodes of a list of edges; in the order of their numbers if they are numbered."""
+    return _in_order(list(dict.fromkeys(node for pair in pairs for node in pair)))
+
+
+def _in_order(nodes: list[str]) -> list[str]:
+    return sorted(nodes, key=int) if _are_numbers(nodes) else nodes
+
+
+def _are_numbers(nodes: Sequence[str]) -> bool:
+    """Whether nodes are called by consecutive numbers."""
+    if not all(node.isdecimal() for node in nodes):
+        return False
+    numbers = {int(node) for node in nodes}
+    return len(numbers) == len(nodes) == max(numbers, default=0) - min(numbers, default=1) + 1
 
 
 def _check_positive(values: NDArray[np.float64], what: str) -> None:

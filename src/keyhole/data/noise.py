@@ -1,11 +1,16 @@
-"""Standard normal numbers that depend on sample, site and channel alone, in whatever order they are drawn."""
+"""Measurement noise: numbers keyed by sample, site and channel, and what is assumed where none is given."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["standard_noise"]
+__all__ = ["ASSUMED_NOISE", "standard_noise"]
+
+# Standard deviation that searches assume for a sensor whose noise is not known, as a share of its channel's spread. In
+# noise-free data a site where nearly nothing moves may be perfectly correlated with the field, and looks as informative
+# as any; no sensor would resolve it. A geostatistician would call its square a nugget.
+ASSUMED_NOISE = 0.01
 
 _SEED = np.uint64(20_261_116)
 # The constants of splitmix64 (Steele, Lea & Flood, 2014).

@@ -32,6 +32,8 @@ class ObservedSamples(ScaledSamples):
         ``(s, channels * m)`` sparse array over the scaled values.
     spread
         ``(s,)``, standard deviation of the measurement noise of each sensor, in its own scale.
+    unknown_noise
+        ``(s,)``, the sensors whose noise neither they nor the data give.
     **others
         Those of `ScaledSamples`; ``sensors`` is given and ``noise`` is not.
 
@@ -48,6 +50,7 @@ class ObservedSamples(ScaledSamples):
 
     operator: Any = None
     spread: NDArray[np.float64] | None = None
+    unknown_noise: NDArray[np.bool_] | None = None
 
     @classmethod
     def of(cls, samples: ScaledSamples, sensors: PlacedSensors, scale: NDArray[np.float64]) -> Self:
@@ -65,7 +68,10 @@ class ObservedSamples(ScaledSamples):
         operator, own = sensors.scaled(scale)
         noise = None if samples.noise is None else samples.noise * scale[:, np.newaxis]
         given = {one.name: getattr(samples, one.name) for one in fields(samples) if one.init}
-        given |= {"sensors": sensors, "noise": None, "operator": operator, "spread": sensors.noise_of(noise) / own}
+        given |= {
+            "sensors": sensors, "noise": None, "operator": operator, "spread": sensors.noise_of(noise) / own,
+            "unknown_noise": np.isnan(sensors.noise) & (noise is None),
+        }  # fmt: skip
         return cls(**given)
 
     @property
@@ -176,6 +182,20 @@ class ObservedSamples(ScaledSamples):
             variance = (self.clean_readings(sites) * level).var(axis=0, dtype=np.float64)
             noise = noise + variance * (1 / np.maximum(available[sites], _LEAST_AVAILABLE) - 1)
         return np.asarray(noise[np.newaxis])
+
+    def reading_spread(self, sites: Indices) -> NDArray[np.float64]:
+        """Return one for each sensor, ``(1, K)``, as each has a scale of its own."""
+        return np.ones((1, len(sites)))
+
+    def assumed_noise(self, sites: Indices) -> NDArray[np.float64]:
+        """Return the noise that searches assume of sensors without one of their own; see `ScaledSamples`."""
+        if self.unknown_noise is None:
+            return np.zeros((1, len(sites)))
+        return super().assumed_noise(sites) * self.unknown_noise[sites]
+
+    def search_noise(self, sites: Indices) -> NDArray[np.float64]:
+        """Return the noise variance that searches count with, in units of ``targets``; see `ScaledSamples`."""
+        return self.reading_noise(sites) + np.square(self.assumed_noise(sites) * self.level[sites])
 
     def at(self, sites: Indices) -> ScaledSamples:
         """Restrict the samples to some sites, with a noise-free sensor at each; see `ScaledSamples.at`."""

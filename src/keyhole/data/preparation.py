@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError
-from keyhole.data import splits
+from keyhole.data.climatology_choice import choose_and_sum
 from keyhole.data.moments import Moments
 from keyhole.data.samples import Samples
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.scaler import Scaler
 from keyhole.data.screening import exclude, notes, screen, warn_about
-from keyhole.data.series import features, find_series
+from keyhole.data.split_choice import choose_split
 from keyhole.data.splits import Split, SplitLike
 
-__all__ = ["PreparedSamples", "default_split", "prepare", "prepare_with", "split_of"]
+__all__ = ["PreparedSamples", "prepare", "prepare_all", "prepare_with", "split_of"]
 
 _FEWEST_KNOWN = 5  # training samples that must know a cell
 
@@ -44,6 +44,8 @@ class PreparedSamples:
         Unscaled.
     notes : mapping
         Findings about the columns of a table, for the plan's record.
+    anomalies_reason : str
+        Why the climatology of the samples was chosen.
     """
 
     samples: Samples
@@ -55,6 +57,7 @@ class PreparedSamples:
     development: ScaledSamples
     test: Samples
     notes: Mapping[str, Any] = field(default_factory=dict)
+    anomalies_reason: str = ""
 
     def with_site_variance(
         self, train: NDArray[np.float64], development: NDArray[np.float64]
@@ -83,7 +86,7 @@ def prepare(samples: Samples, split: SplitLike, seed: int) -> PreparedSamples:
     samples : Samples
         In the user's units.
     split : Split, str, mapping, tuple or None
-        See `as_split`; None: the data set's own split, else `default_split`.
+        As `choose_split` takes it.
     seed : int
         Seed of a random split.
 
@@ -101,8 +104,8 @@ def prepare(samples: Samples, split: SplitLike, seed: int) -> PreparedSamples:
     samples = exclude(samples, findings)
     parts = split_of(samples, split, seed)
     samples = replace(_known_enough(samples, parts), ordered=parts.kind == "blocks")
+    samples, reason, (moments, others) = choose_and_sum(samples, parts.train, parts.validation)
     train, development = samples.take(parts.train), samples.take(_development(samples, parts))
-    moments, others = Moments.of(samples, parts.train, parts.validation)
     if not moments.varies:
         raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
     _check_target_varies(train)
@@ -113,14 +116,42 @@ def prepare(samples: Samples, split: SplitLike, seed: int) -> PreparedSamples:
     if samples.is_large and samples.missing is None:
         variances = choosing.target_variance(moments), scaling.target_variance(together)
         prepared = prepared.with_site_variance(*variances)
-    return replace(prepared, notes=notes(findings))
+    return replace(prepared, notes=notes(findings), anomalies_reason=reason)
+
+
+def prepare_all(prepared: PreparedSamples) -> PreparedSamples:
+    """Scale all samples, for the fit that follows once everything is chosen and measured.
+
+    Parameters
+    ----------
+    prepared : PreparedSamples
+        The parts on which that was done.
+
+    Returns
+    -------
+    PreparedSamples
+        All samples are the development part, also those of the test part and of gaps; one scaler is fitted to them.
+        ``validation`` has the samples of the validation part.
+    """
+    samples, split = prepared.samples, prepared.split
+    rows = split.all_rows(samples.order_in_time() if samples.is_series else None, len(samples))
+    whole = samples.take(rows)
+    scaling = Scaler.of(Moments.of(samples, np.sort(rows))[0], whole)
+    development = scaling.apply(whole).impute()
+    validation = scaling.apply(samples.take(split.validation)).impute(development.imputer)
+    return replace(
+        prepared,
+        choosing=scaling,
+        scaling=scaling,
+        train=development,
+        validation=validation,
+        development=development,
+    )
 
 
 def split_of(samples: Samples, split: SplitLike, seed: int) -> Split:
     """Return the parts that `prepare` splits samples into; parameters as there."""
-    parts = splits.as_split(split, len(samples), time=samples.time, seed=seed) or samples.split
-    parts = parts or default_split(samples, seed)
-    splits.check(parts, len(samples))
+    parts = choose_split(samples, split, seed)
     return parts if samples.memory is None else parts.in_order()
 
 
@@ -139,35 +170,6 @@ def _development(samples: Samples, split: Split) -> NDArray[np.int64]:
     return split.development if samples.memory is None else np.sort(split.development)
 
 
-def default_split(samples: Samples, seed: int) -> Split:
-    """Choose a split: blocks for samples with a time or that look like a time series, else at random.
-
-    Rows of a table, and samples with a target, are a time series only if they have a time.
-
-    Parameters
-    ----------
-    samples : Samples
-        All samples.
-    seed : int
-        Seed of a random split.
-
-    Returns
-    -------
-    Split
-        With its ``reason``.
-    """
-    n = len(samples)
-    if samples.time is not None:
-        return replace(Split.blocks(n, time=samples.time), reason="samples have a time")
-    if samples.origin.kind == "table" or samples.target is not None:
-        return replace(Split.random(n, seed=seed), reason="samples have no time")
-    found = find_series(features(samples))
-    if found is None:
-        reason = "samples have no time and do not look like a series"
-        return replace(Split.random(n, seed=seed), reason=reason)
-    return replace(Split.blocks(n), reason=found.reason)
-
-
 def _known_enough(samples: Samples, parts: Split) -> Samples:
     """Leave out sites that have fewer than 5 known values in the training part."""
     if samples.missing is None:
@@ -181,9 +183,9 @@ def _known_enough(samples: Samples, parts: Split) -> Samples:
 def _check_precision(moments: Moments, scaler: Scaler) -> None:
     """Raise a DataError if scaled values are infinite or vanish in single precision."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        extremes = [(bound - scaler.baseline) / scaler.scale[:, np.newaxis] for bound in (moments.low, moments.high)]
+        extremes = [(bound - scaler.mean) / scaler.scale[:, np.newaxis] for bound in (moments.low, moments.high)]
         scaled = np.stack(extremes).astype(np.float32)
-    known = scaled[:, :, ~np.isnan(moments.low)]
+    known = scaled[:, ~np.isnan(moments.low)]
     if not np.isfinite(known).all() or not known.any():
         raise DataError("the values are too large or too small for single precision once scaled; change their unit")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -30,7 +31,9 @@ from keyhole.data.values import (
     whole_of,
 )
 
-__all__ = ["SampleSet"]
+__all__ = ["CHANNEL_AXES", "SampleSet"]
+
+CHANNEL_AXES = ("variable", "channel")  # first axis of sites that channels were made of, with and without names
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,12 +60,15 @@ class SampleSet:
         A class or a number for each sample, predicted from the readings in place of the field.
     covariates : ndarray of shape (N, c), optional
         What is known of each sample without any sensor.
+    sample_groups : ndarray of shape (N,), optional
+        Label of the group of each sample, such as its subject; a group is in one part of a split alone.
     constraints : ResolvedConstraints, optional
         Constraints on the placement beyond ``observable``.
     weights : ndarray of shape (m,), optional
         Loss weight of each site; None: uniform.
     noise : ndarray of shape (channels, m), optional
-        Standard deviation of the measurement noise, in units of ``values``; None: noise-free sensors.
+        Standard deviation of the measurement noise, in units of ``values``; None: not given, so that
+        readings are free of noise and searches assume a little.
     rows : ndarray of int, shape (N,), optional
         Number of each sample in the whole data, which its measurement noise depends on; None: as they are here.
     sensors : PlacedSensors, optional
@@ -78,6 +84,7 @@ class SampleSet:
     origin: SourceInfo = field(default_factory=SourceInfo)
     target: Target | None = None
     covariates: NDArray[np.floating[Any]] | None = None
+    sample_groups: NDArray[Any] | None = None
     constraints: ResolvedConstraints | None = None
     weights: NDArray[np.float64] | None = None
     noise: NDArray[np.float64] | None = None
@@ -179,6 +186,17 @@ class SampleSet:
         """
         return replace(self, **self._entries(indices))
 
+    def join(self, others: Self) -> Self:
+        """Return these samples, then others of the same kind at the same sites, in memory.
+
+        Parameters
+        ----------
+        others : SampleSet
+            As many optional entries as these.
+        """
+        first, second = (part._entries(np.arange(len(part))) | {"data": part.values} for part in (self, others))
+        return replace(self, **{name: _joined(one, second[name]) for name, one in first.items()})
+
     def _entries(self, indices: Indices) -> dict[str, Any]:
         """The fields that have one entry for each sample, for some of the samples."""
         rows = np.arange(len(self)) if self.rows is None else self.rows
@@ -187,6 +205,7 @@ class SampleSet:
             "time": None if self.time is None else self.time[indices],
             "target": None if self.target is None else self.target.take(indices),
             "covariates": None if self.covariates is None else self.covariates[indices],
+            "sample_groups": None if self.sample_groups is None else self.sample_groups[indices],
             "rows": rows[indices],
         }
 
@@ -215,7 +234,7 @@ class SampleSet:
 
     def draw_noise(self, sites: Indices) -> NDArray[np.float64]:
         """Return the measurement noise of each sample at some sites, ``(N, channels, K)``; the same at each call."""
-        if self.noise is None:
+        if self.noise is None or not self.noise.any():
             return np.zeros((len(self), self.channels, len(sites)))
         rows = np.arange(len(self)) if self.rows is None else self.rows
         return standard_noise(rows, self.sites.index[sites], self.channels) * self.noise[:, sites]
@@ -258,3 +277,12 @@ class SampleSet:
     def _settings(self) -> tuple[Any, ...]:
         """What else changes the results; part of the fingerprint."""
         return ()
+
+
+def _joined(one: Any, other: Any) -> Any:
+    """Entries of some samples, then those of others; None where there are none."""
+    if one is None or other is None:
+        return None
+    if isinstance(one, Mapping):
+        return {name: np.concatenate([labels, other[name]]) for name, labels in one.items() if name in other}
+    return one.join(other) if isinstance(one, Target) else np.concatenate([one, other])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,18 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
+from keyhole.core.text import listed
+from keyhole.data.climatology import AUTO, Anomalies, Climatology
 from keyhole.data.constraints import Constraints
-from keyhole.data.covariates import Period, check_periods, month_numbers
+from keyhole.data.covariates import Period, check_periods
 from keyhole.data.labels import align_in_time, match_times
 from keyhole.data.origin import SourceInfo
-from keyhole.data.sample_set import SampleSet
+from keyhole.data.sample_labels import Coordinates, group_labels
+from keyhole.data.sample_set import CHANNEL_AXES, SampleSet
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.sites import Sites
 from keyhole.data.splits import Indices, Split
 from keyhole.data.target import Target
 from keyhole.data.validation import (
-    Cycle,
-    check_cycle,
+    check_anomalies,
     check_dates,
     check_positions,
     check_shape,
@@ -36,6 +38,8 @@ from keyhole.data.weights import resolve_noise, resolve_weights, sqrt_of_weights
 
 __all__ = ["Samples"]
 
+_SHOWN = 5  # names in an error message
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Samples(SampleSet):
@@ -46,14 +50,16 @@ class Samples(SampleSet):
 
     Parameters
     ----------
-    cycle : {"month"}, optional
-        ``"month"`` for anomalies from the monthly climatology of the training part, which needs ``time``; None for
-        deviations from the mean.
+    climatology : Climatology
+        What is subtracted from the samples; `anomalies` sets it.
     split : Split, optional
         Training, validation and test parts, where the data set defines them.
     periods : tuple of {"year", "day"}, optional
-        Periods of ``time`` that are given to reconstructors as covariates. None: the year, where ``cycle`` is
-        ``"month"``.
+        Periods of ``time`` that are given to reconstructors as covariates. None: those that ``climatology`` follows.
+    coordinates : mapping of str to ndarray of shape (N,)
+        Coordinates along the samples by name, such as the members of an ensemble, which `with_groups` takes.
+    groups_name : str
+        Name of the column or coordinate that ``sample_groups`` come from.
     **others
         Those of `SampleSet`.
 
@@ -67,9 +73,11 @@ class Samples(SampleSet):
     np.int64(10)
     """
 
-    cycle: Cycle | None = None
+    climatology: Climatology = AUTO
     split: Split | None = None
     periods: tuple[Period, ...] | None = None
+    coordinates: Coordinates = field(default_factory=dict)
+    groups_name: str = ""
 
     @classmethod
     def build(
@@ -78,9 +86,10 @@ class Samples(SampleSet):
         sites: Sites,
         *,
         time: NDArray[Any] | None = None,
-        cycle: Cycle | None = None,
+        anomalies: Anomalies = "auto",
         split: Split | None = None,
         origin: SourceInfo | None = None,
+        coordinates: Coordinates | None = None,
     ) -> Samples:
         """Make samples from arrays of the data's shape and their sites, after checking them.
 
@@ -96,12 +105,14 @@ class Samples(SampleSet):
             Narrowed to the sites that have values.
         time : ndarray of shape (N,), optional
             Time of each sample.
-        cycle : {"month"}, optional
-            Work on anomalies from the monthly climatology.
+        anomalies : {"auto", "none", "month", "harmonics"}
+            Anomalies to work on, as in `Samples.anomalies`.
         split : Split, optional
             Parts defined by the data set.
         origin : SourceInfo, optional
             Where the data come from.
+        coordinates : mapping of str to ndarray of shape (N,), optional
+            Coordinates along the samples, by name.
 
         Returns
         -------
@@ -119,20 +130,24 @@ class Samples(SampleSet):
         check_values(packed, valid)
         if time is not None:
             check_time(time, len(values))
-        check_cycle(cycle, time)
+        climatology = check_anomalies(anomalies, time)
         if not valid.all():
             kept = np.flatnonzero(valid)
             packed, sites = np.take(packed, kept, axis=2), sites.take(kept)
         check_positions(sites)
         samples = cls(
-            data=packed, sites=sites, observable=np.ones(len(sites), bool), time=time, cycle=cycle, split=split,
-            origin=origin or SourceInfo(),
+            data=packed, sites=sites, observable=np.ones(len(sites), bool), time=time, climatology=climatology,
+            split=split, origin=origin or SourceInfo(), coordinates=coordinates or {},
         )  # fmt: skip
         return samples.with_weights("area") if sites.is_geographic and sites.area is not None else samples
 
     def take(self, indices: Indices) -> Samples:
         """Return a subset of the samples, without ``split``, which refers to all of them; see `SampleSet.take`."""
         return replace(self, **self._entries(indices), split=None)
+
+    def _entries(self, indices: Indices) -> dict[str, Any]:
+        coordinates = {name: labels[indices] for name, labels in self.coordinates.items()}
+        return super()._entries(indices) | {"coordinates": coordinates}
 
     def restrict(self, keep: NDArray[np.bool_]) -> Samples:
         """Leave out sites; the constraints are applied to the others anew.
@@ -275,6 +290,56 @@ class Samples(SampleSet):
         aligned = columns_of(align_in_time(columns, self.time, "covariates"), len(self))
         return replace(self, periods=chosen, covariates=aligned)
 
+    def with_groups(self, groups: Any) -> Samples:
+        """Set which samples belong together, such as those of one subject, station or member of an ensemble.
+
+        A group is in one part of a split alone (`Split.groups`), so that errors are those of a new group.
+
+        Parameters
+        ----------
+        groups : str, array-like of shape (N,) or None
+            Labels, or the name of a coordinate along the samples (``"member"``) or of a column of a table, which is
+            then no site. A Series is aligned by its index, a DataArray by the coordinate of its dimension, if the
+            samples have these labels. None removes the groups.
+
+        Returns
+        -------
+        Samples
+
+        Raises
+        ------
+        DataError
+            If there is no such coordinate or column, not one label for each sample, or a label is missing.
+
+        Examples
+        --------
+        >>> import keyhole as kh
+        >>> samples = kh.read(np.random.default_rng(0).normal(size=(40, 6))).with_groups(np.arange(40) // 8)
+        >>> plan = kh.select(samples, k=2, method="qr", reconstructor="ridge")
+        >>> plan.metadata["split"]["train"], plan.metadata["split"]["test"]
+        (24, 8)
+        """
+        if groups is None or not isinstance(groups, str):
+            time, known = self.time, self.coordinates
+            labels = None if groups is None else group_labels(groups, len(self), time=time, coordinates=known)
+            return replace(self, sample_groups=labels, groups_name=str(getattr(groups, "name", None) or ""))
+        samples, labels = self._named_labels(groups)
+        return replace(samples, sample_groups=group_labels(labels, len(self)), groups_name=groups)
+
+    def _named_labels(self, name: str) -> tuple[Samples, NDArray[Any]]:
+        """Labels of a coordinate or of the time; of a column of a table, which is left out of the sites."""
+        if name in self.coordinates:
+            return self, self.coordinates[name]
+        if name == "time" and self.time is not None:
+            return self, self.time
+        names = list(self.sites.names or ()) if self.origin.kind == "table" else []
+        if name in names:
+            column = names.index(name)
+            labels = read_columns(self.source, np.array([column]))[:, 0, 0]
+            return self.restrict(np.arange(len(names)) != column), labels
+        known = [*self.coordinates, *(["time"] if self.time is not None else []), *names]
+        raise DataError(f"groups: no column or coordinate {name!r}; there are {listed(known, _SHOWN) or 'none'}")
+
     def with_weights(self, weights: Any) -> Samples:
         """Set the loss weights: how much a squared error at each site counts.
 
@@ -299,7 +364,8 @@ class Samples(SampleSet):
         ----------
         noise : float, array-like or None
             One number, one for each channel, an array of the shape of the data, or ``(channels, *shape)``. Labelled
-            values are aligned by variable, coordinate or site name. None: noise-free sensors.
+            values are aligned by variable, coordinate or site name. None: not known. Readings are then free of noise,
+            and searches assume 1 % of each channel's spread, unless the data are a table; 0: perfect sensors.
 
         Returns
         -------
@@ -327,7 +393,7 @@ class Samples(SampleSet):
         (2, 4, 5)
         """
         names = np.array(list(self.origin.variables) or [f"channel {i}" for i in range(self.channels)])
-        sites = self.sites.repeat("variable" if self.origin.variables else "channel", names)
+        sites = self.sites.repeat(CHANNEL_AXES[0 if self.origin.variables else 1], names)
         variance = np.nanvar(self.values, axis=(0, 2), dtype=np.float64)
         precision = 1 / np.where(variance > 0, variance, 1.0)
         weights = np.ones(len(self.sites)) if self.weights is None else self.weights
@@ -344,8 +410,8 @@ class Samples(SampleSet):
         scaled = ScaledSamples(
             data=values, sites=self.sites, observable=self.observable, time=self.time, ordered=self.ordered,
             origin=self.origin, target=self.target, covariates=self.covariates, constraints=self.constraints,
-            weights=self.weights, noise=self.noise, rows=self.rows, missing=self.missing,
-            root=sqrt_of_weights(self.weights),
+            sample_groups=self.sample_groups, weights=self.weights, noise=self.noise, rows=self.rows,
+            missing=self.missing, root=sqrt_of_weights(self.weights),
         )  # fmt: skip
         return scaled.observed_by(self.sensors, np.ones(self.channels))
 
@@ -406,43 +472,41 @@ class Samples(SampleSet):
             return plain
         return replace(plain, observable=constraints.before).with_constraints(constraints.specification)
 
-    def anomalies(self, cycle: Cycle | None = "month") -> Samples:
-        """Work on anomalies from a monthly climatology (``"month"``), or on deviations from the mean (None).
+    def anomalies(self, kind: Anomalies = "month") -> Samples:
+        """Set what is subtracted from the samples: what the calendar knows of them without sensors.
 
         Parameters
         ----------
-        cycle : {"month"}, optional
-            ``"month"`` needs a date for each sample, and all twelve months in the training part.
+        kind : {"auto", "none", "month", "harmonics"}
+            ``"none"``: the mean. ``"month"``: the monthly climatology, which needs dates, and all twelve months in the
+            training part. ``"harmonics"``: harmonics of the year and of the day, as many as cross-validate best on the
+            training part, which need dates over one and a half cycles of either. ``"auto"``: the one of these that
+            cross-validates best (`keyhole.data.climatology_choice.choose_climatology`); the mean without dates.
 
         Returns
         -------
         Samples
         """
-        check_cycle(cycle, self.time)
-        return replace(self, cycle=cycle)
+        return replace(self, climatology=check_anomalies(kind, self.time))
 
-    def anomalies_as_asked(self, asked: str | None) -> Samples:
+    def anomalies_as_asked(self, asked: Anomalies) -> Samples:
         """Apply the ``anomalies`` setting of the command line and of `keyhole.select`.
 
         Parameters
         ----------
-        asked : {"month", "none"}, optional
-            Monthly anomalies, deviations from the mean, or None to keep the samples' own ``cycle``.
+        asked : {"auto", "none", "month", "harmonics"}
+            As in `anomalies`, but ``"auto"`` keeps what is set on the samples already.
 
         Returns
         -------
         Samples
         """
-        if asked not in (None, "month", "none"):
-            raise SettingsError(f"anomalies={asked!r}: 'month', 'none' or None is needed")
-        return self if asked is None else self.anomalies("month" if asked == "month" else None)
-
-    def phase(self) -> NDArray[np.int64]:
-        """Return the month of each sample, from 0 to 11, where anomalies are monthly; else 0."""
-        return month_numbers(self.time, len(self), self.cycle)
+        checked = self.anomalies(asked)
+        return self if asked == "auto" else checked
 
     def _settings(self) -> tuple[Any, ...]:
-        return (self.cycle,)
+        kind, terms = self.climatology.kind, self.climatology.terms
+        return (None,) if kind == "none" else (kind, *terms)
 
     def readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
         """Return the values at some sites, ``(N, K, channels)``, without noise; NaN where they are missing.

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.data.imputation import GaussianImputer, impute_by_covariance
+from keyhole.data.noise import ASSUMED_NOISE
 from keyhole.data.placed_sensors import PlacedSensors
-from keyhole.data.sample_set import SampleSet
+from keyhole.data.sample_set import CHANNEL_AXES, SampleSet
 from keyhole.data.splits import Indices
 from keyhole.data.values import as_slice, read_columns
 
@@ -62,7 +63,7 @@ class ScaledSamples(SampleSet):
     @property
     def is_noisy(self) -> bool:
         """Whether the measurement noise of the sensors is known, which their readings then contain."""
-        return self.noise is not None
+        return self.noise is not None and bool(self.noise.any())
 
     @cached_property
     def targets(self) -> NDArray[np.float32]:
@@ -227,6 +228,37 @@ class ScaledSamples(SampleSet):
             variance = (read_columns(self.source, sites) * root).var(axis=0, dtype=np.float64)
             noise = noise + variance * (1 / np.maximum(available[sites], _LEAST_AVAILABLE) - 1)
         return noise
+
+    def reading_spread(self, sites: Indices) -> NDArray[np.float64]:
+        """Return the spread of the channel of each reading, ``(channels, K)``: one, by the scaling.
+
+        Where channels were made sites of their own (`Samples.channels_apart`), all were scaled together, and it is the
+        root mean variance of the sites of the same channel.
+        """
+        if self.sites.dims[:1] not in {(axis,) for axis in CHANNEL_AXES}:
+            return np.ones((self.channels, len(sites)))
+        channel = self.sites.places[0]
+        variance = self.target_variance()[0] / (1.0 if self.root is None else np.square(self.root))
+        mean = np.bincount(channel, variance) / np.maximum(np.bincount(channel), 1)
+        return np.asarray(np.sqrt(mean)[channel[sites]][np.newaxis])
+
+    def assumed_noise(self, sites: Indices) -> NDArray[np.float64]:
+        """Return the standard deviation of the noise that searches assume of each reading, ``(channels, K)``.
+
+        It is `ASSUMED_NOISE` of the channel's spread; zero where the noise is given, and for the columns of a table,
+        which no sensor measures. Readings for fits and errors are without it.
+        """
+        if self.noise is not None or self.origin.kind == "table":
+            return np.zeros((self.channels, len(sites)))
+        return ASSUMED_NOISE * self.reading_spread(sites)
+
+    def search_noise(self, sites: Indices) -> NDArray[np.float64]:
+        """Return the noise variance that searches count with, in units of ``targets`` squared, ``(channels, K)``.
+
+        That of `reading_noise`, and where no noise is given that of `assumed_noise`.
+        """
+        root = 1.0 if self.root is None else self.root[sites]
+        return self.reading_noise(sites) + np.square(self.assumed_noise(sites) * root)
 
 
 Of = TypeVar("Of", bound=np.generic)

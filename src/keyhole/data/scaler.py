@@ -1,4 +1,4 @@
-"""Scaling: subtract the mean or climatology, divide by one standard deviation for each channel, and invert both."""
+"""Scaling: subtract the climatology, divide by one standard deviation for each channel, and invert both."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import PlanError
-from keyhole.data.covariates import Period, harmonics, month_numbers
+from keyhole.data.climatology import MEAN, Climatology
+from keyhole.data.climatology_choice import with_climatology
+from keyhole.data.covariates import Period, harmonics
 from keyhole.data.moments import Moments
+from keyhole.data.normal_equations import fit_harmonics
 from keyhole.data.samples import Samples
 from keyhole.data.scaled_samples import ScaledSamples
-from keyhole.data.validation import Cycle
 from keyhole.data.values import DeferredValues, Values, memory_of, read_columns, read_rows, whole_of
 from keyhole.data.weights import sqrt_of_weights
 
@@ -26,18 +28,19 @@ class Scaler:
 
     .. math:: z = (x - b) / s
 
-    The baseline :math:`b` is the mean of the training samples, or their monthly climatology; the scale :math:`s` is the
-    weighted root mean square of each channel's anomalies over samples and sites. Targets are
+    The baseline :math:`b` is the climatology of the training samples: their mean, the mean of each month, or harmonics
+    of the year and of the day. The scale :math:`s` is the weighted root mean square of each channel's anomalies over
+    samples and sites. Targets are
     :math:`\sqrt{w}\,z` with the loss weights :math:`w` relative to their mean.
 
     Parameters
     ----------
-    baseline : ndarray of shape (1, channels, m) or (12, channels, m)
-        Mean, or monthly climatology from January to December.
+    baseline : ndarray of shape (columns, channels, m)
+        Coefficients of the climatology: the mean, the means of January to December, or those of harmonics.
     scale : ndarray of shape (channels,)
         Positive; 1 for a constant channel.
-    cycle : {"month"}, optional
-        ``"month"`` where the baseline is a climatology.
+    climatology : Climatology
+        What the coefficients are of.
     periods : tuple of {"year", "day"}
         Periods of time that are given to reconstructors as covariates.
     columns : ndarray of shape (2, c)
@@ -57,7 +60,7 @@ class Scaler:
 
     baseline: NDArray[np.floating[Any]]
     scale: NDArray[np.float64]
-    cycle: Cycle | None = None
+    climatology: Climatology = MEAN
     periods: tuple[Period, ...] = ()
     columns: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 0)))
     root: NDArray[np.float32] | None = None
@@ -69,7 +72,8 @@ class Scaler:
         Parameters
         ----------
         samples : Samples
-            Training samples in the user's units; test samples must not be among them.
+            Training samples in the user's units; test samples must not be among them. If they name no climatology, it
+            is chosen by cross-validation (`choose_climatology`).
 
         Returns
         -------
@@ -80,7 +84,9 @@ class Scaler:
         DataError
             If there are no samples, or a climatology is wanted and a month has none.
         """
-        return cls.of(Moments.of(samples, np.arange(len(samples)))[0], samples)
+        every = np.arange(len(samples))
+        samples, _ = with_climatology(samples, every)
+        return cls.of(Moments.of(samples, every)[0], samples)
 
     @classmethod
     def of(cls, moments: Moments, samples: Samples) -> Scaler:
@@ -91,20 +97,24 @@ class Scaler:
         moments : Moments
             Sums over the samples.
         samples : Samples
-            The samples themselves, for weights, climatology and covariates.
+            The samples themselves, for weights and covariates.
 
         Returns
         -------
         Scaler
         """
-        baseline, root = moments.baseline(), sqrt_of_weights(samples.weights)
+        climatology, root = moments.climatology, sqrt_of_weights(samples.weights)
+        partly = climatology.kind == "harmonics" and not moments.are_complete
+        baseline = fit_harmonics(samples, climatology) if partly else moments.baseline()
         # Large samples are not gone through once more.
-        squares = moments.anomaly_squares(baseline) if samples.is_large else _anomaly_squares(samples, baseline)
+        once = samples.is_large and not partly
+        squares = moments.anomaly_squares(baseline) if once else _anomaly_squares(samples, climatology, baseline)
         known = moments.counts.sum(axis=(0, 2), dtype=np.int64)
         weighted = squares * (1.0 if root is None else np.square(root))
         scale = np.sqrt(weighted.sum(axis=1) / np.maximum(known, 1))
         columns = _moments(samples.covariates)
-        return cls(baseline, np.where(scale > 0, scale, 1.0), samples.cycle, _periods_of(samples), columns, root)
+        periods = climatology.periods if samples.periods is None else samples.periods
+        return cls(baseline, np.where(scale > 0, scale, 1.0), climatology, periods, columns, root)
 
     def target_variance(self, moments: Moments) -> NDArray[np.float64]:
         """Return the variance of the scaled targets over the samples of some sums, ``(channels, m)``."""
@@ -127,12 +137,13 @@ class Scaler:
             of time.
         """
         scaled = ScaledSamples(
-            data=_ScaledValues(samples.source, self, self.phase(samples.time, len(samples))), sites=samples.sites,
+            data=_ScaledValues(samples.source, self, self.climatology.lookup(samples.time, len(samples))),
+            sites=samples.sites,
             observable=samples.observable, time=samples.time, ordered=samples.ordered, origin=samples.origin,
             target=samples.target, covariates=self.covariates(samples.time, samples.covariates, len(samples)),
-            constraints=samples.constraints, weights=samples.weights,
+            sample_groups=samples.sample_groups, constraints=samples.constraints, weights=samples.weights,
             noise=None if samples.noise is None else samples.noise / self._column, rows=samples.rows,
-            offset=None if self.cycle or self.root is not None else self.baseline[0] / self._column,
+            offset=None if self.climatology.needs_time or self.root is not None else self.baseline[0] / self._column,
             root=sqrt_of_weights(samples.weights), missing=samples.missing,
         )  # fmt: skip
         return scaled.observed_by(samples.sensors, self.scale)
@@ -176,13 +187,20 @@ class Scaler:
     def expected(self, samples: Samples) -> NDArray[np.floating[Any]]:
         """Return the baseline of each sample, ``(N, channels, m)``: the prediction without sensors.
 
-        Without a climatology it is one row, ``(1, channels, m)``.
+        Where it is the mean it is one row, ``(1, channels, m)``.
         """
-        return self.baseline if self.cycle is None else self.baseline[samples.phase()]
+        return self._expected(self.baseline, samples.time, len(samples))
 
-    def phase(self, time: NDArray[np.datetime64] | None, n: int) -> NDArray[np.int64]:
-        """Return the row of ``baseline`` for each of ``n`` samples: the month from 0 to 11, or 0."""
-        return month_numbers(time, n, self.cycle)
+    @property
+    def mean(self) -> NDArray[np.floating[Any]]:
+        """Mean of the baseline over the calendar, ``(channels, m)``."""
+        return self.climatology.mean(self.baseline)
+
+    def _expected(
+        self, coefficients: NDArray[Any], time: NDArray[np.datetime64] | None, n: int
+    ) -> NDArray[np.floating[Any]]:
+        """Baseline of each of ``n`` samples by coefficients ``(columns, ...)``; the mean as one row."""
+        return self.climatology.expected(coefficients, self.climatology.lookup(time, n))
 
     def scale_readings(
         self, readings: NDArray[Any], sites: NDArray[np.int64], time: NDArray[np.datetime64] | None
@@ -196,16 +214,15 @@ class Scaler:
         sites : ndarray of int, shape (K,)
             Numbers of the sites.
         time : ndarray of datetime64, shape (N,), optional
-            Needed with a monthly climatology.
+            Needed unless the baseline is the mean.
 
         Returns
         -------
         ndarray of shape (N, K, channels)
             float32.
         """
-        phase = month_numbers(time, len(readings), self.cycle)
-        flat = self.baseline[:, :, sites]
-        return np.asarray((readings - flat.transpose(0, 2, 1)[phase]) / self.scale, np.float32)
+        baseline = self._expected(self.baseline[:, :, sites].transpose(0, 2, 1), time, len(readings))
+        return np.asarray((readings - baseline) / self.scale, np.float32)
 
     def unscale_readings(
         self, scaled: NDArray[Any], sites: NDArray[np.int64], time: NDArray[np.datetime64] | None
@@ -219,15 +236,14 @@ class Scaler:
         sites : ndarray of int, shape (K,)
             Numbers of the sites.
         time : ndarray of datetime64, shape (N,), optional
-            Needed with a monthly climatology.
+            Needed unless the baseline is the mean.
 
         Returns
         -------
         ndarray of shape (N, K, channels)
         """
-        phase = month_numbers(time, len(scaled), self.cycle)
-        flat = self.baseline[:, :, sites]
-        return np.asarray(scaled * self.scale + flat.transpose(0, 2, 1)[phase], np.float64)
+        baseline = self._expected(self.baseline[:, :, sites].transpose(0, 2, 1), time, len(scaled))
+        return np.asarray(scaled * self.scale + baseline, np.float64)
 
     def undo(self, scaled: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.floating[Any]]:
         """Convert scaled targets to the user's units; the inverse of `apply`.
@@ -237,15 +253,14 @@ class Scaler:
         scaled : ndarray of shape (N, channels, m)
             Reconstructed targets.
         time : ndarray of datetime64, shape (N,), optional
-            Needed with a monthly climatology.
+            Needed unless the baseline is the mean.
 
         Returns
         -------
         ndarray of shape (N, channels, m)
         """
-        phase = month_numbers(time, len(scaled), self.cycle)
         plain = scaled if self.root is None else scaled / self.root
-        return np.asarray(plain * self._column + self.baseline[phase], self.baseline.dtype)
+        return np.asarray(plain * self._column + self._expected(self.baseline, time, len(scaled)), self.baseline.dtype)
 
     @property
     def _column(self) -> NDArray[np.float64]:
@@ -263,13 +278,13 @@ class _ScaledValues(DeferredValues):
         In the user's units.
     scaler
         Baseline and scale.
-    phase
-        Row of the baseline for each sample.
+    lookup
+        What the climatology needs of each sample's time.
     """
 
     base: Values
     scaler: Scaler
-    phase: NDArray[np.int64]
+    lookup: NDArray[Any]
     shape: tuple[int, int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False, default=np.dtype(np.float32))
 
@@ -278,11 +293,11 @@ class _ScaledValues(DeferredValues):
 
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Scale some samples; see `DeferredValues.read`."""
-        return self._scaled(read_rows(self.base, rows), self.phase[rows], self.scaler.baseline)
+        return self._scaled(read_rows(self.base, rows), self.lookup[rows], self.scaler.baseline)
 
     def columns(self, sites: NDArray[np.int64] | slice) -> NDArray[np.float32]:
         """Scale some sites; see `DeferredValues.columns`."""
-        return self._scaled(read_columns(self.base, sites), self.phase, self.scaler.baseline[:, :, sites])
+        return self._scaled(read_columns(self.base, sites), self.lookup, self.scaler.baseline[:, :, sites])
 
     @property
     def memory(self) -> int | None:
@@ -295,10 +310,10 @@ class _ScaledValues(DeferredValues):
         return whole_of(self.base)
 
     def _scaled(
-        self, values: NDArray[Any], phase: NDArray[np.int64], baseline: NDArray[np.floating[Any]]
+        self, values: NDArray[Any], lookup: NDArray[Any], baseline: NDArray[np.floating[Any]]
     ) -> NDArray[np.float32]:
         """Scaled values; zero where they are missing."""
-        anomalies = values - (baseline if len(baseline) == 1 else baseline[phase])
+        anomalies = values - self.scaler.climatology.expected(baseline, lookup)
         scaled = anomalies if anomalies.dtype == np.float32 else np.empty(anomalies.shape, np.float32)
         np.divide(anomalies, self.scaler.scale[:, np.newaxis], out=scaled, casting="same_kind")
         missing = np.isnan(scaled)
@@ -307,20 +322,15 @@ class _ScaledValues(DeferredValues):
         return scaled
 
 
-def _anomaly_squares(samples: Samples, baseline: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+def _anomaly_squares(
+    samples: Samples, climatology: Climatology, baseline: NDArray[np.floating[Any]]
+) -> NDArray[np.float64]:
     """Sum of squared anomalies of each site, ``(channels, m)``."""
     squares = np.zeros(baseline.shape[1:])
     for _, panel in samples.panels():
-        anomalies = np.square(panel.values - baseline[panel.phase()], dtype=np.float64)
-        squares += np.nansum(anomalies, axis=0)
+        expected = climatology.expected(baseline, climatology.lookup(panel.time, len(panel)))
+        squares += np.nansum(np.square(panel.values - expected, dtype=np.float64), axis=0)
     return squares
-
-
-def _periods_of(samples: Samples) -> tuple[Period, ...]:
-    """Periods that were set; by default the year where anomalies are monthly, as the time is then needed anyway."""
-    if samples.periods is not None:
-        return samples.periods
-    return () if samples.cycle is None else ("year",)
 
 
 def _moments(columns: NDArray[Any] | None) -> NDArray[np.float64]:

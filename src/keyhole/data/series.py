@@ -11,7 +11,7 @@ from itertools import combinations, permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.data.samples import Samples
+from keyhole.data.sample_set import SampleSet
 from keyhole.data.values import read_columns
 
 __all__ = ["Evidence", "decorrelation_time", "feature_sites", "features", "find_series"]
@@ -48,12 +48,12 @@ class Evidence:
         return f"samples look like a series: neighbours correlate at {self.correlation:.2f}"
 
 
-def features(samples: Samples) -> NDArray[np.float32]:
+def features(samples: SampleSet) -> NDArray[np.float32]:
     """Return values at evenly spaced valid sites, centred and scaled by channel, for `find_series`.
 
     Parameters
     ----------
-    samples : Samples
+    samples : SampleSet
         All samples in order; a missing value is replaced by the mean of its site.
 
     Returns

@@ -22,6 +22,7 @@ from keyhole.data.coordinates import (
     digits_of_axis,
     is_latitude,
     is_longitude,
+    is_radian,
     roles_of,
     rows_by_name,
     text_of,
@@ -240,6 +241,12 @@ class Sites:
         role: Role | None = "latitude" if is_latitude(lower) else "longitude" if is_longitude(lower) else None
         return None if role is None else self.roles.get(role)
 
+    def labels(self, name: str, coordinate: Any) -> NDArray[Any]:
+        """Return the values of a coordinate of a DataArray; latitude and longitude in radians become degrees."""
+        values = np.asarray(coordinate.values)
+        is_angle = self.find_coordinate(name) in (self.roles.get("latitude"), self.roles.get("longitude"))
+        return np.rad2deg(values) if is_angle and is_radian(coordinate.attrs) else values
+
     @cached_property
     def location(self) -> tuple[str, ...]:
         """Names of the coordinates that tell where a site is, in the order of the data's axes.
@@ -282,7 +289,8 @@ class Sites:
     def _digits(self) -> dict[str, int]:
         """Significant digits of each coordinate that make names distinct: the values of an axis, positions of sites."""
         columns = [self.coordinate(name) for name in self.location if name in self.auxiliary]
-        together = next((digits for digits in DIGITS if count_distinct(columns, digits) == len(self)), DIGITS[-1])
+        count = count_distinct(columns, None)  # fewer than sites where they repeat at each level
+        together = next((digits for digits in DIGITS if count_distinct(columns, digits) == count), DIGITS[-1])
         return {
             name: together if name in self.auxiliary else digits_of_axis(np.asarray(self.axes[name]))
             for name in self.location

@@ -106,6 +106,10 @@ class Target:
         """Return the target of a subset of the samples."""
         return replace(self, values=self.values[indices], time=None if self.time is None else self.time[indices])
 
+    def join(self, other: Target) -> Target:
+        """Return the target of these samples, then that of others, without times."""
+        return replace(self, values=np.concatenate([self.values, other.values]), time=None)
+
 
 def _one_axis(values: Any, name: str) -> Any:
     """A 1-D column that pandas can take; missing values of a list stay as they are."""

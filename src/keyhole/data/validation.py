@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError, SettingsError
+from keyhole.data.climatology import ANOMALIES, Climatology
 from keyhole.data.sites import Sites
 
 __all__ = [
-    "Cycle",
-    "check_cycle",
+    "check_anomalies",
     "check_dates",
     "check_positions",
     "check_shape",
@@ -20,11 +20,10 @@ __all__ = [
     "check_values",
     "columns_of",
     "floating",
+    "floating_type",
 ]
 
 _POLE, _POLE_ROUNDING = 90.0, 1e-3  # degrees; radians in single precision are less exact
-
-Cycle = Literal["month"]
 
 
 def floating(values: NDArray[Any]) -> NDArray[np.floating[Any]]:
@@ -47,8 +46,13 @@ def floating(values: NDArray[Any]) -> NDArray[np.floating[Any]]:
     """
     if values.dtype.kind not in "biuf":
         raise DataError(f"values are of type {values.dtype}; real numbers are needed")
-    wide = values.dtype.itemsize > (4 if values.dtype.kind == "f" else 2)  # single precision holds 16-bit integers
-    return np.ascontiguousarray(values, dtype=np.float64 if wide else np.float32)
+    return np.ascontiguousarray(values, dtype=floating_type(values.dtype))
+
+
+def floating_type(dtype: np.dtype[Any]) -> np.dtype[np.floating[Any]]:
+    """Return the type that `floating` converts to: float32 where it represents all values exactly, else float64."""
+    wide = dtype.itemsize > (4 if dtype.kind == "f" else 2)  # single precision holds 16-bit integers
+    return np.dtype(np.float64 if wide else np.float32)
 
 
 def columns_of(columns: Any, n: int) -> NDArray[np.float64]:
@@ -142,12 +146,13 @@ def check_dates(time: NDArray[Any] | None, needs: str) -> None:
         raise DataError(f"{needs} dates, and the time of the data is {kind} ({time[0]}, ...); give it as dates")
 
 
-def check_cycle(cycle: Cycle | None, time: NDArray[Any] | None) -> None:
-    """Raise an error unless anomalies of this kind can be computed: monthly ones need dates."""
-    if cycle not in (None, "month"):
-        raise SettingsError(f"cycle={cycle!r}: 'month' or None is needed")
-    if cycle is not None:
-        check_dates(time, "monthly anomalies need")
+def check_anomalies(kind: str, time: NDArray[Any] | None) -> Climatology:
+    """Return a climatology of a kind; raise an error unless there is one, and samples have dates if it needs them."""
+    if kind not in ANOMALIES:
+        raise SettingsError(f"anomalies={kind!r}: one of {', '.join(map(repr, ANOMALIES))} is needed")
+    if kind in ("month", "harmonics"):
+        check_dates(time, "monthly anomalies need" if kind == "month" else "anomalies from harmonics need")
+    return Climatology(kind)
 
 
 def check_positions(sites: Sites) -> None:

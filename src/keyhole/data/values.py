@@ -87,9 +87,10 @@ class DeferredValues(ABC):
         """
         if self.memory is not None and not fits(self.nbytes, self.memory):
             raise DataError(
-                f"{format_size(self.nbytes)} would have to be in memory at once, too much for the "
-                f"{format_size(self.memory)} that are allowed: take method greedy, qr, exchange or learned with "
-                "reconstructor ridge or optimal_interpolation, allow more (memory=, --memory), or coarsen the grid"
+                f"this needs all values in memory at once, {format_size(self.nbytes)}, too much for the "
+                f"{format_size(self.memory)} that are allowed: allow more (memory=, --memory) or coarsen the grid; "
+                "data of any size have a sensor at each site, method greedy, qr, exchange or learned, and "
+                "reconstructor ridge or optimal_interpolation"
             )
         return self.read(np.arange(self.shape[0]))
 

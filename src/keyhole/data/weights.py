@@ -102,7 +102,7 @@ def resolve_noise(given: Any, channels: int, sites: Sites, variables: Sequence[s
     Returns
     -------
     ndarray of shape (channels, m) or None
-        None where there is no noise.
+        None where none is given.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def resolve_noise(given: Any, channels: int, sites: Sites, variables: Sequence[s
     noise = np.broadcast_to(noise, (channels, len(sites)))
     if not (noise >= 0).all() or not np.isfinite(noise).all():
         raise SettingsError("noise: non-negative finite standard deviations are needed")
-    return np.array(noise) if noise.any() else None
+    return np.array(noise)
 
 
 def _aligned_noise(given: Any, channels: int, sites: Sites, variables: Sequence[str]) -> NDArray[np.float64]:

@@ -11,8 +11,24 @@ from numpy.typing import NDArray
 from keyhole.core.errors import DataError
 from keyhole.data.sites import Sites
 from keyhole.data.target import Target
+from keyhole.metrics.bootstrap import Ratio, difference_error, standard_errors
+from keyhole.metrics.choice import is_better, simplest
 
-__all__ = ["ErrorAccumulator", "evaluate", "sharpness", "squared_error_map", "target_scores"]
+__all__ = [
+    "ErrorAccumulator",
+    "Ratio",
+    "difference_error",
+    "evaluate",
+    "is_better",
+    "sharpness",
+    "simplest",
+    "squared_error_map",
+    "standard_errors",
+    "target_ratios",
+    "target_scores",
+]
+
+_BLOCK = 1_000_000  # values whose errors are computed at a time
 
 _SMALLEST = 1e-15  # probability, so that the log loss stays finite
 
@@ -52,64 +68,84 @@ def evaluate(
     >>> evaluate(truth, truth + 1, np.full_like(truth, 2.0), Sites.plain((2,)))
     {'mse': 1.0, 'rmse': 1.0, 'fvu': 0.5}
     """
-    accumulator = ErrorAccumulator(sites, scale=scale, names=names)
+    accumulator = ErrorAccumulator(sites, weights, scale=scale, names=names)
     accumulator.add(truth, reconstructed, expected)
-    return accumulator.scores(weights)
+    return accumulator.scores()
 
 
 class ErrorAccumulator:
     """Accumulate squared errors over blocks of samples, for data larger than memory; see `evaluate`.
 
+    A few sums over the sites of each sample are kept, by which the metrics have standard errors.
+
     Parameters
     ----------
     sites : Sites
         The m sites.
+    weights : ndarray of shape (m,), optional
+        Loss weights, if they are neither uniform nor the area.
     scale : ndarray of shape (channels,), optional
         Standard deviations by which errors of each channel are divided.
     names : sequence of str
         Names of the channels, to score each of them as well.
     """
 
-    def __init__(self, sites: Sites, *, scale: NDArray[np.float64] | None = None, names: Sequence[str] = ()) -> None:
-        self.sites, self.scale, self.names = sites, scale, names
-        self.error = self.spread = self.known = np.zeros((1, len(sites)))  # (channels, m) once there are samples
+    def __init__(
+        self, sites: Sites, weights: NDArray[np.float64] | None = None,
+        *, scale: NDArray[np.float64] | None = None, names: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.sites, self.weights, self.scale, self.names = sites, weights, scale, names
+        area = sites.area
+        own = None if weights is None or (area is not None and np.array_equal(weights, area)) else weights
+        weightings = {"": np.ones(len(sites)), "_area": area, "_weighted": own}
+        self._weightings = {suffix: one for suffix, one in weightings.items() if one is not None}
+        self._sums: list[NDArray[np.float64]] = []  # (n, weightings, channels, 3): of error, spread, and what is known
 
     def add(self, truth: NDArray[Any], reconstructed: NDArray[Any], expected: NDArray[Any]) -> None:
         """Add a block of samples; arrays as in `evaluate`."""
-        self.error = self.error + _squares(truth, reconstructed)
-        self.spread = self.spread + _squares(truth, expected)
-        self.known = self.known + (~np.isnan(truth)).sum(axis=0)
+        step = max(1, _BLOCK // max(1, truth[0].size))
+        for start in range(0, len(truth), step):
+            rows = slice(start, start + step)
+            parts = [_squared(truth[rows], _like(truth, other)[rows]) for other in (reconstructed, expected)]
+            parts.append((~np.isnan(truth[rows])).astype(np.float64))
+            sums = [[np.einsum("ncm,m->nc", part, one) for part in parts] for one in self._weightings.values()]
+            self._sums.append(np.array(sums).transpose(2, 0, 3, 1))
 
     def __add__(self, other: ErrorAccumulator) -> ErrorAccumulator:
-        """Return the sums over both sets of samples."""
-        together = ErrorAccumulator(self.sites, scale=self.scale, names=self.names)
-        for name in ("error", "spread", "known"):
-            setattr(together, name, getattr(self, name) + getattr(other, name))
+        """Return the sums over the samples of this one, then those of the other."""
+        together = ErrorAccumulator(self.sites, self.weights, scale=self.scale, names=self.names)
+        together._sums = [*self._sums, *other._sums]
         return together
 
-    def scores(self, weights: NDArray[np.float64] | None = None) -> dict[str, float]:
-        """Return the metrics of all samples so far; see `evaluate`."""
-        area = self.sites.area
-        column = np.ones((1, 1)) if self.scale is None else np.square(self.scale)[:, np.newaxis]
-        error, spread = ((squares / column).sum(axis=0) for squares in (self.error, self.spread))
-        known = self.known.sum(axis=0)
-        scores = {"mse": float(error.sum() / known.sum()), **_rmse_and_fvu(error, spread, known)}
-        own = None if weights is None or (area is not None and np.array_equal(weights, area)) else weights
-        for name, counts in (("_area", area), ("_weighted", own)):
-            if counts is not None:
-                scores |= _rmse_and_fvu(error * counts, spread * counts, known * counts, name)
+    def ratios(self, order: NDArray[np.int64] | None = None) -> dict[str, Ratio]:
+        """Return the metrics of all samples so far by name, as ratios of sums over samples; see `evaluate`.
+
+        Parameters
+        ----------
+        order : ndarray of int, optional
+            The order of the samples in time, if they were not added in it.
+        """
+        sums = np.concatenate(self._sums)
+        sums = sums if order is None else sums[order]
+        unit = np.ones((sums.shape[2], 3))
+        unit[:, :2] = 1.0 if self.scale is None else 1 / np.square(self.scale)[:, np.newaxis]
+        pooled = (sums * unit).sum(axis=2)
+        found = {"mse": Ratio(pooled[:, 0, 0], pooled[:, 0, 2])}
+        for weighting, suffix in enumerate(self._weightings):
+            found |= _rmse_and_fvu(pooled[:, weighting], suffix)
         for channel, name in enumerate(self.names):
-            error, spread, known = (part[channel] for part in (self.error, self.spread, self.known))
-            scores |= _rmse_and_fvu(error, spread, known, f"[{name}]")
-        return scores
+            found |= _rmse_and_fvu(sums[:, 0, channel], f"[{name}]")
+        return found
+
+    def scores(self) -> dict[str, float]:
+        """Return the metrics of all samples so far; see `evaluate`."""
+        return {name: ratio.value for name, ratio in self.ratios().items()}
 
 
-def _rmse_and_fvu(
-    error: NDArray[Any], spread: NDArray[Any], known: NDArray[Any], suffix: str = ""
-) -> dict[str, float]:  # fmt: skip
-    """Root mean squared error and fraction of variance unexplained, NaN where nothing is known."""
-    rmse = _ratio(error.sum(), known.sum()) ** 0.5
-    return {f"rmse{suffix}": rmse, f"fvu{suffix}": _ratio(error.sum(), spread.sum())}
+def _rmse_and_fvu(sums: NDArray[np.float64], suffix: str) -> dict[str, Ratio]:
+    """Root mean squared error and fraction of variance unexplained, from error, spread and what is known."""
+    error, spread, known = sums.T
+    return {f"rmse{suffix}": Ratio(error, known, root=True), f"fvu{suffix}": Ratio(error, spread)}
 
 
 def target_scores(target: Target, scores: NDArray[Any], expected: float | None = None) -> dict[str, float]:
@@ -141,21 +177,26 @@ def target_scores(target: Target, scores: NDArray[Any], expected: float | None =
     >>> target_scores(target, np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]))["error"]
     0.3333333333333333
     """
+    return {name: ratio.value for name, ratio in target_ratios(target, scores, expected).items()}
+
+
+def target_ratios(target: Target, scores: NDArray[Any], expected: float | None = None) -> dict[str, Ratio]:
+    """Return the scores of predictions by name, as ratios of sums over samples; see `target_scores`."""
     if target.is_class:
-        return _class_scores(target, scores)
+        return _class_ratios(target, scores)
     _check_shape(target, scores, (len(target),))
     error = np.square(scores - target.values)
     spread = np.square(target.values - (target.values.mean() if expected is None else expected))
-    mse = float(error.mean())
-    return {"mse": mse, "rmse": mse**0.5, "fvu": _ratio(error.sum(), spread.sum())}
+    one = np.ones(len(target))
+    return {"mse": Ratio(error, one), "rmse": Ratio(error, one, root=True), "fvu": Ratio(error, spread)}
 
 
-def _class_scores(target: Target, probabilities: NDArray[Any]) -> dict[str, float]:
+def _class_ratios(target: Target, probabilities: NDArray[Any]) -> dict[str, Ratio]:
     """Misclassification rate and log loss."""
     _check_shape(target, probabilities, (len(target), len(target.classes)))
-    wrong = probabilities.argmax(axis=1) != target.values
+    wrong, one = (probabilities.argmax(axis=1) != target.values).astype(np.float64), np.ones(len(target))
     own = probabilities[np.arange(len(target)), target.values.astype(np.int64)]
-    return {"error": float(wrong.mean()), "log_loss": float(-np.log(np.maximum(own, _SMALLEST)).mean())}
+    return {"error": Ratio(wrong, one), "log_loss": Ratio(-np.log(np.maximum(own, _SMALLEST)), one)}
 
 
 def _check_shape(target: Target, scores: NDArray[Any], shape: tuple[int, ...]) -> None:
@@ -177,25 +218,24 @@ def squared_error_map(truth: NDArray[Any], reconstructed: NDArray[Any]) -> NDArr
     ndarray of shape (m,)
         NaN where the truth is always missing.
     """
-    counts = (~np.isnan(truth)).sum(axis=(0, 1))
+    counts, squares = (~np.isnan(truth)).sum(axis=(0, 1)), np.zeros(truth.shape[1:])
+    for one, two in zip(truth, _like(truth, reconstructed), strict=True):
+        squares += _squared(one, two)
     with np.errstate(invalid="ignore"):
-        return np.asarray(_squares(truth, reconstructed).sum(axis=0) / counts)
+        return np.asarray(squares.sum(axis=0) / counts)
 
 
-def _squares(truth: NDArray[Any], other: NDArray[Any]) -> NDArray[np.float64]:
-    """Squared errors summed over samples, ``(channels, m)``; missing truth counts as zero."""
+def _squared(truth: NDArray[Any], other: NDArray[Any]) -> NDArray[np.float64]:
+    """Squared errors; missing truth counts as zero."""
+    return np.where(np.isnan(truth), 0.0, np.square(np.subtract(truth, other, dtype=np.float64)))
+
+
+def _like(truth: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """One field for all samples, or one for each, as one for each."""
     other = np.broadcast_to(other, truth.shape) if other.shape[:1] == (1,) else other
     if truth.shape != other.shape:
         raise DataError(f"fields of shape {truth.shape} cannot be compared with those of shape {other.shape}")
-    squares = np.zeros(truth.shape[1:])
-    for one, two in zip(truth, other, strict=True):
-        squares += np.where(np.isnan(one), 0, np.square(np.subtract(one, two, dtype=np.float64)))
-    return squares
-
-
-def _ratio(part: np.float64, whole: np.float64) -> float:
-    """Quotient, NaN where the denominator is zero."""
-    return float(part / whole) if whole > 0 else float("nan")
+    return other
 
 
 def sharpness(truth: NDArray[Any], reconstructed: NDArray[Any]) -> float:

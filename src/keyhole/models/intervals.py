@@ -131,7 +131,7 @@ class PredictionIntervals:
     @classmethod
     def fit(
         cls, held_out: HeldOut, incomplete: Mapping[int, Incomplete] | None = None,
-        *, scale: NDArray[np.float64] | None = None, series: bool = False,
+        *, scale: NDArray[np.float64] | None = None, series: bool = False, local: bool = True,
     ) -> Self:  # fmt: skip
         """Estimate error scale and factors.
 
@@ -145,13 +145,15 @@ class PredictionIntervals:
             ``(channels * m,)``, units in which errors of different channels are comparable; None if they are.
         series
             Whether recent samples may count more.
+        local
+            Whether the scale may depend on the readings.
         """
         most = min(_MOST_COMPONENTS, max(_LEAST_COMPONENTS, 2 * (held_out.readings.shape[1] + 1)))
         components = ErrorComponents.of(held_out.errors, most=most, scale=scale)
         fitted = cls(components, 0, held_out.readings.astype(np.float32), held_out.folds)
         columns = cls.columns(*held_out.errors.shape)
         errors, squares = np.abs(held_out.errors[:, columns]), components.squares(columns)
-        fitted = fitted._with_best_neighbours(errors, squares)
+        fitted = fitted._with_best_neighbours(errors, squares) if local else fitted
         rows = np.arange(len(components))
         scores = errors / fitted._spread_by_others(rows, fitted.readings, squares)
         if series:

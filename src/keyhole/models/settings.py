@@ -126,9 +126,6 @@ class EnsembleSettings(ResidualSettings):
 class ModelSelectionSettings(Settings):
     """Choice among closed forms and networks, where no reconstructor is named."""
 
-    # A network must lower the validation error of the best closed form by this share, because the latter is refitted
-    # on training and validation samples once it is chosen.
-    min_improvement: float = Field(0.02, ge=0, lt=1)
     max_members: int = Field(5, ge=1)  # of an ensemble
     # Epochs that each member of an ensemble of dense networks should have. Unexplained variance on MNIST, 20 sites, one
     # core, 330 s, validation: 0.269 for three members of 9 epochs (0.276 each), 0.271 for one network of 36 epochs.

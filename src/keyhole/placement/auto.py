@@ -1,9 +1,9 @@
-"""Automatic selection: several selectors in turn, the best by validation error."""
+"""Automatic selection: several selectors, the simplest within one standard error of the best on validation."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
-from keyhole.core.trials import Trial, Trials
 from keyhole.data.samples import Samples
 from keyhole.data.scaled_samples import ScaledSamples
+from keyhole.metrics import Ratio, is_better, simplest
+from keyhole.metrics.trials import Trial, Trials
 from keyhole.placement.base import Selection, Selector
 from keyhole.placement.baselines.supervised import Forest, Relevance
 from keyhole.placement.classical import QR, Greedy
@@ -34,9 +35,6 @@ _CLOSED: dict[str, Callable[[], Selector]] = {
 _LINEAR = ("greedy", "qr", "exchange")
 # Stages that run even after the deadline, so that there is always a result.
 _ALWAYS_RUN = ("greedy", "qr", "relevance")
-# In a time series, the ratio of errors below which another stage is preferred to the best closed form: it may have no
-# time for a refit on the latest samples.
-_MIN_RATIO = 0.99
 # Deterministic stages, whose sites hardly change with a few more samples.
 _DETERMINISTIC = ("greedy", "qr", "relevance", "forest")
 # A closed form that took less than this share of the search, or these seconds, is refitted even after the deadline.
@@ -45,23 +43,26 @@ _QUICK_SHARE, _QUICK_SECONDS = 0.1, 10.0
 _REFIT_SHARES = {"exchange": 0.25}
 # Share of the remaining time that a stage may take; the rest is for the comparison by networks.
 _SHARES = {"exchange": 0.6, "learned": 0.2, "kernel_exchange": 0.6}
-# Sets of sites within this factor of the lowest error are compared by networks; at most so many.
-_CLOSE, _MAX_COMPARED = 1.01, 4
+_MAX_COMPARED = 4  # sets of sites that are compared by networks
 
 Results = Trials[Selection]
 
 
 class Auto(Selector):
-    """Run several selectors and keep the sites with the lowest validation error.
+    """Run several selectors and keep the sites of the simplest within one standard error of the best on validation.
 
-    Greedy selection and QR pivoting come first; the exchange algorithm, learned masks, and the kernel exchange (started
-    from the sites of all stages before) follow. A closed-form scorer, linear or non-linear, gives the validation error,
-    so the result is never worse there than the classical one. Where the non-linear scorer is better and samples are not
-    a time series, the best sets are compared by short trainings of a network. Then the winning stage is refitted on
-    training and validation samples: in a time series any stage, as the validation samples are the latest; otherwise
-    deterministic ones. For a target, forward selection and extra trees take the place of the stages for reconstruction.
-    The history has a row for each stage: its error, the lowest error so far (``best``), and the seconds it took. After
-    the deadline only the first stages are run.
+    Greedy selection and QR pivoting come first; the exchange algorithm, learned masks (if they are among the stages),
+    and the kernel exchange (started from the sites of all stages before) follow: from simple to elaborate. A
+    closed-form scorer, linear or non-linear, gives the validation error, and the first stage is chosen whose error is
+    within one standard error of the smallest (`keyhole.metrics.simplest`): no stage is taken for a difference that
+    chance explains. Where there are fewer than 600 samples, greedy selection, QR pivoting and exchange are compared
+    with blocks of all of them left out in turn (`BlocksInTurn`), each selecting anew without a block; the exchange
+    algorithm then makes no restarts. Where the non-linear scorer is better and samples are not a time series, the best
+    sets are compared by short trainings of a network. Then the winning stage is refitted on training and validation
+    samples: in a time series any stage, as the validation samples are the latest; otherwise deterministic ones. For a
+    target, forward selection, extra trees and learned masks take the place of the stages for reconstruction. The
+    history has a row for each stage: its error, the lowest error so far (``best``), and the seconds it took. After the
+    deadline only the first stages are run.
 
     Of large samples (`ScaledSamples.is_large`), which may stay in their file, only the linear stages are run.
 
@@ -85,6 +86,7 @@ class Auto(Selector):
     """
 
     name: ClassVar[str] = "auto"
+    assumes_noise: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
     any_size: ClassVar[bool] = True
     supervised: ClassVar[bool] = True
@@ -100,38 +102,54 @@ class Auto(Selector):
         """Return what prevents the learned stage from using the samples, if it is run."""
         if samples.sensors is not None:
             return None
-        return self._selector("learned").incompatibility(samples) if "learned" in self.options.stages else None
+        return self._selector("learned").incompatibility(samples) if "learned" in self._asked(samples) else None
+
+    def _asked(self, samples: Samples | ScaledSamples) -> Sequence[str]:
+        """Return the stages that were asked for; by default all but learned masks, and with a target these too."""
+        default = STAGES if samples.target is not None else [stage for stage in STAGES if stage != "learned"]
+        return default if self.options.stages is None else self.options.stages
 
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
-        """Run the stages and return the sites with the lowest validation error."""
+        """Run the stages and return the sites of the chosen one."""
         if train.is_large:
             return self._select_large(train, k, train if validation is None else validation, run)
         scorer = Scorer(train, train if validation is None else validation, run, nonlinear=True)
-        results = Results("search", lambda found: scorer(found.sites))
+        results = Results("search", lambda found: scorer.error(found.sites), is_series=train.is_series)
         for stage in self._stages(train):
             if results.tried and stage not in _ALWAYS_RUN and run.seconds_left() <= 0:
                 continue
             results.run(lambda stage=stage: self._run_stage(stage, results, train, k, validation, run), stage)  # type: ignore[misc]
-        closed = [trial for trial in results.tried if trial.name in _CLOSED]
-        chosen = results.best_unless_close(closed, _MIN_RATIO if train.is_series else 1.0)
+        in_turn = self._errors_in_turn(results, scorer, k, run)
+        chosen = _simplest(results, in_turn)
         sites = chosen.result.sites
         for_networks = train.reading_channels == train.channels and not train.is_series
         if validation is not None and for_networks and scorer.is_nonlinear:
             chosen, sites = _best_by_network(results, chosen, scorer, run)
         notes = {"chosen": chosen.name, "scores": {trial.name: trial.error for trial in results.tried}}
+        notes |= {"blocks_in_turn": {stage: error.value for stage, error in in_turn.items()}} if in_turn else {}
         return Selection(sites, results.history, {**chosen.result.notes, **notes})
+
+    def _errors_in_turn(self, results: Results, scorer: Scorer, k: int, run: Run) -> dict[str, Ratio]:
+        """Errors of the linear stages with blocks of few samples left out in turn; none where there is no time."""
+        stages = [trial.name for trial in results.tried if trial.name in _LINEAR]
+        if len(stages) < 2 or run.seconds_left() <= 0:
+            return {}
+        selectors = [Exchange(n_restarts=0) if stage == "exchange" else self._selector(stage) for stage in stages]
+        errors = scorer.in_turn(selectors, k, run)
+        return {} if errors is None else dict(zip(stages, errors, strict=True))
 
     def _select_large(self, train: ScaledSamples, k: int, validation: ScaledSamples, run: Run) -> Selection:
         """Run the linear stages, which need the covariance alone, and score their sites after one pass for all."""
-        stages = [stage for stage in self.options.stages if stage in _LINEAR]
+        stages = [stage for stage in self._asked(train) if stage in _LINEAR]
         found = {stage: self._selector(stage).select(train, k, validation=None, run=run.share(0.5)) for stage in stages}
         train.readings(np.unique(np.concatenate([one.sites for one in found.values()])))  # read once, and kept
         scorer = Scorer(train, validation, run)
-        results = Results("search", lambda one: scorer(one.sites))
+        results = Results("search", lambda one: scorer.error(one.sites), is_series=train.is_series)
         for stage in stages:
             results.run(lambda stage=stage: found[stage], stage)  # type: ignore[misc]
-        notes = {"chosen": results.best.name, "scores": {trial.name: trial.error for trial in results.tried}}
-        return replace(results.best.result, history=results.history, notes={**results.best.result.notes, **notes})
+        chosen = results.simplest()
+        notes = {"chosen": chosen.name, "scores": {trial.name: trial.error for trial in results.tried}}
+        return replace(chosen.result, history=results.history, notes={**chosen.result.notes, **notes})
 
     def refit(self, found: Selection, development: ScaledSamples, run: Run) -> Selection:
         """Refit the winning stage on training and validation samples, time permitting.
@@ -162,7 +180,7 @@ class Auto(Selector):
 
         Learned masks need a sensor at each site.
         """
-        stages: Sequence[str] = self.options.stages
+        stages = self._asked(train)
         if train.target is not None:
             stages = [stage for stage in STAGES_FOR_A_TARGET if stage != "learned" or "learned" in stages]
         return iter(stages if train.sensors is None else [stage for stage in stages if stage != "learned"])
@@ -190,24 +208,41 @@ class Auto(Selector):
 Candidate = tuple[Trial[Selection], NDArray[np.int64]]
 
 
-def _best_by_network(results: Results, best: Trial[Selection], scorer: Scorer, run: Run) -> Candidate:
-    """Return the stage and sites that are best by short trainings of a network.
+def _simplest(results: Results, in_turn: Mapping[str, Ratio]) -> Trial[Selection]:
+    """Return the simplest stage within one standard error of the best.
 
-    The closed-form scorer is accurate to about one percent; distinct sets within that are compared: those of the best
-    stages, then their other local optima. Where there is no time, or networks have larger errors than the closed form,
-    the best stage by the closed form is returned.
+    Stages that have errors with blocks left out in turn are compared by these first, and the one that is chosen with
+    the other stages on the validation samples.
     """
-    lowest, started = results.best.error, time.monotonic()
-    close = sorted((trial for trial in results.tried if trial.error <= _CLOSE * lowest), key=lambda trial: trial.error)
+    if not in_turn:
+        return results.simplest()
+    first = list(in_turn)[simplest(list(in_turn.values()), is_series=results.is_series)]
+    return results.simplest([trial for trial in results.tried if trial.name == first or trial.name not in in_turn])
+
+
+def _best_by_network(results: Results, best: Trial[Selection], scorer: Scorer, run: Run) -> Candidate:
+    """Return the stage and sites of the simplest within one standard error of the best by short trainings of a network.
+
+    Distinct sets within one standard error of the best by the closed-form scorer are compared: those of the stages,
+    then their other local optima. Where there is no time, or networks have larger errors than the closed form, the
+    chosen stage by the closed form is returned.
+    """
+    lowest, started = results.best, time.monotonic()
+    close = [trial for trial in results.tried if not is_better(lowest.ratio, trial.ratio, is_series=results.is_series)]
+    close = sorted(close, key=lambda trial: trial.error)
     candidates = [(trial, trial.result.sites) for trial in close]
     candidates += [(trial, sites) for trial in close for sites in trial.result.others]
     candidates = _distinct(candidates)[:_MAX_COMPARED]
     errors = scorer.by_network([sites for _, sites in candidates], run)
+    least = min((error.value for error in errors), default=np.inf)
     for (trial, _), error in zip(candidates, errors, strict=False):
         seconds = round((time.monotonic() - started) / len(errors), 2)
-        row = {"error": error, "best": min(errors), "seconds": seconds}
+        row = {"error": error.value, "best": least, "seconds": seconds}
         results.history.append({"stage": "compare by network", "by": trial.name, **row})
-    return candidates[int(np.argmin(errors))] if min(errors, default=np.inf) <= lowest else (best, best.result.sites)
+    if not errors or least > lowest.error:
+        return best, best.result.sites
+    ranks = [results.tried.index(trial) for trial, _ in candidates[: len(errors)]]
+    return candidates[simplest(errors, is_series=results.is_series, simplicity=ranks)]
 
 
 def _distinct(candidates: Any) -> list[Candidate]:

@@ -81,6 +81,8 @@ class Selector(Configurable, ABC):
         ``observable``, `ScaledSamples.readings` and what is made of them, and takes no candidate for a site.
     any_size
         Whether the selector takes samples that stay in their file, going through them in panels.
+    assumes_noise
+        Whether the search counts with a little measurement noise where none is given (`ScaledSamples.search_noise`).
     """
 
     kind: ClassVar[str] = "method"
@@ -88,6 +90,7 @@ class Selector(Configurable, ABC):
     supervised: ClassVar[bool] = False
     takes_sensors: ClassVar[bool] = False
     any_size: ClassVar[bool] = False
+    assumes_noise: ClassVar[bool] = False
 
     @property
     def requires_validation(self) -> bool:
@@ -137,16 +140,17 @@ class Selector(Configurable, ABC):
         """
 
     def refit(self, found: Selection, development: ScaledSamples, run: Run) -> Selection:
-        """Select again on training and validation samples together, after all choices have been made on validation.
+        """Select again on more samples, after all choices have been made on validation.
 
-        Called only if `requires_validation`; the default keeps the sites.
+        The default keeps the sites of a selector that requires validation, and calls `select` of any other. Selectors
+        that train a network or a mask distribution keep their sites.
 
         Parameters
         ----------
         found
             The selection made with separate validation samples.
         development
-            Scaled training and validation samples.
+            Scaled training and validation samples together, or all samples there are.
         run
             Seed, deadline and progress.
 
@@ -155,7 +159,9 @@ class Selector(Configurable, ABC):
         Selection
             The selection to use.
         """
-        return found
+        if self.requires_validation:
+            return found
+        return self.select(development, len(found.sites), validation=None, run=run)
 
 
 def with_fixed(kind: type[Kind], name: str, **fixed: Any) -> Callable[..., Kind]:

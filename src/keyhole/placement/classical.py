@@ -69,10 +69,10 @@ class QR(Selector):
 
     With the basis `V` of the K leading components, each step selects the site whose row of `V` has the largest
     component orthogonal to the rows already selected. A site with several channels has several rows, whose squared
-    norms are added and which are all projected out. Where values are missing, the norm is weighted by the availability
-    of the site. Components are not weighted by their variance, and their number grows with K, so rankings are not
-    nested. `Greedy` accounts for the variances and for measurement noise, and is usually better; of two kinds of
-    instruments this takes the first.
+    norms are added and which are all projected out. The norm is weighted by the share of the site's readings that is
+    signal: its variance by these components, over that and the variance of the noise, known or assumed, and of missing
+    values (`ScaledSamples.search_noise`). Components are not weighted by their variance, and their number grows with K,
+    so rankings are not nested. `Greedy` accounts for the variances, and is usually better.
 
     References
     ----------
@@ -89,6 +89,7 @@ class QR(Selector):
     """
 
     name: ClassVar[str] = "qr"
+    assumes_noise: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
     any_size: ClassVar[bool] = True
 
@@ -99,8 +100,9 @@ class QR(Selector):
         residual = np.einsum("csr,csr->s", rows, rows).astype(np.float64)
         directions = np.empty((0, rows.shape[2]))
         floor, candidates = rounding(rows) * residual.max(), FeasibleCandidates(train, sites, k)
-        available = train.availability()
-        weight = 1.0 if available is None else available.ravel()[sites]
+        signal = np.einsum("csr,csr,r->s", rows, rows, covariance.variances, dtype=np.float64)
+        noise = train.search_noise(sites).sum(axis=0)
+        weight = np.divide(signal, signal + noise, out=np.zeros_like(signal), where=signal > 0)
         while (best := candidates.add_best(weight * residual, floor)) is not None:
             added = _orthonormal(rows[:, best].astype(np.float64), directions)
             directions = np.concatenate([directions, added])
@@ -142,6 +144,7 @@ class Greedy(Selector):
     name: ClassVar[str] = "greedy"
     any_size: ClassVar[bool] = True
     nested: ClassVar[bool] = True
+    assumes_noise: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
     settings_class: ClassVar[type[GreedySettings]] = GreedySettings
     options: GreedySettings

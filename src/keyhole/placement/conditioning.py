@@ -90,6 +90,12 @@ class SelectionView:
             return chosen
         return np.concatenate([self.grouping.members(int(unit)) for unit in chosen])
 
+    def numbers(self, sites: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number in this view of each site, or of each group that they are the members of."""
+        if self.grouping is None:
+            return sites
+        return np.array(list(dict.fromkeys(self.grouping.units[sites].tolist())), np.int64)
+
 
 def _residual(predictor: Ridge, existing: NDArray[np.int64], part: ScaledSamples) -> ScaledSamples:
     """Subtract the prediction from the readings of the existing sites."""

@@ -55,6 +55,7 @@ class Exchange(Selector):
     """
 
     name: ClassVar[str] = "exchange"
+    assumes_noise: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
     any_size: ClassVar[bool] = True
     settings_class: ClassVar[type[ExchangeSettings]] = ExchangeSettings

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.data.scaled_samples import ScaledSamples
+from keyhole.metrics import is_better
 from keyhole.placement.base import Selection, Selector
 from keyhole.placement.candidates import FeasibleCandidates
 from keyhole.placement.classical import Greedy, rank_sites
 from keyhole.placement.kernel_surrogate import (
-    NONLINEAR_THRESHOLD,
     FitScoreSplit,
     KernelSurrogate,
     LeaveOneOutSurrogate,
@@ -66,8 +66,8 @@ class KernelExchange(Selector):
     Starting from greedy selection, each site in turn is exchanged for one of the few candidates with the largest
     estimated gain, if that lowers the error of kernel ridge regression (`LocalSearch`). The error is that of a third of
     the samples, on which the surrogate was not fitted, or the leave-one-out error where samples are few. Where the
-    surrogate is hardly better than a linear one, the initial sites are returned: `Exchange` then has the same optimum
-    and is much faster.
+    surrogate is not better than a linear one by more than one standard error, the initial sites are returned:
+    `Exchange` then has the same optimum and is much faster.
 
     Parameters
     ----------
@@ -89,6 +89,7 @@ class KernelExchange(Selector):
     """
 
     name: ClassVar[str] = "kernel_exchange"
+    assumes_noise: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
     settings_class: ClassVar[type[KernelExchangeSettings]] = KernelExchangeSettings
     options: KernelExchangeSettings
@@ -136,15 +137,17 @@ class KernelExchange(Selector):
         if len(train) < self.options.min_samples:
             return Selection(starts[0], notes={"exchanges": 0})
         longest = max(starts, key=len)
-        surrogate = KernelSurrogate.fit(FitScoreSplit.from_samples(train, None, len(longest), run), longest)
+        data = FitScoreSplit.from_samples(train, None, len(longest), run, assume_noise=True)
+        surrogate = KernelSurrogate.fit(data, longest)
         errors = [surrogate(start) for start in starts]
         best_start = starts[int(np.argmin(errors))]
-        nonlinearity = min(errors) / max(surrogate.linear(best_start), np.finfo(float).tiny)
-        if nonlinearity > NONLINEAR_THRESHOLD:
+        linear, nonlinear = surrogate.linear_error(best_start), surrogate.error(best_start)
+        nonlinearity = min(errors) / max(linear.value, np.finfo(float).tiny)
+        if not is_better(nonlinear, linear, is_series=train.is_series):
             return Selection(best_start, notes={"nonlinearity": nonlinearity, "exchanges": 0})
         # Not for time series, whose neighbouring samples are nearly identical.
         if not train.is_series and len(train) <= self.options.max_leave_one_out_samples:
-            data = FitScoreSplit.from_samples(train, train, len(longest), run)
+            data = FitScoreSplit.from_samples(train, train, len(longest), run, assume_noise=True)
             surrogate = LeaveOneOutSurrogate(data, surrogate.parameters)
         return self._search(surrogate, train, starts, run, nonlinearity)
 

@@ -13,14 +13,14 @@ from scipy.linalg import cho_factor, cho_solve, solve
 
 from keyhole.core.run import Run
 from keyhole.data.scaled_samples import ScaledSamples
+from keyhole.metrics import Ratio
 from keyhole.models.kernels import Hyperparameters, PairwiseKernel, candidates, inverse, kernel, leave_one_out, scale_of
 from keyhole.models.reconstructors.base import flat
 from keyhole.placement.base import subsample
 
-__all__ = ["NONLINEAR_THRESHOLD", "FitScoreSplit", "KernelSurrogate", "LeaveOneOutSurrogate"]
+__all__ = ["MAX_SCORING", "FitScoreSplit", "KernelSurrogate", "LeaveOneOutSurrogate"]
 
-NONLINEAR_THRESHOLD = 0.98  # ratio of non-linear to linear error below which the non-linear surrogate is used
-_MAX_FITTING, _MAX_SCORING = 2000, 3000  # the cost grows faster than the square of the first
+_MAX_FITTING, MAX_SCORING = 2000, 3000  # the cost grows faster than the square of the first
 _MAX_TO_TUNE = 700  # samples used to choose the hyperparameters
 # Principal components, or two for each site where that is more; few samples allow more of them.
 _COMPONENTS, _COMPONENTS_OF_FEW, _FEW = 96, 256, 2000
@@ -46,12 +46,18 @@ class FitScoreSplit:
         measurement noise.
     basis
         ``(r, channels * sites)``, leading principal components, which stand for the values to be reconstructed.
+    order
+        Positions of the scoring samples in order of time.
+    groups
+        Label of each scoring sample that says which belong together, in this order; None: each is alone.
     """
 
     fitting: Values
     scoring: Values
     readings: tuple[Values, Values]
     basis: Values
+    order: NDArray[np.int64]
+    groups: NDArray[Any] | None = None
 
     @cached_property
     def components(self) -> tuple[Values, Values]:
@@ -59,11 +65,18 @@ class FitScoreSplit:
         return flat(self.fitting) @ self.basis.T, flat(self.scoring) @ self.basis.T
 
     @cached_property
+    def energies(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sum of squares of each scoring sample: in total, and outside the span of the components."""
+        total, within = (
+            np.square(flat(part), dtype=np.float64).sum(axis=1) for part in (self.scoring, self.components[1])
+        )
+        return total + np.finfo(float).tiny, np.maximum(0.0, total - within)
+
+    @cached_property
     def energy(self) -> tuple[float, float]:
         """Sum of squares of the scoring samples: in total, and outside the span of the components."""
-        total = float(np.square(self.scoring, dtype=np.float64).sum())
-        within = float(np.square(self.components[1], dtype=np.float64).sum())
-        return max(total, np.finfo(float).tiny), max(0.0, total - within)
+        total, beyond = self.energies
+        return float(total.sum()), float(beyond.sum())
 
     @cached_property
     def level(self) -> np.float32:
@@ -79,10 +92,14 @@ class FitScoreSplit:
         """Return at most so many samples of each part, evenly spaced."""
         first, second = _evenly_spaced(len(self.fitting), fitting), _evenly_spaced(len(self.scoring), scoring)
         readings = (self.readings[0][first], self.readings[1][second])
-        return replace(self, fitting=self.fitting[first], scoring=self.scoring[second], readings=readings)
+        order = np.arange(len(self.scoring))[second]
+        parts = replace(self, fitting=self.fitting[first], scoring=self.scoring[second], readings=readings)
+        return replace(parts, order=order, groups=None)
 
     @classmethod
-    def from_samples(cls, train: ScaledSamples, scored: ScaledSamples | None, k: int, run: Run) -> Self:
+    def from_samples(
+        cls, train: ScaledSamples, scored: ScaledSamples | None, k: int, run: Run, *, assume_noise: bool = False
+    ) -> Self:  # fmt: skip
         """Split samples, and compute the principal components of the fitting part.
 
         Parameters
@@ -96,6 +113,8 @@ class FitScoreSplit:
             Number of sites; there are at least 2 k components.
         run
             Its seed determines the draws.
+        assume_noise
+            Whether readings have the noise that searches assume (`ScaledSamples.assumed_noise`).
 
         Returns
         -------
@@ -107,10 +126,10 @@ class FitScoreSplit:
         if scored is None:
             drawn = run.generator("samples to swap by").permutation(len(train))
             order = train.order_in_time() if train.is_series else drawn
-            cut = max(1, len(train) - min(_MAX_SCORING, len(train) // 3))
+            cut = max(1, len(train) - min(MAX_SCORING, len(train) // 3))
             train, scored = train.take(np.sort(order[:cut])), train.take(np.sort(order[cut:]))
         first = subsample(train, _MAX_FITTING, run, "samples to teach by")
-        second = subsample(scored, _MAX_SCORING, run, "samples to judge by")
+        second = subsample(scored, MAX_SCORING, run, "samples to judge by")
         mean = first.targets.mean(axis=0)
         fitting, scoring = first.targets - mean, second.targets - mean
         n_components = max(_COMPONENTS if len(fitting) > _FEW else _COMPONENTS_OF_FEW, 2 * k)
@@ -118,7 +137,13 @@ class FitScoreSplit:
         basis = randomized_svd(flat(fitting), n_components, n_iter=3, random_state=0)[2].astype(np.float32)
         observed = first.root is not None or first.is_noisy or first.missing is not None or first.sensors is not None
         readings = _readings(first, second) if observed else (fitting, scoring)
-        return cls(fitting, scoring, readings, basis)
+        assumed = first.assumed_noise(np.arange(readings[0].shape[2])).astype(np.float32)
+        if assume_noise and assumed.any():
+            rng = run.generator("noise that searches assume")
+            one, other = (part + assumed * rng.standard_normal(part.shape, np.float32) for part in readings)
+            readings = one, other
+        order, groups = second.order_in_time(), second.sample_groups
+        return cls(fitting, scoring, readings, basis, order, None if groups is None else groups[order])
 
 
 class KernelSurrogate:
@@ -160,9 +185,17 @@ class KernelSurrogate:
 
     def __call__(self, sites: Sites) -> float:
         """Return the unexplained variance for the sites (numbers of sites)."""
+        return self._unexplained(self._residual(sites))
+
+    def error(self, sites: Sites) -> Ratio:
+        """Return the unexplained variance for the sites, sample by sample in order of time."""
+        return self._ratio(self._residual(sites))
+
+    def _residual(self, sites: Sites) -> NDArray[Any]:
+        """Error of the components of each scoring sample, ``(n, r)``."""
         fitting, scoring = self._read(sites)
         weights = cho_solve(self._factor(kernel(fitting, fitting, self.parameters)), self.fitting)
-        return self._unexplained(self.scoring - kernel(scoring, fitting, self.parameters) @ weights)
+        return np.asarray(self.scoring - kernel(scoring, fitting, self.parameters) @ weights)
 
     def gains(self, sites: Sites) -> NDArray[np.float64]:
         """Return the negative slope of the squared error as each site begins to enter the kernel.
@@ -192,8 +225,8 @@ class KernelSurrogate:
         slopes = self._slopes(among, -2 * adjoint, weights, 0) + self._slopes(between, 2 * residual, weights, 1)
         return np.asarray(-slopes.sum(axis=0), np.float64)
 
-    def linear(self, sites: Sites) -> float:
-        """Return the unexplained variance of ridge regression with the best regularisation, for comparison."""
+    def linear_error(self, sites: Sites) -> Ratio:
+        """Return the unexplained variance of ridge regression with the best regularisation, as `error` does."""
         index, (targets, truth) = np.asarray(sites), self.data.components
         readings = [flat(part[:, :, index]) / self.data.level for part in self.data.readings]
         design, scored = (np.column_stack([np.ones(len(part), np.float32), part]) for part in readings)
@@ -202,7 +235,7 @@ class KernelSurrogate:
             solve(gram + regularisation * len(design) * eye, cross, assume_a="pos")
             for regularisation in _RIDGE_REGULARISATIONS
         )
-        return min(self._unexplained(truth - scored @ weights) for weights in fits)
+        return min((self._ratio(truth - scored @ weights) for weights in fits), key=lambda ratio: ratio.value)
 
     def _slopes(self, pairs: PairwiseKernel, rows: NDArray[Any], columns: NDArray[Any], part: int) -> NDArray[Any]:
         """Slope by each site, ``(channels, sites)``, for the kernel gradient ``rows @ columns.T``, from a subset.
@@ -240,6 +273,12 @@ class KernelSurrogate:
         total, beyond = self.data.energy
         return (float(np.square(residual, dtype=np.float64).sum()) + beyond) / total
 
+    def _ratio(self, residual: NDArray[Any]) -> Ratio:
+        """Unexplained variance of a residual of the components, sample by sample in order of time."""
+        total, beyond = (part[self.data.order] for part in self.data.energies)
+        error = np.square(residual, dtype=np.float64).sum(axis=1)[self.data.order] + beyond
+        return Ratio(error, total).over(self.data.groups)
+
 
 class LeaveOneOutSurrogate(KernelSurrogate):
     """Leave-one-out error of kernel ridge regression, in closed form, for few samples.
@@ -248,9 +287,9 @@ class LeaveOneOutSurrogate(KernelSurrogate):
     hundred samples, a third of them is too few to score on, and the search would overfit to it.
     """
 
-    def __call__(self, sites: Sites) -> float:
-        """Return the unexplained variance for the sites (numbers of sites)."""
-        return self._unexplained(leave_one_out(self._inverse(sites), self.fitting))
+    def _residual(self, sites: Sites) -> NDArray[Any]:
+        """Leave-one-out error of the components of each sample, ``(n, r)``."""
+        return leave_one_out(self._inverse(sites), self.fitting)
 
     def gains(self, sites: Sites) -> NDArray[np.float64]:
         """Return the share of the residual that each site explains linearly, by its own leave-one-out residual.

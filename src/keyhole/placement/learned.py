@@ -228,6 +228,10 @@ class Learned(Selector):
             return "convolutions reconstruct the field, they predict no target"
         return None
 
+    def refit(self, found: Selection, development: ScaledSamples, run: Run) -> Selection:
+        """Keep the sites, which took a training to find; see `Selector.refit`."""
+        return found
+
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Train the mask distribution and collapse it to ``k`` sites."""
         task, history = self.learn(train, k, run)

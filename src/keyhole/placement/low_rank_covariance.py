@@ -68,7 +68,7 @@ class LowRankCovariance:
 
     def explained(self) -> ExplainedVariance | SensorVariance:
         """Return the variance that each candidate would explain, before any is observed."""
-        samples, noise = self.samples, self.samples.reading_noise(self.candidates)
+        samples, noise = self.samples, self.samples.search_noise(self.candidates)
         if not isinstance(samples, ObservedSamples) or self.basis is None:
             unresolved = unresolved_variance(samples, self.rows, self.variances)
             return ExplainedVariance(self.rows, self.variances, noise, unresolved)

@@ -219,8 +219,8 @@ def _readings(
 
 
 def _sensor_noise(samples: ScaledSamples, candidates: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Noise variance of the candidates, ``(m, channels)``, in units of their readings."""
-    noise = samples.reading_noise(candidates)
+    """Noise variance of the candidates, known or assumed, ``(m, channels)``, in units of their readings."""
+    noise = samples.search_noise(candidates)
     if isinstance(samples, ObservedSamples):
         return np.asarray((noise / np.square(samples.level[candidates])).T)
     return np.asarray((noise if samples.root is None else noise / np.square(samples.root[candidates])).T)

@@ -47,12 +47,12 @@ def sketch(samples: ScaledSamples, most: int) -> ScaledSamples:
     kept = np.einsum("cmr,cmr,r->cm", components.basis, components.basis, components.variances)
     unresolved = np.maximum(samples.target_variance() - kept, 0)
     root = np.ones(len(samples.sites)) if samples.root is None else samples.root
-    noise = np.sqrt(unresolved) / root
+    noise = np.hypot(np.sqrt(unresolved) / root, samples.assumed_noise(np.arange(len(samples.sites))))
     if samples.noise is not None:
         noise = np.hypot(noise, samples.noise)
     few = replace(
-        samples, data=targets, time=None, target=None, covariates=None, rows=None, offset=None, missing=None,
-        imputer=None, site_variance=None, noise=noise,
+        samples, data=targets, time=None, target=None, covariates=None, sample_groups=None, rows=None, offset=None,
+        missing=None, imputer=None, site_variance=None, noise=noise,
     )  # fmt: skip
     return few.with_targets(targets)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from keyhole.core.errors import KeyholeError, PlanError
 from keyhole.core.registry import Registry
 from keyhole.core.storage import Arrays, array_of, read_container, write_container
+from keyhole.data.climatology import Climatology
 from keyhole.data.covariates import check_periods
 from keyhole.data.origin import SourceInfo
 from keyhole.data.placed_sensors import PlacedSensors
@@ -33,8 +34,6 @@ from keyhole.plan.sensors_format import restore_sensors, sensors_state
 
 __all__ = ["load", "save"]
 
-_PHASES = {None: 1, "month": 12}
-
 
 def save(plan: Plan, path: Path) -> None:
     """Write a plan to one file; see `Plan.save`."""
@@ -43,7 +42,11 @@ def save(plan: Plan, path: Path) -> None:
     header: dict[str, Any] = {
         "kind": "plan",
         **domain,
-        "scaling": {"cycle": plan.scaling.cycle, "periods": plan.scaling.periods},
+        "scaling": {
+            "cycle": plan.scaling.climatology.kind if plan.scaling.climatology.needs_time else None,
+            "harmonics": plan.scaling.climatology.terms,
+            "periods": plan.scaling.periods,
+        },
         "reconstructor": {"name": plan.reconstructor.name, "settings": settings},
         "origin": asdict(plan.origin),
         "metadata": dict(plan.metadata),
@@ -55,6 +58,7 @@ def save(plan: Plan, path: Path) -> None:
         "sites.gain": plan.gain,
         "sites.covariance": plan.covariance,
         "sites.range": plan.ranges,
+        "sites.stability": plan.stability,
         "scaling.baseline": plan.scaling.baseline,
         "scaling.scale": plan.scaling.scale,
         "scaling.columns": plan.scaling.columns,
@@ -136,6 +140,7 @@ def _unpack(given: Mapping[str, Any], arrays: Arrays) -> Plan:
         metrics=dict(given["metrics"]),
         history=list(given["history"]),
         ranges=array_of(arrays, "sites.range", (2, k, width)) if "sites.range" in arrays else None,
+        stability=array_of(arrays, "sites.stability", (k,)) if "sites.stability" in arrays else None,
         sensors=sensors,
     )
 
@@ -163,9 +168,9 @@ def _indices(header: Header, arrays: Arrays, domain: Sites, sensors: PlacedSenso
 
 def _scaling(header: Header, arrays: Arrays, domain: Sites) -> Scaler:
     """Return the scaling, whose scales are positive."""
-    cycle = header.scaling.cycle
+    climatology = _climatology(header)
     scale = array_of(arrays, "scaling.scale", (None,))
-    baseline = array_of(arrays, "scaling.baseline", (_PHASES[cycle], len(scale), len(domain)))
+    baseline = array_of(arrays, "scaling.baseline", (climatology.n_columns, len(scale), len(domain)))
     columns = array_of({"scaling.columns": np.zeros((2, 0)), **arrays}, "scaling.columns", (2, None))
     root = array_of(arrays, "scaling.root", (len(domain),)) if "scaling.root" in arrays else None
     for name, positive in (("scale", scale), ("columns", columns[1]), ("root", np.ones(1) if root is None else root)):
@@ -174,7 +179,16 @@ def _scaling(header: Header, arrays: Arrays, domain: Sites) -> Scaler:
     if not len(scale):
         raise PlanError("the array 'scaling.scale' is empty")
     periods = check_periods(header.scaling.periods)
-    return Scaler(baseline, scale.astype(np.float64), cycle, periods, columns.astype(np.float64), root)
+    return Scaler(baseline, scale.astype(np.float64), climatology, periods, columns.astype(np.float64), root)
+
+
+def _climatology(header: Header) -> Climatology:
+    """Return the climatology; the first term of harmonics is constant, and no two are the same."""
+    part = header.scaling
+    terms = tuple((year, day) for year, day in part.harmonics)
+    if bool(terms) != (part.cycle == "harmonics") or (terms and terms[0] != (0, 0)) or len(set(terms)) < len(terms):
+        raise PlanError(f"header: scaling.harmonics: {list(terms)} are no harmonics of year and day with a constant")
+    return Climatology(part.cycle or "none", terms)
 
 
 def _origin(header: Header, domain: Sites, channels: int) -> SourceInfo:

@@ -17,6 +17,7 @@ from keyhole.data.origin import SourceInfo
 from keyhole.data.readers.arrays import load_npy
 from keyhole.data.readers.tables import TIME, load_csv
 from keyhole.plan.export import as_array, as_field, as_frame, bounds_of, coordinates_of, global_attributes
+from keyhole.plan.outliers import Outliers
 from keyhole.plan.plan import Plan
 
 if TYPE_CHECKING:
@@ -35,7 +36,13 @@ __all__ = [
     "write_sites",
 ]
 
-_COLUMNS = ("index", "name", "gain", "existing")  # of a table of sites, whatever the coordinates are called
+_COLUMNS = (
+    "index",
+    "name",
+    "gain",
+    "stability",
+    "existing",
+)  # of a table of sites, whatever the coordinates are called
 
 
 def read_readings(path: Path) -> Any:
@@ -54,8 +61,9 @@ def read_readings(path: Path) -> Any:
 
 
 def write_reconstruction(
-    plan: Plan, readings: Any, path: Path, when: Sequence[str] | None = None, interval: float | None = None
-) -> tuple[int, ...]:
+    plan: Plan, readings: Any, path: Path, when: Sequence[str] | None = None, interval: float | None = None,
+    *, outliers: Outliers = "flag",
+) -> tuple[int, ...]:  # fmt: skip
     """Reconstruct fields and write them as NetCDF, .npy or CSV, by suffix.
 
     Parameters
@@ -68,6 +76,8 @@ def write_reconstruction(
         Time of each sample, for readings without labels.
     interval
         Coverage of prediction intervals, written as variables ``<name>_lower`` and ``<name>_upper``; NetCDF only.
+    outliers
+        As in `Plan.reconstruct`.
 
     Returns
     -------
@@ -80,7 +90,7 @@ def write_reconstruction(
         )
     if interval is not None and path.suffix != ".nc":
         raise DataError(f"{path}: prediction intervals are written to .nc only")
-    values, time = plan.take_readings(readings, when, interval)
+    values, time = plan.take_readings(readings, when, interval, outliers=outliers)
     parts = plan.reconstruct_with_bounds(values, time, interval=interval)
     reconstructed = parts[0]
     if path.suffix == ".csv" and reconstructed.shape[1] > 1:
@@ -127,13 +137,14 @@ def _dataset(plan: Plan, values: Any, origin: SourceInfo, time: Any) -> xr.Datas
 
 
 def write_region(
-    plan: Plan, readings: Any, path: Path, region: Any, when: Sequence[str] | None = None, level: float = 0.9
-) -> int:
+    plan: Plan, readings: Any, path: Path, region: Any, when: Sequence[str] | None = None, level: float = 0.9,
+    *, outliers: Outliers = "flag",
+) -> int:  # fmt: skip
     """Write the mean over a region with its prediction interval as CSV.
 
     Parameters
     ----------
-    plan, readings, region, level
+    plan, readings, region, level, outliers
         See `Plan.interval`.
     path
         File to write.
@@ -147,18 +158,20 @@ def write_region(
     """
     if path.suffix != ".csv":
         raise DataError(f"{path}: means over a region are written as .csv, not {path.suffix or 'without a suffix'}")
-    table = plan.interval(region, readings, time=when, level=level)
+    table = plan.interval(region, readings, time=when, level=level, outliers=outliers)
     with replacing(path) as file:
         file.write(table.to_csv().encode())
     return len(table)
 
 
-def predictions(plan: Plan, readings: Any, when: Sequence[str] | None = None) -> pd.DataFrame:
+def predictions(
+    plan: Plan, readings: Any, when: Sequence[str] | None = None, *, outliers: Outliers = "flag"
+) -> pd.DataFrame:  # fmt: skip
     """Predict the target as a table: time if known, target, and for classes the probability of the predicted one."""
     import pandas as pd
 
     predictor = plan.need_predictor()
-    values, time = plan.take_readings(readings, when)
+    values, time = plan.take_readings(readings, when, outliers=outliers)
     scores = plan.predict_array(values, time)
     columns: dict[str, Any] = {} if time is None else {TIME: time}
     columns[predictor.target] = predictor.answer(scores)

@@ -40,7 +40,7 @@ class FittedModels:
     indices
         ``(K,)``, position of each selected site in the data (C order), by rank.
     scaling
-        Mean or climatology and scale of each channel.
+        Climatology (or mean) and scale of each channel.
     reconstructor
         Fitted model from readings to the field.
     origin
@@ -105,12 +105,13 @@ class FittedModels:
         return self.sensors.readings(samples, np.arange(self.k), noisy=True)
 
     def _scale_readings(self, readings: NDArray[Any], time: NDArray[Any] | None) -> NDArray[np.float32]:
-        """Scale readings; of a sensor by its row of the baseline."""
+        """Scale readings; of a sensor by its rows of the climatology."""
         if self.sensors is None:
             return self.scaling.scale_readings(readings, self.numbers, time)
-        expected = rows_over(self.sensors.operator, self.scaling.baseline.astype(np.float64))
-        phase = self.scaling.phase(time, len(readings))
-        return np.asarray((readings[:, :, 0] - expected[phase]) / self._sensor_scale, np.float32)[:, :, np.newaxis]
+        coefficients = rows_over(self.sensors.operator, self.scaling.baseline.astype(np.float64))
+        climatology = self.scaling.climatology
+        expected = climatology.expected(coefficients, climatology.lookup(time, len(readings)))
+        return np.asarray((readings[:, :, 0] - expected) / self._sensor_scale, np.float32)[:, :, np.newaxis]
 
     @property
     def error_scale(self) -> NDArray[np.float64]:
@@ -152,8 +153,8 @@ class FittedModels:
         known = self.scaling.covariates(time, align_in_time(covariates, time, "covariates"), len(scaled))
         if isinstance(self.reconstructor, LinearReconstructor):
             features = self.reconstructor.features(flat(scaled), known)
-            phases = np.eye(len(self.scaling.baseline))[self.scaling.phase(time, len(scaled))]
-            whole = np.concatenate([features, phases], axis=1).astype(self._affine.dtype)
+            design = self.scaling.climatology.design(time, len(scaled))
+            whole = np.concatenate([features, design], axis=1).astype(self._affine.dtype)
             return np.asarray(whole @ self._affine[:, columns])
         return flat(self.scaling.undo(self.reconstructor.reconstruct(scaled, known), time))[:, columns]
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.metrics import Ratio
 from keyhole.plan.export import bounds_of, coordinates_of, to_source_type
 from keyhole.plan.fitted import FittedModels, check_finite
 from keyhole.plan.functionals import functional_intervals
-from keyhole.plan.readings import check_units, order_readings, warn_beyond
+from keyhole.plan.outliers import Outliers, check_outliers, drop_beyond, warn_beyond
+from keyhole.plan.readings import check_units, order_readings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,19 +56,29 @@ class Plan(FittedModels):
     metadata
         How the plan was made: method, settings, seed, split, versions, fingerprint of the data.
     metrics
-        Errors by part: ``{"validation": {...}, "test": {...}}``; those of the target begin with ``target_``.
+        Errors by part: ``{"validation": {...}, "test": {...}}``; those of the target begin with ``target_``. Standard
+        errors have the name of the error followed by ``_se``.
     history
         Training history (loss, validation error, ...), empty for closed forms.
     ranges
         ``(2, K, channels)``, smallest and largest reading of each site outside the test part, in the user's units; a
         `ReadingsWarning` is issued for readings far beyond. None in older files.
+    measured
+        The plan whose errors ``metrics`` holds, where sites and models were selected and fitted once more on all
+        samples afterwards (``metadata["refit"]``); it has seen no sample of the test part. It is not saved.
+    stability
+        ``(K,)``, share of resampled data in which each site, or one whose values correlate with its own by more than
+        0.9, is selected greedily (`keyhole.placement.stability`). NaN where it is not known. None in older files.
+    sample_errors
+        By part and metric, the sums of each sample that the metric is made of, or of each group of samples, by which
+        the plan can be compared with others on the same samples. Not saved with the plan.
 
     Examples
     --------
     >>> import keyhole as kh
     >>> plan = kh.select(kh.datasets.sst(), k=3, method="qr", reconstructor="ridge")
     >>> plan.sites.columns.tolist()
-    ['rank', 'index', 'name', 'lat', 'lon', 'gain', 'existing']
+    ['rank', 'index', 'name', 'lat', 'lon', 'gain', 'stability', 'existing']
     """
 
     gain: NDArray[np.float64]
@@ -74,6 +86,9 @@ class Plan(FittedModels):
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = ()
     ranges: NDArray[np.float64] | None = None
+    measured: Plan | None = None
+    stability: NDArray[np.float64] | None = None
+    sample_errors: Mapping[str, Mapping[str, Ratio]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -89,7 +104,7 @@ class Plan(FittedModels):
 
     @property
     def sites(self) -> pd.DataFrame:
-        """Table of the sites by rank: rank, index, name, coordinates, gain, existing, and group if there are groups.
+        """Table of the sites by rank: rank, index, name, coordinates, gain, stability, existing, and group if any.
 
         Of sensors that are not simply sites: also their kind, noise and cost, as far as these were given.
 
@@ -104,14 +119,17 @@ class Plan(FittedModels):
             coordinates = [name for name in coordinates_of(self.domain, self.origin) if name not in columns]
             columns |= {name: self.domain.coordinate(name)[self.numbers] for name in coordinates}
         constraint_metadata = self.metadata.get("constraints", {})
-        columns |= {"gain": self.gain, "existing": np.arange(self.k) < constraint_metadata.get("existing", 0)}
+        columns["gain"] = self.gain
+        columns["stability"] = np.full(self.k, np.nan) if self.stability is None else self.stability
+        columns |= {"existing": np.arange(self.k) < constraint_metadata.get("existing", 0)}
         return pd.DataFrame(
             columns | ({"group": constraint_metadata["groups"]} if "groups" in constraint_metadata else {})
         )
 
     def reconstruct(
-        self, readings: Any, *, time: Any = None, covariates: Any = None, interval: float | None = None
-    ) -> Any:
+        self, readings: Any, *, time: Any = None, covariates: Any = None, interval: float | None = None,
+        outliers: Outliers = "flag",
+    ) -> Any:  # fmt: skip
         """Reconstruct whole fields from readings at the sites.
 
         Parameters
@@ -127,6 +145,10 @@ class Plan(FittedModels):
             ``(N, columns)``, required if the plan was made with covariates of the user's own.
         interval
             Nominal coverage of prediction intervals to return as well, such as 0.9.
+        outliers
+            Treatment of readings that exceed what their site ever showed by more than the width of that range (or the
+            channel's standard deviation, if that is larger): ``"flag"`` reconstructs from them with a warning,
+            ``"drop"`` imputes them like missing ones, with a warning that counts them, ``"trust"`` does not check.
 
         Returns
         -------
@@ -137,14 +159,15 @@ class Plan(FittedModels):
         Raises
         ------
         PlanError
-            Readings of the wrong shape, labels or units, a missing time, or an interval of an uncalibrated plan.
+            Readings of the wrong shape, labels or units, a missing time, an interval of an uncalibrated plan, or
+            ``outliers="drop"`` with a plan of an older version, which has no ranges.
 
         Warns
         -----
         ReadingsWarning
             A reading lies far outside the range of its site in the training data.
         """
-        values, when = self.take_readings(readings, time, interval)
+        values, when = self.take_readings(readings, time, interval, outliers=outliers)
         parts = self.reconstruct_with_bounds(values, when, covariates, interval)
         if interval is None:
             return to_source_type(parts[0], self.domain, self.origin, when)
@@ -154,8 +177,9 @@ class Plan(FittedModels):
         )
 
     def interval(
-        self, region: Any, readings: Any, *, time: Any = None, covariates: Any = None, level: float = 0.9
-    ) -> pd.DataFrame:
+        self, region: Any, readings: Any, *, time: Any = None, covariates: Any = None, level: float = 0.9,
+        outliers: Outliers = "flag",
+    ) -> pd.DataFrame:  # fmt: skip
         """Estimate the mean over a region, or any weighted sum over the field, with its prediction interval.
 
         Errors of neighbouring sites are correlated, so that the interval of a mean is wider than independent errors
@@ -169,7 +193,7 @@ class Plan(FittedModels):
             `keyhole.Constraints` takes them: the mean over its sites, weighted by their areas where these are known.
             Numbers of the shape of the data, or a DataArray or Series of them: the weights of a sum, as they are, such
             as ``-1`` and ``1`` at two sites for their difference.
-        readings, time, covariates
+        readings, time, covariates, outliers
             As in `reconstruct`.
         level
             Nominal coverage of the interval.
@@ -196,18 +220,26 @@ class Plan(FittedModels):
         >>> tropics.columns.tolist(), len(tropics)
         (['estimate', 'lower', 'upper'], 3)
         """
-        values, when = self.take_readings(readings, time, level)
+        values, when = self.take_readings(readings, time, level, outliers=outliers)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             return functional_intervals(self, region, values, when, covariates, level)
 
     def take_readings(
-        self, readings: Any, time: Any = None, interval: float | None = None, *, stacklevel: int = 3
+        self,
+        readings: Any,
+        time: Any = None,
+        interval: float | None = None,
+        *,
+        outliers: Outliers = "flag",
+        stacklevel: int = 3,
     ) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
         """Return readings as ``(N, K, channels)`` in rank order, and their times if known.
 
         Raises a PlanError if the units differ from the plan's, and issues a ReadingsWarning for a reading far outside
-        the range of its site in the training data. Parameters are those of `reconstruct`.
+        the range of its site in the training data, which is NaN in the result if it is dropped. Parameters are those of
+        `reconstruct`.
         """
+        check_outliers(outliers, known=self.ranges is not None)
         channels = self.reading_channels
         units = self.origin.channel_units(len(self.scaling.scale))
         check_units(readings, units)
@@ -216,9 +248,13 @@ class Plan(FittedModels):
             domain=self.domain if self.sensors is None else self.sensors.sites,
             variables=tuple(self.origin.variables),
         )  # fmt: skip
-        if self.ranges is not None:
-            units = units if self.sensors is None else self.sensors.units(units)
-            warn_beyond(values, self.ranges, self.reading_scale, self.names, units, interval, stacklevel=stacklevel)
+        if self.ranges is None or outliers == "trust":
+            return values, when
+        units = units if self.sensors is None else self.sensors.units(units)
+        about = (self.ranges, self.reading_scale, self.names, units)
+        if outliers == "drop":
+            return drop_beyond(values, *about, stacklevel=stacklevel), when
+        warn_beyond(values, *about, interval, stacklevel=stacklevel)
         return values, when
 
     def reconstruct_with_bounds(
@@ -237,12 +273,12 @@ class Plan(FittedModels):
             check_finite(part, "reconstruction")
         return parts
 
-    def predict(self, readings: Any, *, time: Any = None) -> NDArray[Any]:
+    def predict(self, readings: Any, *, time: Any = None, outliers: Outliers = "flag") -> NDArray[Any]:
         """Predict the target from readings.
 
         Parameters
         ----------
-        readings, time
+        readings, time, outliers
             As in `reconstruct`.
 
         Returns
@@ -256,8 +292,27 @@ class Plan(FittedModels):
             The plan has no target.
         """
         predictor = self.need_predictor()
-        values, when = self.take_readings(readings, time)
+        values, when = self.take_readings(readings, time, outliers=outliers)
         return predictor.answer(self.predict_array(values, when))
+
+    def refit(self, data: Any, **options: Any) -> Plan:
+        """Fit the models to new data, such as those of another year, at the same sites.
+
+        Parameters
+        ----------
+        data
+            Anything that `keyhole.read` takes, of the same sites.
+        options
+            ``missing``, ``split``, ``refit``, ``time_limit``, ``seed`` and ``device``, as in `keyhole.select`.
+
+        Returns
+        -------
+        Plan
+            Its errors are measured on the test part of the new data; the models are then fitted to all of them.
+        """
+        from keyhole.workflow.changes import refit
+
+        return refit(self, data, **options)
 
     def plot(self, *, projection: Any = None) -> Figure:
         """Draw the ranked sites over the mean of the field: a map, slices of a volume, or a line over columns.

@@ -1,16 +1,15 @@
-"""Readings of the sensors: bring them into rank order, and check their units and range."""
+"""Readings of the sensors: bring them into rank order, and check their units."""
 
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.errors import PlanError, ReadingsWarning
+from keyhole.core.errors import PlanError
 from keyhole.data.alignment import sites_along
 from keyhole.data.labels import is_a
 from keyhole.data.origin import Clock
@@ -18,7 +17,7 @@ from keyhole.data.readers.calendars import from_calendar
 from keyhole.data.readers.tables import TIME, parse_dates
 from keyhole.data.sites import Sites
 
-__all__ = ["check_units", "order_readings", "same_units", "warn_beyond"]
+__all__ = ["check_units", "order_readings", "same_units"]
 
 _MOST_SHOWN = 3  # sites or labels that a message names
 # Spellings of CF, UDUNITS and everyday files for the same unit.
@@ -326,57 +325,3 @@ def _factors(unit: str) -> dict[str, int] | str:
             name = _SAME.get(found[1].lower(), found[1])
             powers[name] = powers.get(name, 0) + (-1 if place else 1) * int(found[2] or 1)
     return powers
-
-
-# Ranges ---------------------------------------------------------------------------------------------------------------
-
-
-def warn_beyond(
-    readings: NDArray[np.float64], ranges: NDArray[np.float64], scale: NDArray[np.float64], names: Sequence[str],
-    units: Sequence[str], interval: float | None, *, stacklevel: int,
-) -> None:  # fmt: skip
-    """Issue a ReadingsWarning for readings far outside the range of their sites in the training data.
-
-    A reading is far outside if it exceeds the range by more than the range's own width (or the channel's scale, if that
-    is larger). New records are thus accepted: in a hundred samples of a normal distribution the range is five standard
-    deviations wide, so that a reading must be about seven from the mean. Fill values (999, -9999), kelvin for degrees
-    Celsius and broken sensors are beyond that.
-
-    Parameters
-    ----------
-    readings
-        ``(N, K, channels)`` in rank order.
-    ranges
-        ``(2, K, channels)``, from `range_of`.
-    scale
-        Typical size of an anomaly in each channel.
-    names, units
-        Names of the sites, and units of the channels.
-    interval
-        Coverage of the prediction intervals, if they were requested; the warning then says that they do not hold.
-    stacklevel
-        Of the warning, counted from the caller.
-    """
-    low, high = ranges
-    margin = np.maximum(high - low, scale)
-    far = (readings < low - margin) | (readings > high + margin)  # False where a reading is missing
-    if not far.any():
-        return
-    shown = []
-    for site, channel in np.argwhere(far.any(axis=0))[:_MOST_SHOWN]:
-        value = readings[far[:, site, channel].argmax(), site, channel]
-        unit = f" {units[channel]}" if units[channel] else ""
-        which = f"{names[site]!r}" + (f" (channel {channel})" if len(units) > 1 else "")
-        shown.append(
-            f"site {which} reads {value:g}{unit} where training had "
-            f"{low[site, channel]:.4g} to {high[site, channel]:.4g}{unit}"
-        )
-    samples, sites = int(far.any(axis=(1, 2)).sum()), int(far.any(axis=(0, 2)).sum())
-    many = f" (in all, {samples} samples have such readings at {sites} sites)" if far.sum() > 1 else ""
-    invalid = "" if interval is None else f", and the {100 * interval:g} % prediction interval does not hold for them"
-    warnings.warn(
-        f"readings: {'; '.join(shown)}{many}. Check sensors and units; put NaN for a reading that is wrong. What is "
-        f"reconstructed from such readings is an extrapolation{invalid}",
-        ReadingsWarning,
-        stacklevel=stacklevel + 1,
-    )

@@ -19,6 +19,7 @@ _CALENDARS = Literal[
     "standard", "gregorian", "proleptic_gregorian", "noleap", "365_day", "360_day", "julian", "all_leap", "366_day"
 ]
 
+_Harmonic = Annotated[int, Field(gt=-(2**15), lt=2**15)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Attribute = str | int | float | bool
 Attributes = dict[str, Attribute | list[Attribute | list[Any]]]
@@ -51,9 +52,10 @@ class GridPart(_Part):
 
 
 class ScalingPart(_Part):
-    """Cycle of the climatology and periods of the covariates; files older than covariates have none."""
+    """Climatology and periods of the covariates; files older than covariates have none."""
 
-    cycle: Literal["month"] | None
+    cycle: Literal["month", "harmonics"] | None
+    harmonics: list[Annotated[list[_Harmonic], Field(min_length=2, max_length=2)]] = []  # of year and day, by column
     periods: list[Period] = []
 
 
@@ -88,6 +90,14 @@ class ConstraintsPart(_Part):
     groups: list[int | str] | None = None
 
 
+class RefitPart(_Part):
+    """What was repeated on all samples once the plan was measured."""
+
+    samples: Count
+    same_sites: Count = 0
+    kept: str = ""
+
+
 class MetadataPart(_Part):
     """How the plan was made, as far as it is shown; the file may hold more."""
 
@@ -100,7 +110,9 @@ class MetadataPart(_Part):
     split: dict[str, Count | str] = {}
     missing: str = "error"
     warnings: list[str] = []
+    refit: RefitPart | None = None
     constraints: ConstraintsPart = ConstraintsPart(asked=[], existing=0)
+    assumed_noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
 class SensorsPart(_Part):
@@ -165,7 +177,7 @@ def checked_header(header: Mapping[str, Any], arrays: Arrays) -> Header:
         raise PlanError(f"header: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     _check_metrics(found)
     for name, array in arrays.items():
-        free = name.startswith("coordinates.") or name == "sensors.cost"
+        free = name.startswith("coordinates.") or name in ("sensors.cost", "sites.stability")
         limit = name.rpartition(".")[0].endswith("bounds")
         check_numbers(name, array, nan=free, infinite=free or limit)
     return found

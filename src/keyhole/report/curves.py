@@ -19,6 +19,7 @@ from keyhole.report.style import (
     NARROW,
     SMALL,
     WIDE,
+    caution,
     colours,
     heading,
     literal,
@@ -94,6 +95,7 @@ def comparison_figure(comparison: Comparison, *, width: float = WIDE) -> Figure:
     _draw_bars(left, comparison, slots=max(len(comparison.entries), 6 if beside else 0))
     _draw_curves(right, comparison)
     heading(right, "error against the number of sites")
+    caution(figure, comparison.prepared.split.warning)
     return figure
 
 

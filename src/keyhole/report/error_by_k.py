@@ -12,7 +12,19 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from keyhole.report.style import INK, MUTED, NARROW, SMALL, WIDE, heading, literal, method_styles, new_figure, tidy
+from keyhole.report.style import (
+    INK,
+    MUTED,
+    NARROW,
+    SMALL,
+    WIDE,
+    caution,
+    heading,
+    literal,
+    method_styles,
+    new_figure,
+    tidy,
+)
 
 __all__ = ["Line", "error_by_k_figure"]
 
@@ -37,6 +49,8 @@ class Line:
         Error for each number of sites.
     smallest : int, optional
         Smallest number of sites that reaches the target error on validation.
+    error : sequence of float, optional
+        Standard error of each test error, drawn as a band.
     """
 
     name: str
@@ -44,12 +58,14 @@ class Line:
     test: Sequence[float]
     validation: Sequence[float]
     smallest: int | None = None
+    error: Sequence[float] = ()
 
 
 def error_by_k_figure(
-    lines: Sequence[Line], title: str, label: str, *, target_error: float | None = None, width: float = WIDE
-) -> Figure:
-    """Draw the test error of each method against the number of sites.
+    lines: Sequence[Line], title: str, label: str, *, target_error: float | None = None, warning: str = "",
+    width: float = WIDE,
+) -> Figure:  # fmt: skip
+    """Draw the test error of each method against the number of sites, with a band of one standard error.
 
     Parameters
     ----------
@@ -59,6 +75,8 @@ def error_by_k_figure(
         Title of the figure, and name of the error.
     target_error : float, optional
         If given, the validation error is drawn too, and the smallest K that reaches the target error is marked.
+    warning : str
+        Warning to write below.
     width : float
         Inches: ``WIDE`` or ``NARROW``.
 
@@ -78,6 +96,7 @@ def error_by_k_figure(
     for line, style in zip(ranked, method_styles(len(ranked)), strict=True):
         name = _name(line, with_target=target_error is not None)
         axes.plot(line.sites, line.test, marker="o", markersize=4, label=name, **style)
+        _draw_band(axes, line, color=style["color"], zorder=style["zorder"])
         if target_error is not None:
             _draw_validation(axes, line, color=style["color"], zorder=style["zorder"])
     axes.set(xlabel="number of sites", ylabel=literal(label))
@@ -92,7 +111,17 @@ def error_by_k_figure(
         figure.legend(loc="outside lower left", ncols=2, **legend)
     heading(axes, title)
     tidy(axes, grid="y")
+    caution(figure, warning)
     return figure
+
+
+def _draw_band(axes: Axes, line: Line, *, color: str, zorder: float) -> None:
+    """Draw a band of one standard error about the test error."""
+    test, error = np.array(line.test), np.array(line.error)
+    if np.isfinite(error).any():
+        axes.fill_between(
+            line.sites, test - error, test + error, color=color, alpha=0.15, zorder=zorder - 1, linewidth=0
+        )
 
 
 def _draw_validation(axes: Axes, line: Line, *, color: str, zorder: float) -> None:

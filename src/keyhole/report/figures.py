@@ -38,7 +38,7 @@ def plan_figure(plan: Plan, *, projection: Any = None, width: float = WIDE) -> F
     SettingsError, MissingExtraError
         See `sites_figure`.
     """
-    mean, origin = plan.scaling.baseline.mean(axis=0), plan.origin
+    mean, origin = plan.scaling.mean, plan.origin
     if origin.units_differ:
         name = next(iter(origin.variables))
         shown, label, units = mean[0], f"mean of {name}", origin.channel_units(len(mean))[0]
@@ -80,7 +80,7 @@ def sites_figure(data: ReportData, *, projection: Any = None, width: float = WID
     'lon'
     """
     shown = Quantity(data.spread, "standard deviation", data.units, "viridis", shows_ranks=True)
-    return _figure(data.plan, shown, width, projection)
+    return _figure(data.to_use, shown, width, projection)
 
 
 def error_figure(data: ReportData, *, projection: Any = None, width: float = WIDE) -> Figure:

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-__all__ = ["number", "percent", "plain", "quantity", "shorten", "split_text", "variable_units", "with_units"]
+__all__ = [
+    "noise_errors",
+    "noise_warning",
+    "number",
+    "percent",
+    "plain",
+    "quantity",
+    "refit_text",
+    "shorten",
+    "split_text",
+    "variable_units",
+    "with_error",
+    "with_units",
+]
 
 _THIN = "\N{NARROW NO-BREAK SPACE}"
 _SMALLEST = 1e-4
+_PARTS = ("train", "validation", "test", "calibration")
+_WITH_NOISE = "rmse_noise["  # names of errors with further noise
+_DOUBLE = 2.0
 
 
 def number(value: float) -> str:
@@ -120,6 +137,28 @@ def plain(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
+def with_error(text: str, error: float, form: str, sign: str = "+-") -> str:
+    """Append a standard error to a formatted number, if it is known.
+
+    Parameters
+    ----------
+    text : str
+        The number.
+    error : float
+        Its standard error; NaN if unknown.
+    form : str
+        Format specification of the error.
+    sign : str
+        What stands between them.
+
+    Examples
+    --------
+    >>> with_error("56.5%", 0.021, ".1%"), with_error("56.5%", float("nan"), ".1%")
+    ('56.5% +- 2.1%', '56.5%')
+    """
+    return f"{text} {sign} {error:{form}}" if math.isfinite(error) else text
+
+
 def split_text(sizes: Mapping[str, Any]) -> str:
     """Format the sizes of a split.
 
@@ -136,10 +175,91 @@ def split_text(sizes: Mapping[str, Any]) -> str:
     --------
     >>> split_text({"train": 6, "test": 2, "kind": "given"})
     'given: 6 train, 2 test'
+    >>> split_text({"train": 90, "test": 6, "kind": "blocks", "left_out": 4, "gap": 2})
+    'blocks: 90 train, 6 test; 4 left out between them (decorrelation time: 2 samples)'
     """
     reason = f" ({sizes['reason']})" if sizes.get("reason") else ""
-    parts = ", ".join(f"{size} {part}" for part, size in sizes.items() if part not in ("kind", "reason"))
-    return f"{sizes['kind']}{reason}: {parts}"
+    parts = ", ".join(f"{sizes[part]} {part}" for part in _PARTS if part in sizes)
+    return f"{sizes['kind']}{reason}: {parts}{_left_out(sizes)}"
+
+
+def _left_out(sizes: Mapping[str, Any]) -> str:
+    """Clause on the samples between the parts that are in none, and why."""
+    if not sizes.get("left_out"):
+        return ""
+    time = f"{sizes['gap']} sample{'s' * (sizes['gap'] != 1)}"
+    most = "; 5 % are left out at most" if sizes["left_out"] < 2 * sizes["gap"] else ""
+    return f"; {sizes['left_out']} left out between them (decorrelation time: {time}{most})"
+
+
+def noise_errors(scores: Mapping[str, float]) -> dict[str, float]:
+    """Return the errors with further measurement noise by its level, from none on; empty where they are not known.
+
+    Examples
+    --------
+    >>> noise_errors({"rmse": 0.3, "fvu": 0.1, "rmse_noise[1%]": 0.4})
+    {'0 %': 0.3, '1 %': 0.4}
+    """
+    found = {
+        f"{name.removeprefix(_WITH_NOISE).removesuffix('%]')} %": error
+        for name, error in scores.items()
+        if name.startswith(_WITH_NOISE)
+    }
+    return {"0 %": scores["rmse"], **found} if found else {}
+
+
+def noise_warning(scores: Mapping[str, float], units: str) -> str:
+    """Return a sentence where measurement noise of 1 % of the spread doubles the error; else an empty text.
+
+    Parameters
+    ----------
+    scores : mapping
+        Metrics of one part.
+    units : str
+        Of the error.
+
+    Examples
+    --------
+    >>> noise_warning({"rmse": 0.007, "rmse_noise[1%]": 2.1}, "degC").partition(":")[0]
+    'with a measurement noise of 1 % of the spread the error is 2.10 degC instead of 0.00700 degC'
+    """
+    errors = noise_errors(scores)
+    if not errors or not errors["1 %"] >= _DOUBLE * errors["0 %"]:
+        return ""
+    with_noise, without = quantity(errors["1 %"], units), quantity(errors["0 %"], units)
+    return (
+        f"with a measurement noise of 1 % of the spread the error is {with_noise} instead of {without}: few sensors "
+        "are as exact as these readings; name its noise (noise=, --noise) and select again"
+    )
+
+
+def refit_text(record: Mapping[str, Any], k: int) -> str:
+    """Say what a plan was fitted to after it was measured.
+
+    Parameters
+    ----------
+    record : mapping
+        ``metadata["refit"]`` of the plan.
+    k : int
+        Number of sites.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> refit_text({"samples": 494, "same_sites": 19}, 25)
+    'all 494 samples, which chose 19 of the 25 sites again'
+    >>> refit_text({"samples": 0, "kept": "no time was left to train dense again"}, 25)
+    'training and validation samples, as measured: no time was left to train dense again'
+    """
+    if not record["samples"]:
+        return f"training and validation samples, as measured: {record.get('kept', '')}"
+    same = record.get("same_sites", 0)
+    if same == k:
+        return f"all {record['samples']} samples, at the same sites"
+    return f"all {record['samples']} samples, which chose {same} of the {k} sites again"
 
 
 def variable_units(variables: Mapping[str, Mapping[str, Any]], scores: Mapping[str, float]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from keyhole.data.coordinates import FULL_TURN
 from keyhole.data.sites import Sites
 from keyhole.report.formatting import plain, shorten
+from keyhole.report.grid_positions import grid_positions
 from keyhole.report.style import LAND, RULE, literal
 
 if TYPE_CHECKING:
@@ -239,13 +240,9 @@ class CellFrame(Frame):
         return cls(sites, across, up, x, y, (x_edges, y_edges), turned=turned)
 
     @classmethod
-    def curvilinear(cls, sites: Sites, across: str, up: str) -> CellFrame | None:
-        """Lay out a grid by coordinates of two axes; None where some are missing."""
-        whole = [_on_grid(sites, name) for name in (across, up)]
-        if not all(np.isfinite(one).all() for one in whole):
-            return None
-        if in_degrees(sites, across):
-            whole[0] = _unwrapped(whole[0])
+    def curvilinear(cls, sites: Sites, across: str, up: str) -> CellFrame:
+        """Lay out a grid by coordinates of two axes."""
+        whole = grid_positions(sites, across, up, degrees=in_degrees(sites, across))
         corners = _corners(whole[0]), _corners(whole[1])
         first, second = (
             Ruler.between(name, one.ravel(), _ends(edges), degrees=in_degrees(sites, name))
@@ -334,19 +331,6 @@ def on_paper(sites: Sites, across: str, up: str) -> tuple[Numbers, Numbers]:
 def in_degrees(sites: Sites, name: str) -> bool:
     """Return whether a coordinate is latitude or longitude."""
     return name in (sites.roles.get("latitude"), sites.roles.get("longitude"))
-
-
-def _on_grid(sites: Sites, name: str) -> Numbers:
-    """A coordinate at all positions of the data, valid or not."""
-    return replace(sites, index=np.arange(sites.size)).coordinate(name).astype(float).reshape(sites.shape)
-
-
-def _unwrapped(longitude: Numbers) -> Numbers:
-    """Longitudes without jumps of a turn between neighbours, in their own convention as far as may be."""
-    whole = np.unwrap(longitude, period=FULL_TURN, axis=1)
-    first = np.unwrap(whole[:, 0], period=FULL_TURN)
-    whole += (first - whole[:, 0])[:, np.newaxis]
-    return np.asarray(whole + FULL_TURN * np.round((np.median(longitude) - np.median(whole)) / FULL_TURN))
 
 
 def _cut_at_gap(longitude: Numbers) -> Numbers:

@@ -218,8 +218,8 @@ def _sample_bars(figure: Figure, panels: NDArray[Any], values: _Shades, error: _
     """Draw the colour bars of the examples."""
     units = data.units
     if data.as_anomalies:
-        baseline = "monthly climatology" if data.plan.scaling.cycle else "mean"
-        _bar(figure, panels.ravel().tolist(), values, with_units(f"deviation from the {baseline}", units))
+        climatology = data.plan.scaling.climatology.text
+        _bar(figure, panels.ravel().tolist(), values, with_units(f"deviation from the {climatology}", units))
         return
     _bar(figure, panels[:, :2].ravel().tolist(), values, with_units("value", units))
     _bar(figure, panels[:, 2].tolist(), error, with_units("error", units))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +10,24 @@ import numpy as np
 
 from keyhole.data.samples import Samples
 from keyhole.plan.plan import Plan
-from keyhole.report.formatting import number, percent, plain, quantity, shorten, split_text, variable_units
+from keyhole.report.formatting import (
+    noise_errors,
+    noise_warning,
+    number,
+    percent,
+    plain,
+    quantity,
+    refit_text,
+    shorten,
+    split_text,
+    variable_units,
+)
 from keyhole.report.report_data import ReportData
+from keyhole.report.without_sensors import anomalies_text, baseline_text, baseline_warnings
 from keyhole.workflow.calibration import interval_warnings
-from keyhole.workflow.comparison import Comparison, Entry
+from keyhole.workflow.comparison import Comparison, Difference, Entry
 
-__all__ = ["intervals", "metadata", "methods", "result", "sites", "trained"]
+__all__ = ["intervals", "metadata", "methods", "noise", "result", "sites", "trained"]
 
 # Attributes that describe the data; others may be long and of no use to a reader.
 _ATTRIBUTES = ("long_name", "source", "units")
@@ -35,12 +48,18 @@ def result(data: ReportData) -> str:
     """
     plan, scores = data.plan, data.plan.metrics["test"]
     count = f"{plan.k} site{'s' * (plan.k != 1)} reconstruct{'s' * (plan.k == 1)}"
-    error = quantity(scores["rmse"], data.units)
+    error = _with_own_error(scores, "rmse", data.units)
     units = variable_units(plan.origin.variables, scores)
     parts = ", ".join(f"{name} {quantity(scores[f'rmse[{name}]'], unit)}" for name, unit in units.items())
     error += f" ({parts})" if parts else ""
+    known = baseline_text(scores, plan.scaling.climatology, units=data.units, components=plan.k * plan.reading_channels)
+    known = "".join(f" {one[0].upper()}{one[1:]}." for one in baseline_warnings(scores, data.units)) + (
+        f" RMSE without sensors: {known}." if known else ""
+    )
     return (
-        f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(scores['fvu'])}.{_target_sentence(plan)}"
+        f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(plan, scores)}.{known}"
+        f"{_target_sentence(plan)}"
+        f"{_noise_sentence(data)}{_refit_sentence(data)}"
     )
 
 
@@ -55,7 +74,7 @@ def methods(comparison: Comparison) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``chosen`` marks the plan that the page is about.
+        ``chosen`` marks the plan that the page is about; ``difference`` is that of the test error from the best.
     """
     choice = comparison.choice
     units = comparison.prepared.samples.origin.error_units
@@ -63,13 +82,23 @@ def methods(comparison: Comparison) -> list[dict[str, Any]]:
         {
             "method": entry.method,
             "reconstructor": entry.plan.reconstructor.name,
-            "rmse": quantity(entry.plan.metrics["test"]["rmse"], units),
-            "fvu": percent(entry.plan.metrics["test"]["fvu"]),
+            "rmse": _with_own_error(entry.plan.metrics["test"], "rmse", units),
+            "fvu": _share(entry.plan.metrics["test"], "fvu"),
+            "difference": _difference(difference, is_best=entry is comparison.entries[0]),
             "seconds": _seconds(entry.seconds),
             "chosen": entry is choice,
         }
-        for entry in comparison.entries
+        for entry, difference in zip(comparison.entries, comparison.differences, strict=True)
     ]
+
+
+def _difference(difference: Difference, *, is_best: bool) -> str:
+    """Difference of a method from the best, in words where it is small."""
+    if is_best:
+        return "best"
+    error = difference.standard_error
+    shown = f"{difference.value:.1%}{f' ± {error:.1%}' if math.isfinite(error) else ''}"
+    return f"{shown}, as good as the best" if difference.is_small else shown
 
 
 def sites(data: ReportData) -> list[dict[str, Any]]:
@@ -85,24 +114,26 @@ def sites(data: ReportData) -> list[dict[str, Any]]:
     list of dict
         By rank; ``share`` is the gain in percent of the largest gain.
     """
-    plan, names = data.plan, data.plan.names
+    plan, names = data.to_use, data.to_use.names
     most = max(float(np.max(plan.gain)), 1e-12)
+    stability = np.full(plan.k, np.nan) if plan.stability is None else plan.stability
     return [
         {
             "rank": rank,
             "name": names[rank - 1],
             "place": [plain(value) for value in _place(data, rank - 1)],
             "gain": f"{gain * 100:z.2f}".replace("-", "\N{MINUS SIGN}"),
+            "stability": "" if np.isnan(stable) else f"{stable:.0%}",
             "share": round(100 * max(float(gain), 0.0) / most),
             "existing": rank <= plan.metadata.get("constraints", {}).get("existing", 0),
         }
-        for rank, gain in enumerate(plan.gain, start=1)
+        for rank, (gain, stable) in enumerate(zip(plan.gain, stability, strict=True), start=1)
     ]
 
 
 def _place(data: ReportData, position: int) -> list[Any]:
     """Coordinates of a site of the plan, or of a sensor, which may lie between sites."""
-    plan, domain = data.plan, data.domain
+    plan, domain = data.to_use, data.domain
     own = {} if plan.sensors is None else plan.sensors.coordinates
     if set(domain.location) <= set(own):
         return [own[name][position] for name in domain.location]
@@ -120,6 +151,12 @@ def intervals(data: ReportData) -> str:
         f"The 90 % prediction interval covers {percent(scores['coverage_90'])} of the true test values; its mean width "
         f"is {wide}.{warned}"
     )
+
+
+def noise(data: ReportData) -> list[dict[str, str]]:
+    """Return the rows of the table of errors with measurement noise; none of plans of earlier versions."""
+    errors = noise_errors(data.plan.metrics["test"])
+    return [{"level": level, "rmse": quantity(error, data.units)} for level, error in errors.items()]
 
 
 def trained(comparison: Comparison) -> Entry | None:
@@ -140,7 +177,7 @@ def metadata(data: ReportData) -> dict[str, str]:
     dict of str to str
         Text by heading; unknown entries are omitted.
     """
-    record, samples_ = dict(data.plan.metadata), data.prepared.samples
+    record, samples_ = dict(data.to_use.metadata), data.prepared.samples
     source = dict(record.pop("data", {}))
     attributes = samples_.origin.attributes
     entries = {
@@ -148,7 +185,8 @@ def metadata(data: ReportData) -> dict[str, str]:
         **{_heading(name): shorten(plain(attributes.get(name, "")), _MOST_ATTRIBUTE) for name in _ATTRIBUTES},
         "samples": _samples(samples_),
         "space": _space(data),
-        "baseline": "climatology, one field for each month" if samples_.cycle else "mean of each site",
+        "baseline": data.plan.scaling.climatology.text,
+        "anomalies": anomalies_text(data.plan),
         "split": split_text(data.prepared.split.sizes()),
         "method": record.pop("method", None),
         "settings": record.pop("settings", None) or "none",
@@ -161,18 +199,56 @@ def metadata(data: ReportData) -> dict[str, str]:
         "date": record.pop("date", None),
         "SHA-256 of the data": source.get("fingerprint"),
     }
-    record.pop("split", None)
+    for shown in ("split", "anomalies"):
+        record.pop(shown, None)
+    assumed = record.pop("assumed_noise", None)
+    entries["noise assumed by the search"] = None if assumed is None else f"{percent(assumed)} of the spread"
+    refit = record.pop("refit", None)
+    entries["fitted to"] = refit_text(refit, data.to_use.k) if refit else None
     entries |= {_heading(name): value for name, value in record.items()}
     return {name: shorten(plain(value), _MOST) for name, value in entries.items() if value not in (None, "", {}, [])}
 
 
-def _explained(fvu: float) -> str:
-    """Share of the variance that is explained, as a clause."""
+def _refit_sentence(data: ReportData) -> str:
+    """Sentence on what was measured, where the plan to use was fitted to the test part too."""
+    if data.final is None or not data.final.metadata.get("refit", {}).get("samples"):
+        return ""
+    return (
+        f" Errors, error maps and reconstructions are of sites and models that had not seen the test part; the sites "
+        f"listed and drawn by rank are those to use: {refit_text(data.final.metadata['refit'], data.final.k)}."
+    )
+
+
+def _with_own_error(scores: Mapping[str, float], name: str, units: str) -> str:
+    """A metric with its standard error, if that is known, and its units."""
+    error = scores.get(f"{name}_se", float("nan"))
+    return f"{number(scores[name])}{f' ± {number(error)}' if math.isfinite(error) else ''} {units}".strip()
+
+
+def _share(scores: Mapping[str, float], name: str) -> str:
+    """A share in percent with its standard error, if that is known."""
+    error = scores.get(f"{name}_se", float("nan"))
+    return percent(scores[name]) + (f" ± {percent(error)}" if math.isfinite(error) else "")
+
+
+def _noise_sentence(data: ReportData) -> str:
+    """Sentence where little measurement noise doubles the error."""
+    warning = noise_warning(data.plan.metrics["test"], data.units)
+    return f" Note: {warning}." if warning else ""
+
+
+def _explained(plan: Plan, scores: Mapping[str, float]) -> str:
+    """Share of the variance that is explained, as a clause; of the anomalies, and of the field."""
+    fvu = scores["fvu"]
     if not np.isfinite(fvu):
         return "the test part does not vary, so there is no variance to explain"
     if fvu > 1:
         return "they explain no variance: the baseline alone has a smaller error"
-    return f"{percent(fvu)} of the variance is unexplained, {percent(1 - fvu)} explained"
+    share = _share(scores, "fvu")
+    if "fvu_field" not in scores or not plan.scaling.climatology.needs_time:
+        return f"{share} of the variance is unexplained, {percent(1 - fvu)} explained"
+    of_field = percent(scores["fvu_field"])
+    return f"{share} of the variance of the anomalies is unexplained, {of_field} of that of the field"
 
 
 def _target_sentence(plan: Plan) -> str:
@@ -181,9 +257,9 @@ def _target_sentence(plan: Plan) -> str:
         return ""
     scores = plan.metrics["test"]
     if plan.predictor.is_class:
-        return f" The misclassification rate of {plan.target} on test is {percent(scores['target_error'])}."
-    unexplained = f"{percent(scores['target_fvu'])} unexplained variance"
-    return f" The test RMSE of {plan.target} is {number(scores['target_rmse'])}, with {unexplained}."
+        return f" The misclassification rate of {plan.target} on test is {_share(scores, 'target_error')}."
+    unexplained = f"{_share(scores, 'target_fvu')} unexplained variance"
+    return f" The test RMSE of {plan.target} is {_with_own_error(scores, 'target_rmse', '')}, with {unexplained}."
 
 
 def _seconds(seconds: float) -> str:

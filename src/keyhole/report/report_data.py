@@ -95,7 +95,9 @@ class ReportData:
     prepared : PreparedSamples
         The split and scaled samples.
     plan : Plan
-        The plan that the report is about.
+        The plan that the report is about, as it was measured.
+    final : Plan, optional
+        The plan to use, where that was fitted once more on all samples.
 
     Examples
     --------
@@ -108,11 +110,17 @@ class ReportData:
 
     prepared: PreparedSamples
     plan: Plan
+    final: Plan | None = None
 
     @classmethod
     def of(cls, comparison: Comparison) -> ReportData:
         """Return the data of the entry of a comparison that is best on validation."""
-        return cls(comparison.prepared, comparison.choice.plan)
+        return cls(comparison.prepared, comparison.choice.plan, comparison.choice.final)
+
+    @property
+    def to_use(self) -> Plan:
+        """The plan whose sites are listed and drawn by rank."""
+        return self.final or self.plan
 
     @property
     def domain(self) -> Sites:
@@ -183,8 +191,8 @@ class ReportData:
         scaling = self.plan.scaling
         if self.plan.origin.units_differ:
             return True
-        varies = float(scaling.baseline.var(axis=-1).mean())
-        return scaling.cycle is not None or varies > _ALIKE * float(np.square(scaling.scale).mean())
+        varies = float(scaling.mean.var(axis=-1).mean())
+        return scaling.climatology.needs_time or varies > _ALIKE * float(np.square(scaling.scale).mean())
 
     @cached_property
     def picks(self) -> list[Pick]:

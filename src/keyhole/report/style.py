@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ __all__ = [
     "SMALL",
     "TEXT",
     "WIDE",
+    "caution",
     "colours",
     "heading",
     "literal",
@@ -40,6 +42,7 @@ __all__ = [
 # Widths in inches that a figure is laid out for: a desk's screen or paper, and a telephone's.
 WIDE, NARROW = 10.0, 4.4
 TEXT, SMALL = 9.5, 8.0
+_CHARACTERS = 14  # of small text in an inch
 DPI = 180
 
 INK, MUTED, RULE, LAND = "#1d2530", "#667085", "#d5dae1", "#d3d6db"
@@ -137,6 +140,21 @@ def heading(axes: Axes, text: str) -> None:
         literal(text), (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points",
         fontsize=TEXT, fontweight="bold", color=INK,
     ).set_in_layout(False)  # fmt: skip
+
+
+def caution(figure: Figure, warning: str) -> None:
+    """Write a warning below everything else, if there is one.
+
+    Parameters
+    ----------
+    figure : Figure
+        The figure, with its axes.
+    warning : str
+        The warning, or nothing.
+    """
+    if warning:
+        lines = textwrap.fill(f"warning: {warning}", int(_CHARACTERS * figure.get_figwidth()))
+        figure.supxlabel(literal(lines), x=0.01, ha="left", fontsize=SMALL, color=INK)
 
 
 def tidy(axes: Axes, *, frame: Sequence[str] = ("left", "bottom"), grid: str | None = None) -> None:

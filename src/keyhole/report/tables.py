@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from keyhole.plan.plan import Plan
-from keyhole.report.formatting import split_text, variable_units
+from keyhole.report.formatting import (
+    noise_errors,
+    noise_warning,
+    refit_text,
+    split_text,
+    variable_units,
+    with_error,
+)
+from keyhole.report.without_sensors import anomalies_text, baseline_text, baseline_warnings, in_metric
 from keyhole.workflow.comparison import Comparison
 from keyhole.workflow.curves import Curve
 
@@ -21,7 +30,7 @@ _MOST_COLUMNS = 10
 
 
 def comparison_table(comparison: Comparison) -> RenderableType:
-    """Return a table with one row for each method, the smallest test error first.
+    """Return a table with one row for each method, the smallest test error first, and which are as good as the best.
 
     Parameters
     ----------
@@ -30,22 +39,31 @@ def comparison_table(comparison: Comparison) -> RenderableType:
 
     Returns
     -------
-    rich Table
+    rich Group
     """
     first = comparison.entries[0].plan
-    title = f"{_sites(first)}; errors on {len(comparison.prepared.split.test)} test samples"
-    table = Table(title=Text(title), title_justify="left")
-    figures = _shown_scores(first)
+    title = f"{_sites(first)}; errors on {len(comparison.prepared.split.test)} test samples, with standard errors"
+    warning = comparison.prepared.split.warning
+    caption = Text(_warned(warning)) if warning else None
+    table = Table(title=Text(title), title_justify="left", caption=caption, caption_justify="left")
+    figures, differences = _shown_scores(first), comparison.differences
     table.add_column("method")
-    for heading in (*(figure.heading for figure in figures), "relative to best", "selection, s"):
+    for heading in (*(figure.heading for figure in figures), "above the best", "selection, s"):
         table.add_column(Text(heading), justify="right")
-    best = first.metrics["test"][figures[0].name]
-    for entry in comparison.entries:
+    for entry, difference in zip(comparison.entries, differences, strict=True):
         scores = entry.plan.metrics["test"]
-        ratio = f"{scores[figures[0].name] / best:.3f}" if best > 0 else "-"
-        shown = [f"{scores[figure.name]:{figure.form}}" for figure in figures]
-        table.add_row(entry.method, *shown, ratio, f"{entry.seconds:.1f}")
-    return table
+        apart = with_error(f"{difference.value:.1%}", difference.standard_error, ".1%")
+        apart = "-" if entry is comparison.entries[0] else apart
+        table.add_row(entry.method, *(_shown(figure, scores) for figure in figures), apart, f"{entry.seconds:.1f}")
+    return Group(table, *map(Text, [*_as_good(comparison), *_without_sensors(first)]))
+
+
+def _as_good(comparison: Comparison) -> list[str]:
+    """Sentence on the methods that are as good as the best, if there are any."""
+    pairs = list(zip(comparison.entries, comparison.differences, strict=True))[1:]
+    close = [entry.method for entry, difference in pairs if difference.is_small]
+    found = f"as good as {comparison.entries[0].method} (within one standard error): {', '.join(close)}"
+    return [found] if close else []
 
 
 def curve_table(curve: Curve) -> RenderableType:
@@ -63,11 +81,24 @@ def curve_table(curve: Curve) -> RenderableType:
     table = Table()
     for heading in ("sites", *curve.methods):
         table.add_column(heading, justify="right")
-    errors = {(row.method, row.k): f"{row.test[curve.metric]:.4g}" for row in curve.rows}
+    errors = {(row.method, row.k): _with_own_error(row.test, curve.metric, ".4g", ".2g") for row in curve.rows}
+    components = _components_by_k(curve)
+    if components:
+        table.add_column("principal components", justify="right")
     for k in curve.ks:
-        table.add_row(str(k), *(errors.get((method, k), "-") for method in curve.methods))
+        row = [errors.get((method, k), "-") for method in curve.methods]
+        table.add_row(str(k), *row, *([components.get(k, "-")] if components else []))
+    known = baseline_text(curve.rows[-1].test, curve.climatology, metric=curve.metric) if curve.rows else ""
+    lines = [Text(f"without sensors: {known}")] if known else []
     smallest = [] if curve.target_error is None else [Text(_smallest_k(curve))]
-    return Group(Text(curve.title), table, *smallest)
+    warned = [Text(_warned(curve.warning))] if curve.warning else []
+    return Group(Text(curve.title), table, *warned, *lines, *smallest)
+
+
+def _components_by_k(curve: Curve) -> dict[int, str]:
+    """Error of as many principal components as there are readings, by number of sites."""
+    errors = {row.k: in_metric(row.test, "components", curve.metric) for row in curve.rows}
+    return {k: f"{error:.4g}" for k, error in errors.items() if error is not None}
 
 
 def curve_summary(curve: Curve) -> dict[str, Any]:
@@ -81,9 +112,11 @@ def curve_summary(curve: Curve) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``metric``, ``reconstructor``, ``rows``; with a target error also ``target_error`` and ``smallest_k``.
+        ``metric``, ``reconstructor``, ``rows``; with a target error also ``target_error`` and ``smallest_k``; where
+        errors on later samples are larger also ``warning``.
     """
     summary = {"metric": curve.metric, "reconstructor": curve.reconstructor, "rows": curve.records()}
+    summary |= {"warning": curve.warning} if curve.warning else {}
     if curve.target_error is None:
         return summary
     smallest = {method: curve.smallest_k(method) for method in curve.methods}
@@ -106,8 +139,13 @@ def plan_table(plan: Plan) -> RenderableType:
     table.add_column("rank", justify="right")
     table.add_column("site")
     table.add_column("gain", justify="right")
-    for rank, (name, gain) in enumerate(zip(plan.names[:_MOST_SITES], plan.gain, strict=False), start=1):
-        table.add_row(str(rank), Text(name), f"{gain:.2%}")
+    known = plan.stability is not None and bool(np.isfinite(plan.stability).any())
+    if known:
+        table.add_column("stability", justify="right")
+    stability = np.full(plan.k, np.nan) if plan.stability is None else plan.stability
+    for rank, name in enumerate(plan.names[:_MOST_SITES], start=1):
+        share = "-" if np.isnan(stability[rank - 1]) else f"{stability[rank - 1]:.0%}"
+        table.add_row(str(rank), Text(name), f"{plan.gain[rank - 1]:.2%}", *([share] if known else []))
     if plan.k > _MOST_SITES:
         table.add_row("...", f"and {plan.k - _MOST_SITES} more", "")
     return Group(table, Text(_account(plan)))
@@ -193,6 +231,21 @@ def _shown_scores(plan: Plan) -> list[_Score]:
     return [_Score(f"test RMSE of {plan.target}", "target_rmse", ".4g"), own, field]
 
 
+def _shown(score: _Score, scores: Mapping[str, float]) -> str:
+    """A score with its standard error."""
+    return _with_own_error(scores, score.name, score.form, ".1%" if score.form.endswith("%") else ".2g")
+
+
+def _with_own_error(scores: Mapping[str, float], name: str, form: str, error_form: str) -> str:
+    """A score with its standard error, if that is known."""
+    return with_error(f"{scores[name]:{form}}", scores.get(f"{name}_se", float("nan")), error_form)
+
+
+def _percent(scores: Mapping[str, float], name: str) -> str:
+    """A share with its standard error."""
+    return _with_own_error(scores, name, ".1%", ".1%")
+
+
 def _sites(plan: Plan) -> str:
     """Number of sites, data and target."""
     purpose = "" if plan.target is None else f" to predict {plan.target}"
@@ -205,6 +258,7 @@ def _account(plan: Plan) -> str:
         f"{part}: {_target_scores(plan, scores)}{_field_scores(plan, scores)}" for part, scores in plan.metrics.items()
     ]
     made = plan.metadata
+    lines += _without_sensors(plan)
     if plan.predictor is not None:
         kind = f"one of {len(plan.predictor.classes)} classes" if plan.predictor.is_class else "a number"
         lines.append(f"target {plan.target}, {kind}, predicted by {plan.predictor.name}")
@@ -212,11 +266,21 @@ def _account(plan: Plan) -> str:
         lines.append(f"space: {' x '.join(f'{dim} {n}' for dim, n in _space(plan).items())}")
     lines += [] if plan.sensors is None else [f"sensors: {plan.sensors.counted()}"]
     lines += _constraints(made.get("constraints", {}))
-    lines += [f"split: {split_text(made['split'])}"] if made.get("split") else []
+    lines += [anomalies_text(plan)] if anomalies_text(plan) else []
+    split = made.get("split") or {}
+    lines += [f"split: {split_text(split)}"] if split else []
+    lines += [_warned(split["warning"])] if split.get("warning") else []
+    lines += [f"fitted to {refit_text(made['refit'], plan.k)}"] if made.get("refit") else []
+    lines += _noise(plan)
     lines += _screened_columns(made.get("notes", {}).get("columns", []))
     lines += [f"warning: {sentence}" for sentence in made.get("warnings", [])]
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
+
+
+def _warned(warning: str) -> str:
+    """Line on a split whose errors are smaller than those on later samples."""
+    return f"warning: {warning}"
 
 
 def _space(plan: Plan) -> dict[str, int]:
@@ -233,6 +297,17 @@ def _constraints(record: Mapping[str, Any]) -> list[str]:
     return [f"constraints: {', '.join(record['asked'])}{cost}{existing}"]
 
 
+def _noise(plan: Plan) -> list[str]:
+    """Lines on the measurement noise that the search assumed, and on the errors with noise."""
+    assumed, scores = plan.metadata.get("assumed_noise"), plan.metrics.get("test", {})
+    parts = [] if assumed is None else [f"none was given, and the search assumed {assumed:.0%} of the spread"]
+    errors, warning = noise_errors(scores), noise_warning(scores, _error_units(plan))
+    if errors:
+        listed = ", ".join(f"{level} {error:.4g}" for level, error in errors.items())
+        parts.append(f"test RMSE with further noise of {listed}{_spaced(_error_units(plan))}")
+    return ([f"noise: {'; '.join(parts)}"] if parts else []) + ([f"warning: {warning}"] if warning else [])
+
+
 def _screened_columns(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Lines on the columns that duplicate others or number the rows."""
     lines = [
@@ -247,10 +322,9 @@ def _target_scores(plan: Plan, scores: Mapping[str, float]) -> str:
     if plan.predictor is None:
         return ""
     if plan.predictor.is_class:
-        return (
-            f"{plan.target}: error rate {scores['target_error']:.1%}, log loss {scores['target_log_loss']:.3f}; field: "
-        )
-    unexplained = f"unexplained variance {scores['target_fvu']:.1%}"
+        wrong = f"error rate {_percent(scores, 'target_error')}"
+        return f"{plan.target}: {wrong}, log loss {scores['target_log_loss']:.3f}; field: "
+    unexplained = f"unexplained variance {_percent(scores, 'target_fvu')}"
     return f"{plan.target}: RMSE {scores['target_rmse']:.4g}, {unexplained}; field: "
 
 
@@ -261,7 +335,23 @@ def _field_scores(plan: Plan, scores: Mapping[str, float]) -> str:
     interval = "coverage of the 90 % prediction interval"
     coverage = f", {interval} {scores['coverage_90']:.1%}" if "coverage_90" in scores else ""
     whole = f"RMSE {scores['rmse']:.4g}{_spaced(_error_units(plan))}{f' ({each})' if each else ''}"
-    return f"{whole}, unexplained variance {scores['fvu']:.1%}{coverage}"
+    return f"{whole}, unexplained variance {_shares(plan, scores)}{coverage}"
+
+
+def _shares(plan: Plan, scores: Mapping[str, float]) -> str:
+    """Unexplained variance of the field, and of its anomalies from the calendar; relative L2 error."""
+    relative = f", relative L2 error {scores['relative_l2']:.2%}" if "relative_l2" in scores else ""
+    if "fvu_field" not in scores or not plan.scaling.climatology.needs_time:
+        return f"{_percent(scores, 'fvu')}{relative}"
+    return f"{_percent(scores, 'fvu')} of the anomalies, {scores['fvu_field']:.1%} of the field{relative}"
+
+
+def _without_sensors(plan: Plan) -> list[str]:
+    """Lines on what is known of the last part that was scored, without sensors."""
+    scores, units = list(plan.metrics.values())[-1], _error_units(plan)
+    count = plan.k * plan.reading_channels
+    known = baseline_text(scores, plan.scaling.climatology, units=units, components=count)
+    return [f"without sensors: {known}", *baseline_warnings(scores, units)] if known else []
 
 
 def _error_units(plan: Plan) -> str:

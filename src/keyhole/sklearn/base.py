@@ -22,18 +22,17 @@ from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
 from keyhole.data.screening import Finding, exclude, notes, screen, warn_about
 from keyhole.data.sites import Sites
-from keyhole.data.splits import Split
 from keyhole.data.target import Target, TargetKind
 from keyhole.placement import SELECTORS, Selection
 from keyhole.placement.scorer import Scorer
 from keyhole.plan.plan import Plan
 from keyhole.sklearn.columns import Columns
+from keyhole.sklearn.sample_groups import Labels, held_out, rows_of, sample_groups
 from keyhole.workflow.arguments import AUTO, make_parts, make_run
 from keyhole.workflow.selection import choose_sites, fit_plan
 
 __all__ = ["KeyholeBase", "SizedSelector"]
 
-_VALIDATION = 0.2
 _ROUNDING = 1e-6  # share of a column's largest value
 
 
@@ -50,7 +49,7 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         "method": [StrOptions(set(SELECTORS))],
         "settings": [dict, None],
         "grid_shape": [tuple, list, None],
-        "groups": ["array-like", None],
+        "feature_groups": ["array-like", None],
         "must_select": ["array-like", None],
         "scale": ["boolean"],
         "missing": [StrOptions({"error", "model"})],
@@ -64,7 +63,7 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     method: str = AUTO
     settings: Any = None
     grid_shape: Any = None
-    groups: Any = None
+    feature_groups: Any = None
     must_select: Any = None
     scale: bool = True
     missing: str = "error"
@@ -92,7 +91,8 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     def _constraints(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Return the constraints on the encoded columns."""
         owners = self._columns.owners
-        groups = self._columns.groups if self.groups is None else np.asarray(self._by_name("groups"))[owners]
+        given = self.feature_groups
+        groups = self._columns.groups if given is None else np.asarray(self._by_name("feature_groups"))[owners]
         constraints: dict[str, Any] = {} if groups is None else {"groups": np.asarray(groups).reshape(shape)}
         if self.must_select is not None:
             constraints["existing"] = [int(at) for at in np.flatnonzero(np.isin(owners, self._must_select()))]
@@ -156,7 +156,7 @@ class SizedSelector(KeyholeBase):
     warm_start: bool = False
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Select the features.
 
         Parameters
@@ -165,6 +165,9 @@ class SizedSelector(KeyholeBase):
             ``(n_samples, n_features)``, an array or a frame.
         y
             Target, for estimators that predict one.
+        groups
+            ``(n_samples,)``, label of the group of each sample, such as its subject: a group is in the training or in
+            the validation part. See `set_fit_request` for routing.
 
         Returns
         -------
@@ -172,13 +175,15 @@ class SizedSelector(KeyholeBase):
         """
         self._columns, values = Columns.of(self, X, self.missing)
         target, seed = self._target(y, len(values)), self.random_state
+        labels = sample_groups(groups, len(values))
         seed = int(seed) if isinstance(seed, Integral) else int(check_random_state(seed).randint(2**31 - 1))
         self._findings = self._screened(values, target)
         warn_about(self._findings)
-        self.plan_ = self._plan(values, target, seed, getattr(self, "plan_", None) if self.warm_start else None)
+        before = getattr(self, "plan_", None) if self.warm_start else None
+        self.plan_ = self._plan(values, target, labels, seed, before)
         self._set_selected(self.plan_)
         if self.stability:
-            self.stability_ = self._stability(values, target, seed)
+            self.stability_ = self._stability(values, target, labels, seed)
         return self
 
     def _target(self, y: Any, n: int) -> Target | None:
@@ -192,9 +197,11 @@ class SizedSelector(KeyholeBase):
             raise ValueError(f"Found input variables with inconsistent numbers of samples: [{n}, {len(found)}]")
         return found
 
-    def _plan(self, values: NDArray[np.float64], target: Target | None, seed: int, before: Plan | None) -> Plan:
+    def _plan(
+        self, values: NDArray[np.float64], target: Target | None, groups: Labels, seed: int, before: Plan | None
+    ) -> Plan:
         """Select features of a table and fit the models; keep an earlier selection if it is better."""
-        samples = exclude(self._selection_samples(values, target), self._findings)
+        samples = exclude(self._selection_samples(values, target), self._findings).with_groups(groups)
         prepared = replace(_split(samples, seed), notes=notes(self._findings))
         parts = make_parts(self.method, *self._models(), self.settings)
         with progress(None if self.verbose else lambda event: None) as report:
@@ -259,31 +266,34 @@ class SizedSelector(KeyholeBase):
         self.ranking_[features] = np.arange(1, len(features) + 1)
         self.scores_ = np.where(self.support_, np.bincount(owners, plan.gain, self.n_features_in_), 0.0)
 
-    def _stability(self, values: NDArray[np.float64], target: Target | None, seed: int) -> NDArray[np.float64]:
+    def _stability(
+        self, values: NDArray[np.float64], target: Target | None, groups: Labels, seed: int
+    ) -> NDArray[np.float64]:
         """Return how often each feature is selected from bootstrap samples."""
         from joblib import Parallel, delayed
 
         rng = np.random.default_rng(seed)
         draws = [rng.integers(len(values), size=len(values)) for _ in range(self.stability)]
         selected = Parallel(n_jobs=self.n_jobs)(
-            delayed(_support)(self, values[rows], None if target is None else target.take(rows), seed) for rows in draws
+            delayed(_support)(
+                self, values[rows], None if target is None else target.take(rows), rows_of(groups, rows), seed
+            )
+            for rows in draws
         )
         return np.asarray(np.mean(selected, axis=0), np.float64)
 
 
 def _support(
-    estimator: SizedSelector, values: NDArray[np.float64], target: Target | None, seed: int
+    estimator: SizedSelector, values: NDArray[np.float64], target: Target | None, groups: Labels, seed: int
 ) -> NDArray[np.bool_]:
     """Return the mask of the features selected from a table."""
-    plan = estimator._plan(values, target, seed, None)
+    plan = estimator._plan(values, target, groups, seed, None)
     return np.isin(np.arange(estimator.n_features_in_), estimator._columns.owners[plan.indices])
 
 
 def _split(samples: Samples, seed: int) -> PreparedSamples:
     """Split into training and validation parts; there is no test part, which is for whoever calls ``score``."""
-    order = np.random.default_rng(seed).permutation(len(samples))
-    count = max(1, int(np.ceil(_VALIDATION * len(order))))
-    split = Split(np.sort(order[count:]), np.sort(order[:count]), np.empty(0, np.int64), "random")
+    split = held_out(len(samples), samples.sample_groups, seed)
     choosing, scaling = (Scaler.fit(samples.take(rows)) for rows in (split.train, split.development))
     return prepare_with(samples, split, choosing, scaling)
 

@@ -12,6 +12,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
 from keyhole.sklearn.columns import Columns
+from keyhole.sklearn.sample_groups import Labels, rows_of, sample_groups
 from keyhole.sklearn.selectors import KeyholeSelector, ReconstructingSelector
 
 __all__ = ["KeyholeSelectorCV"]
@@ -30,7 +31,8 @@ class KeyholeSelectorCV(ReconstructingSelector):
         ``must_select``, to half of them.
     cv
         Folds, as in all of scikit-learn.
-    method, reconstructor, settings, grid_shape, groups, must_select, scale, missing, time_limit, random_state, verbose
+    method, reconstructor, settings, grid_shape, feature_groups, must_select, scale, missing, time_limit, random_state,
+    verbose
         Those of `KeyholeSelector`; the time limit is for each fit.
     n_jobs
         Number of fits at once.
@@ -68,7 +70,7 @@ class KeyholeSelectorCV(ReconstructingSelector):
     cv: Any = 5
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Score each number of features by cross-validation, then select on all samples.
 
         Parameters
@@ -77,6 +79,9 @@ class KeyholeSelectorCV(ReconstructingSelector):
             ``(n_samples, n_features)``, an array or a frame.
         y
             Ignored.
+        groups
+            ``(n_samples,)``, label of the group of each sample, which ``cv`` (such as ``GroupKFold()``) and every fit
+            take into account.
 
         Returns
         -------
@@ -86,16 +91,19 @@ class KeyholeSelectorCV(ReconstructingSelector):
 
         self._columns, values = Columns.of(self, X, self.missing)
         tried = self._candidates()
-        folds = list(check_cv(self.cv).split(values))
+        labels = sample_groups(groups, len(values))
+        folds = list(check_cv(self.cv).split(values, groups=labels))
         table = X if hasattr(X, "columns") else values
         jobs = [(count, fold) for count in tried for fold in folds]
-        scores = Parallel(n_jobs=self.n_jobs)(delayed(_score)(self._one(count), table, *fold) for count, fold in jobs)
+        scores = Parallel(n_jobs=self.n_jobs)(
+            delayed(_score)(self._one(count), table, labels, *fold) for count, fold in jobs
+        )
         by_fold = np.array(scores).reshape(len(tried), len(folds))
         mean, error = by_fold.mean(axis=1), by_fold.std(axis=1, ddof=1) / np.sqrt(len(folds))
         best = int(mean.argmax())
         self.n_features_to_select_ = int(tried[int(np.flatnonzero(mean >= mean[best] - error[best])[0])])
         self.cv_results_ = {"n_features": tried, "mean_score": mean, "standard_error": error}
-        selected = self._one(self.n_features_to_select_).fit(X)
+        selected = self._one(self.n_features_to_select_).fit(X, groups=labels)
         for name in ("plan_", "support_", "ranking_", "scores_"):
             setattr(self, name, getattr(selected, name))
         return self
@@ -119,6 +127,9 @@ class KeyholeSelectorCV(ReconstructingSelector):
         return KeyholeSelector(int(count), **{name: clone(getattr(self, name), safe=False) for name in names})
 
 
-def _score(selector: KeyholeSelector, table: Any, train: NDArray[np.int64], test: NDArray[np.int64]) -> float:
+def _score(
+    selector: KeyholeSelector, table: Any, groups: Labels, train: NDArray[np.int64], test: NDArray[np.int64]
+) -> float:
     """Fit on one part of a table and score on another."""
-    return float(selector.fit(_safe_indexing(table, train)).score(_safe_indexing(table, test)))
+    fitted = selector.fit(_safe_indexing(table, train), groups=rows_of(groups, train))
+    return float(fitted.score(_safe_indexing(table, test)))

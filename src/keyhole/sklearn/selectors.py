@@ -109,7 +109,7 @@ class KeyholeSelector(ReconstructingSelector, SizedSelector):
         Settings of the method by name, and of the model with a prefix: ``{"reconstructor.width": 512}``.
     grid_shape
         Shape of the image or map that each row was flattened from.
-    groups
+    feature_groups
         Label of each feature: those that share one are selected together, and count as one.
     costs, cost_limit
         Cost of each feature, and the largest total cost, in place of ``n_features_to_select``.

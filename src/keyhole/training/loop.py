@@ -268,7 +268,7 @@ class _Loop:
             self.validate()
         while not progress.finished:
             received = self.step(pending.signum)
-            if self.validations_due() > self.validated or self.share_done() >= 1:
+            if self.validations_due() > self.validated or self.is_at_end():
                 self.validate()
                 progress.finished = self.is_over()
             self.state.save_if_due()
@@ -379,8 +379,12 @@ class _Loop:
         """Number of validations that are due by now."""
         return int(self.share_done() * self.settings.validation_steps + 1e-9)
 
+    def is_at_end(self) -> bool:
+        """Return whether this was the last step."""
+        return self.share_done() >= 1 or self.state.progress.step == self.settings.last_step
+
     def is_over(self) -> bool:
-        return self.share_done() >= 1 or self.state.progress.stale >= self.settings.patience or self.task.done()
+        return self.is_at_end() or self.state.progress.stale >= self.settings.patience or self.task.done()
 
     def stop_if(self, signum: int | None) -> None:
         """Save and raise if there was a signal."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 from pydantic import Field, field_validator
 
 from keyhole.core.settings import Settings
@@ -36,6 +39,8 @@ class TrainSettings(Settings):
         Number of validations during training, evenly spaced.
     patience
         Validations without improvement before early stopping.
+    last_step
+        Step after which training ends, before the learning rate has gone through its schedule; None: ``steps``.
 
     References
     ----------
@@ -57,6 +62,28 @@ class TrainSettings(Settings):
     gradient_clip: float = Field(1.0, gt=0)  # a rare mask can give a very large gradient
     validation_steps: int = Field(20, ge=1)
     patience: int = Field(8, ge=1)
+    last_step: int | None = Field(None, ge=1)
+
+    def without_validation(self, history: Sequence[Mapping[str, float]]) -> TrainSettings:
+        """Return the settings of a training without validation that ends where a validated one was best.
+
+        Parameters
+        ----------
+        history
+            Rows of the validated training. If the clock ended that, its last step is the end of the schedule.
+
+        Examples
+        --------
+        >>> rows = [{"step": step, "validation": error} for step, error in ((0.0, 9.0), (5.0, 2.0), (10.0, 3.0))]
+        >>> settings = TrainSettings(steps=20, patience=2).without_validation(rows)
+        >>> settings.steps, settings.last_step
+        (10, 5)
+        """
+        errors = [row["validation"] for row in history]
+        best = int(np.argmin(errors))
+        is_over = len(errors) - 1 - best >= self.patience
+        steps = self.steps if is_over else max(1, int(history[-1]["step"]))
+        return self.model_copy(update={"steps": steps, "last_step": max(1, int(history[best]["step"]))})
 
     @field_validator("schedule")
     @classmethod

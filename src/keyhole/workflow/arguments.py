@@ -90,6 +90,11 @@ class Parts:
         if samples.memory is not None:
             self._check_any_size(samples.memory)
 
+    def check_early(self, samples: Samples) -> None:
+        """Check samples that stay where they are stored before the first pass, which takes a while."""
+        if samples.memory is not None:
+            self.check(samples)
+
     def _check_any_size(self, memory: int) -> None:
         """Raise a SettingsError unless all parts take samples that stay in their file."""
         for what, part in (("method", self.selector), ("reconstructor", self.reconstructor)):

@@ -1,7 +1,8 @@
-"""Modify an existing network: add the next best sites, or drop the least important ones."""
+"""Modify an existing network: add the next best sites, drop the least important ones, or fit it to new data."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -9,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import InfeasibleError, PlanError, SettingsError
-from keyhole.core.progress import progress
+from keyhole.core.progress import reporting
 from keyhole.core.run import Run
 from keyhole.data.alignment import same_sites
 from keyhole.data.constraints import Constraints
 from keyhole.data.constraints.site_lookup import sites_given
 from keyhole.data.placed_sensors import PlacedSensors
-from keyhole.data.preparation import prepare
+from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
 from keyhole.data.samples import Samples
 from keyhole.data.scaled_samples import ScaledSamples
@@ -27,9 +28,10 @@ from keyhole.placement.failures import Network
 from keyhole.placement.posterior_covariance import fit_localised_covariance
 from keyhole.plan.plan import Plan
 from keyhole.workflow.arguments import make_run
-from keyhole.workflow.selection import fit_reconstructor, fit_target, make_plan, select
+from keyhole.workflow.refitting import Seconds, refit_on_all
+from keyhole.workflow.selection import FIT_SHARE, fit_reconstructor, fit_target, make_plan, select
 
-__all__ = ["drop", "extend"]
+__all__ = ["drop", "extend", "groups_column", "refit"]
 
 
 def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = None, **options: Any) -> Plan:
@@ -40,8 +42,8 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     plan
         Plan of the existing network; its sites are kept and come first in the new plan.
     data
-        `Samples` of the sites of the plan, or anything that `read` takes. Target and treatment of missing values are
-        those of the plan unless given.
+        `Samples` of the sites of the plan, or anything that `read` takes. Target, treatment of missing values and the
+        column of a table that names groups of samples are those of the plan unless given.
     k
         Number of further sites; None under a cost limit.
     constraints
@@ -67,7 +69,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     >>> kh.extend(first, kh.datasets.sst(), k=2, method="qr").sites["existing"].sum()
     np.int64(5)
     """
-    reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind")}
+    reading = {name: options.pop(name, None) for name in ("missing", "target", "target_kind", "groups", "memory")}
     samples = _read_like(plan, data, **reading)
     constraints, sensors = Constraints.of(constraints), options.pop("sensors", None)
     if plan.sensors is None:
@@ -84,9 +86,10 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
 
 
 def drop(
-    plan: Plan, data: Any, k: int, *, reconstructor: str | Reconstructor | None = None,
+    plan: Plan, data: Any, k: int, *, reconstructor: str | Reconstructor | None = None, groups: Any = None,
     missing: Literal["error", "model"] | None = None, seed: int = 0, device: str = "auto",
-    time_limit: float | None = None, split: SplitLike = None,
+    time_limit: float | None = None, split: SplitLike = None, memory: str | int | None = None,
+    refit: bool | None = None,
 ) -> Plan:  # fmt: skip
     """Drop the ``k`` least important sites by backward elimination, and refit.
 
@@ -104,9 +107,11 @@ def drop(
         Number of sites to drop, less than ``plan.k``.
     reconstructor
         Name or object, as in `select`; by default the plan's kind and settings.
+    groups
+        Groups of samples, as in `select`; of a table by default the column that named those of the plan.
     missing
         Treatment of missing values, as in `read`; by default the plan's.
-    seed, device, time_limit, split
+    seed, device, time_limit, split, memory, refit
         As in `select`.
 
     Returns
@@ -130,23 +135,96 @@ def drop(
     """
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < plan.k:
         raise InfeasibleError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
-    make_run(seed=seed, device=device, time_limit=time_limit)
-    samples = _read_like(plan, data, missing=missing)
+    run = make_run(seed=seed, device=device, time_limit=time_limit)
+    with reporting() as report:
+        prepared, sites = _prepared(plan, data, missing, groups, split, seed, memory)
+        kept, dropped = _eliminate(prepared.development, sites, k)
+        selection, run = Selection(kept, notes={"dropped": dropped}), replace(run, callback=report)
+        return _fit_again(plan, prepared, selection, run, reconstructor or plan.reconstructor, refit=refit)
+
+
+def refit(
+    plan: Plan, data: Any, *, groups: Any = None, missing: Literal["error", "model"] | None = None, seed: int = 0,
+    device: str = "auto",
+    time_limit: float | None = None, split: SplitLike = None, memory: str | int | None = None,
+    refit: bool | None = None,
+) -> Plan:  # fmt: skip
+    """Fit the models of a plan to new data, at the same sites; `Plan.refit` calls it.
+
+    Parameters
+    ----------
+    plan
+        The plan; its sites, and kinds and settings of its models are kept.
+    data
+        `Samples` of the sites of the plan, or anything that `read` takes. The target is that of the plan.
+    groups
+        Groups of samples, as in `select`; of a table by default the column that named those of the plan.
+    missing
+        Treatment of missing values, as in `read`; by default the plan's.
+    seed, device, time_limit, split, memory, refit
+        As in `select`.
+
+    Returns
+    -------
+    Plan
+        Its errors are measured on the test part of the new data; the models are then fitted to all of them.
+
+    Raises
+    ------
+    PlanError
+        The data have other sites, or lack the plan's target.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> field = kh.datasets.sst()
+    >>> early = kh.select(field.take(np.arange(240)), k=5, method="qr", reconstructor="ridge")
+    >>> later = early.refit(field)
+    >>> later.metadata["refit"]["samples"], bool((later.indices == early.indices).all())
+    (494, True)
+    """
+    run = make_run(seed=seed, device=device, time_limit=time_limit)
+    with reporting() as report:
+        prepared, sites = _prepared(plan, data, missing, groups, split, seed, memory)
+        run = replace(run, callback=report)
+        return _fit_again(plan, prepared, Selection(sites), run, plan.reconstructor, refit=refit)
+
+
+def _prepared(
+    plan: Plan, data: Any, missing: Any, groups: Any, split: SplitLike, seed: int, memory: str | int | None
+) -> tuple[PreparedSamples, NDArray[np.int64]]:  # fmt: skip
+    """Read, split and scale samples as those of the plan were; return them, and the numbers of the plan's sites."""
+    samples = _read_like(plan, data, missing=missing, groups=groups, memory=memory)
     samples = samples if plan.predictor is not None else samples.with_target(None)
     if plan.sensors is not None:
         samples = samples.with_sensors(None).with_sensors(_on(plan, plan.sensors, samples))
     prepared = prepare(samples, split, seed)
-    sites = _sites_in(plan, prepared.samples) if plan.sensors is None else plan.candidates_in(prepared.samples)
-    kept, dropped = _eliminate(prepared.development, sites, k)
-    with progress(None) as report:
-        run = replace(make_run(seed=seed, device=device, time_limit=time_limit), callback=report)
-        fitted = fit_reconstructor(plan.reconstructor if reconstructor is None else reconstructor, prepared, kept, run)
-        predictor = fit_target(plan.predictor, prepared, kept, run)
-    selection, method = Selection(kept, notes={"dropped": dropped}), str(plan.metadata["method"])
-    return make_plan(
+    found = _sites_in(plan, prepared.samples) if plan.sensors is None else plan.candidates_in(prepared.samples)
+    return prepared, found
+
+
+def _fit_again(
+    plan: Plan, prepared: PreparedSamples, selection: Selection, run: Run, reconstructor: str | Reconstructor,
+    *, refit: bool | None,
+) -> Plan:  # fmt: skip
+    """Fit models like those of a plan to some of its sites, measure them, and fit them to all samples."""
+    started, method = time.monotonic(), str(plan.metadata["method"])
+    refit = prepared.samples.memory is None if refit is None else refit
+    to_fit = run.share(FIT_SHARE) if refit else run
+    fitted = fit_reconstructor(reconstructor, prepared, selection.sites, to_fit)
+    predictor = fit_target(plan.predictor, prepared, selection.sites, to_fit)
+    measured = make_plan(
         prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=predictor,
         recorded={"settings": plan.metadata.get("settings", {})}, intervals=True,
     )  # fmt: skip
+    took = Seconds(0.0, time.monotonic() - started)
+    return refit_on_all(measured, prepared, run, took=took) if refit else measured
+
+
+def groups_column(plan: Plan) -> str | None:
+    """Return the column of the plan's table that names groups of samples, so that it is no site; None without."""
+    name = plan.metadata.get("split", {}).get("groups")
+    return name if plan.origin.kind == "table" else None
 
 
 def _missing(plan: Plan) -> str:
@@ -154,8 +232,11 @@ def _missing(plan: Plan) -> str:
     return str(plan.metadata.get("missing", "error"))
 
 
-def _read_like(plan: Plan, data: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None) -> Samples:
-    """Read samples as those of the plan were: with its target, its treatment of missing values and its anomalies."""
+def _read_like(
+    plan: Plan, data: Any, *, missing: Any = None, target: Any = None, target_kind: Any = None, groups: Any = None,
+    memory: Any = None,
+) -> Samples:  # fmt: skip
+    """Read samples as those of the plan were: with its target and groups, treatment of missing values and anomalies."""
     predictor, is_read = plan.predictor, isinstance(data, Samples)
     if is_read and predictor is not None and data.target is None:
         raise PlanError(
@@ -164,8 +245,10 @@ def _read_like(plan: Plan, data: Any, *, missing: Any = None, target: Any = None
         )
     if predictor is not None and not is_read:
         target, target_kind = target or predictor.target, target_kind or ("class" if predictor.is_class else "number")
+    if groups is None and not is_read:
+        groups = groups_column(plan)
     missing = "error" if is_read else missing or _missing(plan)
-    samples = read(data, target=target, target_kind=target_kind, missing=missing)
+    samples = read(data, target=target, target_kind=target_kind, groups=groups, missing=missing, memory=memory)
     there, here = plan.domain, samples.sites
     if not there.auxiliary and (here.shape, here.dims) != (there.shape, there.dims):
         raise PlanError(
@@ -173,7 +256,7 @@ def _read_like(plan: Plan, data: Any, *, missing: Any = None, target: Any = None
             f"{here.shape}"
         )
     _sites_in(plan, samples)
-    return samples.anomalies(plan.scaling.cycle) if plan.scaling.cycle is not None else samples
+    return samples.anomalies(plan.scaling.climatology.kind)
 
 
 def _sites_in(plan: Plan, samples: Samples) -> NDArray[np.int64]:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.progress import progress
+from keyhole.core.progress import reporting
 from keyhole.core.run import Event, Run
+from keyhole.data.climatology import Anomalies
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
 from keyhole.data.splits import SplitLike
 from keyhole.data.target import TargetKind
+from keyhole.metrics import Ratio, difference_error, simplest
 from keyhole.models.predictors import Predictor
 from keyhole.models.reconstructors import Reconstructor, Ridge, nested_errors
+from keyhole.placement import SELECTORS
 from keyhole.plan.plan import Plan
 from keyhole.workflow.arguments import Methods, check_budget, deadline_after, make_all_parts, make_run
 from keyhole.workflow.selection import choose_sites, fit_plan
 
-__all__ = ["Comparison", "Entry", "compare", "single"]
+__all__ = ["Comparison", "Difference", "Entry", "compare", "single"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +42,38 @@ class Entry:
         ``(K + 1,)``, test RMSE of ridge with the first 0, 1, ... K sites, in the units of the plan's errors.
     seconds
         Time that site selection took.
+    final
+        The plan to use, where that was fitted once more on all samples after ``plan`` was measured.
     """
 
     method: str
     plan: Plan
     curve: NDArray[np.float64]
     seconds: float
+    final: Plan | None = None
+
+
+class Difference(NamedTuple):
+    """Difference of a method's test error from that of the best method.
+
+    Parameters
+    ----------
+    metric
+        Name of the error: ``"fvu"``; with a target ``"target_error"`` or ``"target_fvu"``.
+    value
+        The difference, zero for the best.
+    standard_error
+        Its standard error, from the same resampled blocks of samples for both (paired); NaN where it is not known.
+    """
+
+    metric: str
+    value: float
+    standard_error: float
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is no more than one standard error, so that the method is as good as the best."""
+        return bool(self.value <= np.nan_to_num(self.standard_error))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +99,32 @@ class Comparison:
 
     @property
     def choice(self) -> Entry:
-        """The best entry on validation; the test part must not take part in model choice."""
-        return min(self.entries, key=lambda entry: _ranking_key(entry.plan.metrics["validation"]))
+        """The simplest method within one standard error of the best on validation (`metrics.simplest`).
+
+        The test part must not take part in model choice. Methods are from simple to elaborate as `SELECTORS` lists
+        them.
+        """
+        errors = [self._error(entry, "validation") for entry in self.entries]
+        order = list(SELECTORS)
+        names = [entry.plan.metadata.get("method") for entry in self.entries]
+        ranks = [order.index(name) if name in order else len(order) for name in names]
+        return self.entries[simplest(errors, is_series=self._is_series, simplicity=ranks)]
+
+    @property
+    def differences(self) -> list[Difference]:
+        """Difference of each entry's test error from that of the first, the best."""
+        metric, best = self._metric, self._error(self.entries[0], "test")
+        errors = [self._error(entry, "test") for entry in self.entries]
+        apart = [(one.value - best.value, difference_error(one, best, is_series=self._is_series)) for one in errors]
+        return [Difference(metric, *one) for one in apart]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one dict for each method: method, k, reconstructor, test and validation metrics, seconds."""
+        """Return one dict for each method: method, k, reconstructor, test and validation metrics, seconds.
+
+        ``difference`` is that of the test error ``difference_of`` from the best, ``difference_se`` its standard error.
+        Where errors on later samples are larger, ``warning`` says why.
+        """
+        warning = self.prepared.split.warning
         return [
             {
                 "method": entry.method,
@@ -84,12 +134,34 @@ class Comparison:
                 **{
                     f"validation_{name}": value
                     for name, value in entry.plan.metrics["validation"].items()
-                    if name == "fvu" or name.startswith("target_")
+                    if name in ("fvu", "fvu_se") or name.startswith("target_")
                 },
+                "difference_of": difference.metric,
+                "difference": difference.value,
+                "difference_se": difference.standard_error,
                 "seconds": round(entry.seconds, 2),
+                **({"warning": warning} if warning else {}),
             }
-            for entry in self.entries
+            for entry, difference in zip(self.entries, self.differences, strict=True)
         ]
+
+    @property
+    def _is_series(self) -> bool:
+        samples = self.prepared.samples
+        return samples.is_series and samples.sample_groups is None
+
+    @property
+    def _metric(self) -> str:
+        """The error that methods are compared by."""
+        known = self.entries[0].plan.metrics["test"]
+        return next(name for name in ("target_error", "target_fvu", "fvu") if name in known)
+
+    def _error(self, entry: Entry, part: str) -> Ratio:
+        """Error of an entry on a part, sample by sample; as of a single sample in a plan that was loaded."""
+        plan, metric = entry.plan, self._metric
+        if part in plan.sample_errors:
+            return plan.sample_errors[part][metric]
+        return Ratio(np.array([plan.metrics[part][metric]]), np.ones(1))
 
 
 def compare(
@@ -99,15 +171,17 @@ def compare(
     *,
     target: str | None = None,
     target_kind: TargetKind | None = None,
+    groups: Any = None,
     reconstructor: str | Reconstructor = "ridge",
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
     split: SplitLike = None,
-    anomalies: Literal["month", "none"] | None = None,
+    anomalies: Anomalies = "auto",
     time_limit: float | None = None,
     seed: int = 0,
     device: str = "auto",
     intervals: bool = False,
+    memory: str | int | None = None,
     callback: Callable[[Event], None] | None = None,
 ) -> Comparison:
     """Compare selectors at the same ``k`` with the same split and reconstructor.
@@ -131,13 +205,15 @@ def compare(
         Time limit in seconds for each method.
     intervals
         Whether to calibrate the prediction intervals of each plan.
-    target, target_kind, predictor, split, anomalies, seed, device, callback
+    target, target_kind, groups, predictor, split, anomalies, seed, device, memory,
+    callback
         As in `select`.
 
     Returns
     -------
     Comparison
-        One entry for each method, the smallest test error first; ``choice`` is the best on validation.
+        One entry for each method, the smallest test error first; ``choice`` is the simplest method within one standard
+        error of the best on validation.
 
     Examples
     --------
@@ -148,13 +224,16 @@ def compare(
     """
     run = make_run(seed=seed, device=device, time_limit=time_limit)
     each = make_all_parts(methods, reconstructor, predictor, settings)
-    samples = read(data, target=target, target_kind=target_kind).anomalies_as_asked(anomalies)
-    prepared = prepare(samples, split, seed)
-    k = check_budget(k, prepared.samples)
+    samples = read(data, target=target, target_kind=target_kind, groups=groups, memory=memory)
+    samples = samples.anomalies_as_asked(anomalies)
     for parts in each.values():
-        parts.check(prepared.samples)
+        parts.check_early(samples)
     entries = []
-    with progress(callback) as report:
+    with reporting(callback) as report:
+        prepared = prepare(samples, split, seed)
+        k = check_budget(k, prepared.samples)
+        for parts in each.values():
+            parts.check(prepared.samples)
         for label, parts in each.items():
             run = replace(run, deadline=deadline_after(time_limit), callback=report)
             started = time.monotonic()
@@ -166,9 +245,10 @@ def compare(
 
 
 def single(plan: Plan, prepared: PreparedSamples) -> Comparison:
-    """Return a comparison of one plan, for its report."""
-    seconds = float(plan.metadata.get("seconds", 0.0))
-    return Comparison(prepared, [Entry(plan.metadata["method"], plan, _errors_by_k(plan, prepared), seconds)])
+    """Return a comparison of one plan, for its report: as it was measured, beside what was fitted to all samples."""
+    seconds, measured = float(plan.metadata.get("seconds", 0.0)), plan.measured or plan
+    curve = _errors_by_k(measured, prepared)
+    return Comparison(prepared, [Entry(plan.metadata["method"], measured, curve, seconds, plan)])
 
 
 def _ranking_key(scores: Mapping[str, float]) -> tuple[float, ...]:

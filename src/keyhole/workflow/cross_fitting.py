@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from keyhole.models.intervals import MOST_SAMPLES, HeldOut, Incomplete, Predicti
 from keyhole.models.reconstructors.base import flat
 from keyhole.plan.fitted import FittedModels
 
-__all__ = ["calibrated", "cross_fitted", "held_out", "is_cross_fitted", "refit_to"]
+__all__ = ["calibrated", "cross_fitted", "held_out", "is_cross_fitted", "recalibrated", "refit_to"]
 
 Refit = Callable[[Indices], FittedModels]
 
@@ -62,6 +63,34 @@ def calibrated(
     return held_out(measured, samples, split.validation, run)
 
 
+def recalibrated(
+    measured: FittedModels, final: FittedModels, prepared: PreparedSamples, run: Run
+) -> PredictionIntervals | None:
+    """Return prediction intervals for models that are fitted to all samples.
+
+    Parameters
+    ----------
+    measured
+        The models that were scored, which have not seen the test part, and as networks not the validation part either.
+    final
+        The models fitted to all samples, perhaps at other sites.
+    prepared
+        The split samples.
+    run
+        Its seed orders samples that are no series.
+
+    Returns
+    -------
+    PredictionIntervals or None
+        None from too few samples.
+    """
+    samples, split = prepared.samples, prepared.split
+    if is_cross_fitted(final, samples):
+        return cross_fitted(final, samples, np.arange(len(samples)), partial(refit_to, final, samples, run=run), run)
+    rows = split.test if measured.reconstructor.closed_form else np.concatenate([split.validation, split.test])
+    return held_out(measured, samples, rows, run, local=np.array_equal(measured.indices, final.indices))
+
+
 def is_cross_fitted(models: FittedModels, samples: Samples) -> bool:
     """Return whether models are cheap enough to fit five times: closed forms of samples in memory."""
     reconstructor = models.reconstructor
@@ -84,7 +113,7 @@ def refit_to(models: FittedModels, samples: Samples, rows: Indices, run: Run) ->
     part = samples.take(rows)
     scaling = Scaler.fit(part)
     scaled, sites = scaling.apply(part).impute(), models.candidates_in(samples)
-    reconstructor = models.reconstructor.refit(scaled, sites, run)
+    reconstructor = models.reconstructor.fit_fold(scaled, sites, run)
     covariance = scaled.reading_covariance(sites)
     return replace(models, scaling=scaling, reconstructor=reconstructor, covariance=covariance, intervals=None)
 
@@ -124,7 +153,7 @@ def cross_fitted(
         return None
     rows = _in_order(samples, rows, run)
     found = _Found(models, samples, kept=_evenly(samples, rows))
-    for fit, out in folds(rows, _FOLDS, gap=_gap(samples, rows)):
+    for fit, out in folds(rows, _FOLDS, gap=_gap(samples, rows), groups=_groups(samples, rows)):
         try:
             fitted = refit(fit)
         except DataError:
@@ -133,7 +162,9 @@ def cross_fitted(
     return found.intervals()
 
 
-def held_out(models: FittedModels, samples: Samples, rows: Indices, run: Run) -> PredictionIntervals | None:
+def held_out(
+    models: FittedModels, samples: Samples, rows: Indices, run: Run, *, local: bool = True
+) -> PredictionIntervals | None:
     """Calibrate prediction intervals on samples that the models were not fitted to.
 
     For networks and fields that stay in their file, which are not fitted several times.
@@ -148,6 +179,8 @@ def held_out(models: FittedModels, samples: Samples, rows: Indices, run: Run) ->
         Numbers of those that were held out, such as validation samples.
     run
         Its seed orders samples that are no series.
+    local
+        Whether the width may depend on the readings; not so if the intervals are for models at other sites.
 
     Returns
     -------
@@ -158,9 +191,9 @@ def held_out(models: FittedModels, samples: Samples, rows: Indices, run: Run) ->
         return None
     rows = _in_order(samples, rows, run)
     found = _Found(models, samples, kept=_evenly(samples, rows))
-    for _, out in folds(rows, _FOLDS):
+    for _, out in folds(rows, _FOLDS, groups=_groups(samples, rows)):
         found.add(models, out)
-    return found.intervals()
+    return found.intervals(local=local)
 
 
 class _Found:
@@ -199,7 +232,7 @@ class _Found:
             row[pattern] = np.nan
         return given
 
-    def intervals(self) -> PredictionIntervals | None:
+    def intervals(self, *, local: bool = True) -> PredictionIntervals | None:
         """The intervals; None if nothing was held out."""
         if sum(len(one.folds) for one in self.complete) < _FEWEST // 2:
             return None
@@ -209,7 +242,7 @@ class _Found:
             for missing, found in self.incomplete.items()
         }
         scale = np.repeat(self.models.error_scale, len(self.models.domain))
-        return PredictionIntervals.fit(complete, incomplete, scale=scale, series=self.samples.is_series)
+        return PredictionIntervals.fit(complete, incomplete, scale=scale, series=self.samples.is_series, local=local)
 
 
 def _in_order(samples: Samples, rows: Indices, run: Run) -> Indices:
@@ -223,6 +256,12 @@ def _evenly(samples: Samples, rows: Indices) -> Indices:
     """Evenly spaced ones of some samples, as many as methods take that need whole samples at once."""
     step = max(subset_stride((len(rows), *samples.shape[1:])), -(-len(rows) // MOST_SAMPLES))
     return rows[::step]
+
+
+def _groups(samples: Samples, rows: Indices) -> NDArray[Any] | None:
+    """Groups of samples that are held out together; None if there is one at most."""
+    groups = None if samples.sample_groups is None else samples.sample_groups[rows]
+    return None if groups is None or (groups == groups[0]).all() else groups
 
 
 def _gap(samples: Samples, rows: Indices) -> int:

@@ -8,15 +8,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.interrupts import Interrupted, deferred
-from keyhole.core.progress import progress
+from keyhole.core.progress import reporting
 from keyhole.core.run import Event, Run
+from keyhole.data.climatology import MEAN, Anomalies, Climatology
 from keyhole.data.origin import SourceInfo
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
@@ -28,7 +29,7 @@ from keyhole.models.reconstructors import NestedRidge, Reconstructor, Ridge
 from keyhole.placement import Selection
 from keyhole.plan.fitted import FittedModels
 from keyhole.workflow.arguments import Methods, Parts, check_k, deadline_after, make_all_parts, make_run
-from keyhole.workflow.scoring import score
+from keyhole.workflow.scoring import scores_of
 from keyhole.workflow.selection import choose_sites, fit_plan
 
 if TYPE_CHECKING:
@@ -94,6 +95,10 @@ class Curve:
         Validation error to reach, if given.
     origin
         Name, units and attributes of the data.
+    warning
+        Why errors on later samples are larger, where they are; see `keyhole.Split`.
+    climatology
+        What was subtracted from the samples.
 
     Examples
     --------
@@ -109,6 +114,8 @@ class Curve:
     reconstructor: str
     target_error: float | None = None
     origin: SourceInfo = field(default_factory=SourceInfo)
+    warning: str = ""
+    climatology: Climatology = MEAN
 
     @property
     def methods(self) -> list[str]:
@@ -167,6 +174,7 @@ class Curve:
                 **{f"test_{name}": value for name, value in row.test.items()},
                 "seconds": round(row.seconds, 2),
                 "sites": row.sites.tolist(),
+                **({"warning": self.warning} if self.warning else {}),
             }
             for row in self.rows
         ]
@@ -178,7 +186,10 @@ class Curve:
         return pd.DataFrame(self.records())
 
     def plot(self) -> Figure:
-        """Plot the test error against K; with a target error, also the validation error and the smallest K."""
+        """Plot the test error against K, with a band of one standard error.
+
+        With a target error, also the validation error and the smallest K.
+        """
         from keyhole.report import Line, error_by_k_figure
 
         lines = []
@@ -186,8 +197,9 @@ class Curve:
             rows = self.of(method)
             test, validation = [row.test[self.metric] for row in rows], [row.validation[self.metric] for row in rows]
             smallest = None if self.target_error is None else self.smallest_k(method)
-            lines.append(Line(method, [row.k for row in rows], test, validation, smallest))
-        return error_by_k_figure(lines, self.title, self.label, target_error=self.target_error)
+            errors = [row.test.get(f"{self.metric}_se", np.nan) for row in rows]
+            lines.append(Line(method, [row.k for row in rows], test, validation, smallest, errors))
+        return error_by_k_figure(lines, self.title, self.label, target_error=self.target_error, warning=self.warning)
 
 
 class CurveInterrupted(Interrupted):
@@ -205,17 +217,19 @@ def curve(
     *,
     target: str | None = None,
     target_kind: TargetKind | None = None,
+    groups: Any = None,
     reconstructor: str | Reconstructor = "ridge",
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
     target_error: float | None = None,
     metric: str | None = None,
     split: SplitLike = None,
-    anomalies: Literal["month", "none"] | None = None,
+    anomalies: Anomalies = "auto",
     time_limit: float | None = None,
     seed: int = 0,
     device: str = "auto",
     precision: str = "auto",
+    memory: str | int | None = None,
     callback: Callable[[Event], None] | None = None,
 ) -> Curve:
     """Compute the error of several selectors against the number of sites.
@@ -244,7 +258,8 @@ def curve(
         ``"target_fvu"``, ..., of which the first is the default.
     time_limit
         Time limit in seconds for selection and fit of one method at one K.
-    target, target_kind, predictor, split, anomalies, seed, device, precision, callback
+    target, target_kind, groups, predictor, split, anomalies, seed, device, precision,
+    memory, callback
         As in `select`.
 
     Returns
@@ -268,15 +283,20 @@ def curve(
     if target_error is not None and not 0 < target_error < math.inf:
         raise SettingsError(f"target_error={target_error!r}: expected a positive number")
     each = make_all_parts(methods, reconstructor, predictor, settings)
-    samples = read(data, target=target, target_kind=target_kind).anomalies_as_asked(anomalies)
-    prepared = prepare(samples, split, seed)
+    samples = read(data, target=target, target_kind=target_kind, groups=groups, memory=memory)
+    samples = samples.anomalies_as_asked(anomalies)
+    for parts in each.values():
+        parts.check_early(samples)
+    with reporting(callback):
+        prepared = prepare(samples, split, seed)
     for parts in each.values():
         parts.check(prepared.samples)
     metric, counts = _check_metric(metric, prepared.samples), _check_ks(ks, prepared.samples)
     name = reconstructor if isinstance(reconstructor, str) else reconstructor.name
-    empty = Curve((), counts, metric, name, target_error, prepared.samples.origin)
+    samples, warning = prepared.samples, prepared.split.warning
+    empty = Curve((), counts, metric, name, target_error, samples.origin, warning, samples.climatology)
     rows: list[Row] = []
-    with deferred() as pending, progress(callback) as report:
+    with deferred() as pending, reporting(callback) as report:
         run = replace(run, callback=report)
         try:
             for label, parts in each.items():
@@ -383,8 +403,8 @@ class _MethodRows:
             )
             for scaling, ridge in zip((prepared.choosing, prepared.scaling), self._ridges, strict=True)
         )  # fmt: skip
-        validation = samples.take(prepared.split.validation)
-        return score(on_train, validation, prepared.choosing), score(final, prepared.test, prepared.scaling)
+        scores = scores_of(prepared, {"validation": on_train, "test": final})
+        return scores["validation"].metrics, scores["test"].metrics
 
     @cached_property
     def _ridges(self) -> tuple[NestedRidge, NestedRidge]:

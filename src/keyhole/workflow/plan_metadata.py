@@ -12,12 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.run import Run
+from keyhole.data.noise import ASSUMED_NOISE
+from keyhole.data.preparation import PreparedSamples
 from keyhole.data.samples import Samples
 from keyhole.models.predictors import Predictor
 from keyhole.models.reconstructors import Reconstructor
 from keyhole.placement import Selection, Selector
 
-__all__ = ["constraint_metadata", "run_metadata", "target_metadata", "training_history"]
+__all__ = [
+    "constraint_metadata",
+    "noise_metadata",
+    "run_metadata",
+    "split_metadata",
+    "target_metadata",
+    "training_history",
+]
 
 
 def run_metadata(
@@ -51,6 +60,19 @@ def constraint_metadata(samples: Samples, sites: NDArray[np.int64]) -> dict[str,
     if constraints.grouping is not None:
         found["groups"] = constraints.grouping.units[sites].tolist()
     return {"constraints": found}
+
+
+def split_metadata(prepared: PreparedSamples) -> dict[str, int | str]:
+    """Return the metadata of the split: sizes, kind, reason, warning, and the name of the samples' groups."""
+    name = prepared.samples.groups_name
+    return prepared.split.sizes() | ({"groups": name} if name else {})
+
+
+def noise_metadata(prepared: PreparedSamples, selector: Selector, selection: Selection) -> dict[str, Any]:
+    """Return the noise that the search assumed, as a share of the spread; nothing where it did not."""
+    searched = selector.assumes_noise or "failures" in selection.notes
+    assumed = searched and prepared.development.assumed_noise(selection.sites).any()
+    return {"assumed_noise": ASSUMED_NOISE} if assumed else {}
 
 
 def target_metadata(predictor: Predictor | None) -> dict[str, Any]:

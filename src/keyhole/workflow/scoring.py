@@ -4,68 +4,101 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole import metrics
-from keyhole.core.reduction import reduce
+from keyhole.core.reduction import Both, reduce
 from keyhole.data.preparation import PreparedSamples
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
 from keyhole.data.values import Panel
+from keyhole.metrics.baselines import BaselineSums, baseline_scores
 from keyhole.models.predictors import nested_errors as nested_target_errors
 from keyhole.models.reconstructors import nested_errors, ridge_strength
 from keyhole.plan.fitted import FittedModels
+from keyhole.workflow.baselines import baselines_of
 from keyhole.workflow.calibration import coverage
 
-__all__ = ["gains", "score", "scores_of"]
+__all__ = ["Scores", "gains", "scores_of"]
 
 
-def score(models: FittedModels, part: Samples, baseline: Scaler) -> dict[str, float]:
-    """Compute the errors of fitted models on unscaled samples; see `scores_of`."""
-    return scores_of(part, {"all": (models, np.arange(len(part)), baseline)})["all"]
-
-
-def scores_of(
-    samples: Samples, scored: Mapping[str, tuple[FittedModels, NDArray[np.int64], Scaler]]
-) -> dict[str, dict[str, float]]:
-    """Compute the errors of fitted models on parts of unscaled samples, in one pass.
+class Scores(NamedTuple):
+    """Errors of fitted models on one part of the samples.
 
     Parameters
     ----------
-    samples
-        Samples in the user's units.
+    metrics
+        Errors by name, as in ``Plan.metrics``.
+    ratios
+        Those that are ratios of sums over samples, in order of time, by which they can be compared with others; over
+        groups of samples, if there are at least two.
+    """
+
+    metrics: dict[str, float]
+    ratios: dict[str, metrics.Ratio]
+
+
+def scores_of(prepared: PreparedSamples, scored: Mapping[str, FittedModels]) -> dict[str, Scores]:
+    """Compute the errors of fitted models on parts of prepared samples, in one pass.
+
+    Parameters
+    ----------
+    prepared
+        The split samples, whose climatology is the reference of the unexplained variance, the same for all plans.
     scored
-        By name: a plan, or models that are not yet part of one; the positions of the samples that it is scored on; and
-        the scaler whose mean or climatology is the reference of the unexplained variance, the same for all plans.
+        By part, ``"validation"`` or ``"test"``: a plan, or models that are not yet part of one.
 
     Returns
     -------
-    dict
-        For each part, metrics by name; those of the target begin with ``target_``, those of the 90 % prediction
-        interval are ``coverage_90`` and ``width_90``.
+    dict of str to Scores
+        For each part. Names of metrics of the target begin with ``target_``, those of the 90 % prediction interval are
+        ``coverage_90`` and ``width_90``; ``rmse_se``, ``fvu_se``, ``target_error_se``, ... are standard errors, and
+        what is known without sensors is ``baseline_rmse[...]``.
     """
-    rows = np.sort(np.concatenate([part for _, part, _ in scored.values()]))
-    accumulators = reduce(samples.take(rows).panels(), _Errors(samples, rows, list(scored.values())))
+    samples, split = prepared.samples, prepared.split
+    rows = {name: {"validation": split.validation, "test": split.test}[name] for name in scored}
+    known = {name: baselines_of(prepared, name, one.k * one.reading_channels) for name, one in scored.items()}
+    together = np.sort(np.concatenate(list(rows.values())))
+    errors = _Errors(samples, together, [(scored[name], rows[name], known[name].scaler) for name in scored])
+    without = BaselineSums(together, [(known[name], rows[name]) for name in scored])
+    sums = reduce(samples.take(together).panels(), Both(errors, without, errors.stage))
     found = {}
-    for (name, (models, part, _)), accumulator in zip(scored.items(), accumulators, strict=True):
-        found[name] = accumulator.scores(samples.weights) | _other_scores(models, samples.take(part))
+    for name, accumulator, others in zip(scored, *sums, strict=True):
+        own = _scores(scored[name], samples.take(np.sort(rows[name])), accumulator)
+        without_sensors = baseline_scores(others, own.metrics["rmse"], accumulator.scale)
+        found[name] = own._replace(metrics=own.metrics | without_sensors)
     return found
 
 
-def _other_scores(models: FittedModels, part: Samples) -> dict[str, float]:
-    """Scores of prediction intervals and of the target."""
-    scores: dict[str, float] = {}
+def _scores(models: FittedModels, part: Samples, sums: metrics.ErrorAccumulator) -> Scores:
+    """Metrics of the field, its prediction intervals and the target, with standard errors."""
+    order = _order(part)
+    groups = None if part.sample_groups is None or len(np.unique(part.sample_groups)) < 2 else part.sample_groups[order]
+    ratios = sums.ratios(order) | _target_ratios(models, part, order)
+    ratios = {name: ratio.over(groups) for name, ratio in ratios.items()}
+    found = {name: ratio.value for name, ratio in ratios.items()}
     if models.intervals is not None:
         some = part.subset()
-        scores |= coverage(models, some, models.reconstruct_samples(some))
+        found |= coverage(models, some, models.reconstruct_samples(some))
+    return Scores(found | metrics.standard_errors(ratios, is_series=part.is_series and groups is None), ratios)
+
+
+def _order(part: Samples) -> NDArray[np.int64]:
+    """The order of samples in time, of those at the same time or without one by their number in the data."""
+    by_number = np.arange(len(part)) if part.rows is None else np.argsort(part.rows)
+    return by_number if part.time is None else by_number[np.argsort(part.time[by_number], kind="stable")]
+
+
+def _target_ratios(models: FittedModels, part: Samples, order: NDArray[np.int64]) -> dict[str, metrics.Ratio]:
+    """Scores of the target by name, if there is one, as ratios of sums over samples in order of time."""
     if models.predictor is None or part.target is None:
-        return scores
-    predicted = models.predict_array(models.readings_of(part), part.time)
-    target_scores = metrics.target_scores(part.target, predicted, models.predictor.expected)
-    return scores | {f"target_{name}": value for name, value in target_scores.items()}
+        return {}
+    predicted = models.predict_array(models.readings_of(part), part.time)[order]
+    ratios = metrics.target_ratios(part.target.take(order), predicted, models.predictor.expected)
+    return {f"target_{name}": ratio for name, ratio in ratios.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +114,8 @@ class _Errors:
         origin, found = self.samples.origin, []
         for models, _, baseline in self.scored:
             scale = baseline.scale if origin.units_differ else None
-            found.append(metrics.ErrorAccumulator(models.domain, scale=scale, names=tuple(origin.variables)))
+            names, weights = tuple(origin.variables), self.samples.weights
+            found.append(metrics.ErrorAccumulator(models.domain, weights, scale=scale, names=names))
         return found
 
     def update(self, state: list[metrics.ErrorAccumulator], panel: Panel[Samples]) -> list[metrics.ErrorAccumulator]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,9 +14,9 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import SettingsError
 from keyhole.core.memory import explain_out_of_memory
-from keyhole.core.progress import progress
-from keyhole.core.reduction import listening
+from keyhole.core.progress import reporting
 from keyhole.core.run import Event, Run
+from keyhole.data.climatology import Anomalies
 from keyhole.data.constraints import Constraints
 from keyhole.data.origin import STANDARDISED
 from keyhole.data.preparation import PreparedSamples, prepare
@@ -28,6 +29,7 @@ from keyhole.placement import Selection, Selector
 from keyhole.placement.classical import Greedy
 from keyhole.placement.conditioning import SelectionView
 from keyhole.placement.failures import harden_against_failures
+from keyhole.placement.stability import stability
 from keyhole.plan.fitted import FittedModels, range_of
 from keyhole.plan.plan import Plan
 from keyhole.workflow.arguments import (
@@ -42,13 +44,24 @@ from keyhole.workflow.arguments import (
 )
 from keyhole.workflow.calibration import interval_warnings
 from keyhole.workflow.cross_fitting import calibrated
-from keyhole.workflow.plan_metadata import constraint_metadata, run_metadata, target_metadata, training_history
+from keyhole.workflow.noise_errors import errors_with_noise
+from keyhole.workflow.plan_metadata import (
+    constraint_metadata,
+    noise_metadata,
+    run_metadata,
+    split_metadata,
+    target_metadata,
+    training_history,
+)
+from keyhole.workflow.refitting import Seconds, refit_on_all, select_again
 from keyhole.workflow.scoring import gains, scores_of
 
 __all__ = ["SELECTION_SHARE", "choose_sites", "fit_plan", "fit_reconstructor", "make_plan", "select"]
 
 # Fraction of the time limit for site selection; the rest is for fitting the reconstructor.
 SELECTION_SHARE = 1 / 3
+# Fraction of that rest for the fit that is measured, if it is repeated on all samples.
+FIT_SHARE = 0.5
 
 
 @explain_out_of_memory("select", "allow less (memory=, --memory), so that a field stays in its file, or coarsen it")
@@ -65,12 +78,14 @@ def select(
     intervals: bool = True,
     target: str | None = None,
     target_kind: TargetKind | None = None,
+    groups: Any = None,
     method: str | Selector = "auto",
     reconstructor: str | Reconstructor = "auto",
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
     split: SplitLike = None,
-    anomalies: Literal["month", "none"] | None = None,
+    anomalies: Anomalies = "auto",
+    refit: bool | None = None,
     time_limit: float | None = None,
     memory: str | int | None = None,
     seed: int = 0,
@@ -86,8 +101,9 @@ def select(
 
     The samples are split into training, validation and test parts and scaled; a selector ranks ``k`` sites; a
     reconstructor (and a predictor, if there is a target) is fitted to them; and the errors on validation and test are
-    recorded in the plan. The test part takes no part in selection, fitting or model choice. Use `compare` to compare
-    several selectors, `curve` to find out how many sites are needed, and `extend` or `drop` to modify a plan.
+    recorded in the plan. The test part takes no part in selection, fitting or model choice. When all is measured, the
+    chosen method selects and fits once more, on all samples (``refit``). Use `compare` to compare several selectors,
+    `curve` to find out how many sites are needed, and `extend` or `drop` to modify a plan.
 
     Parameters
     ----------
@@ -105,7 +121,9 @@ def select(
         sites are known), ``"none"``, an array of the shape of the data, or a region of interest.
     noise
         Standard deviation of the measurement noise in the units of the data: a scalar, or one value for each channel or
-        site. Selection, fitting and scoring then use readings with this noise.
+        site. Selection, fitting and scoring then use readings with this noise. None: readings are free of noise, and
+        the closed-form searches assume 1 % of each channel's spread (``plan.metadata["assumed_noise"]``), unless the
+        data are a table, so that no site is selected where nothing moves. 0: perfect sensors.
     sensors
         Sensors to select among, where they are not simply one at each site: positions between cells, kinds of
         instruments with a noise and a cost, weighted means (`keyhole.data.Sensors`; several, or a mapping of them by
@@ -125,16 +143,20 @@ def select(
         other columns. `Samples` may also carry a target (`Samples.with_target`).
     target_kind
         ``"class"`` or ``"number"``; by default inferred from the values of the target.
+    groups
+        Which samples belong together, such as those of one subject, station or member of an ensemble: a column of a
+        table (then no site), a coordinate along the samples (``"member"``), or labels; see `Samples.with_groups`. A
+        group is in one part of the split alone, so that errors are those of a new group.
     method
-        Selector: ``"auto"`` runs several and keeps the best on validation; ``"greedy"``, ``"qr"``, ``"exchange"``;
-        ``"learned"`` or a mask distribution (``"vln"``, ``"hnet"``, ...); any other name in ``docs/methods.md``; or a
-        selector object, such as ``Greedy(n_components=300)``.
+        Selector: ``"auto"`` runs several and keeps the simplest within one standard error of the best on validation;
+        ``"greedy"``, ``"qr"``, ``"exchange"``; ``"learned"`` or a mask distribution (``"vln"``, ``"hnet"``, ...); any
+        other name in ``docs/methods.md``; or a selector object, such as ``Greedy(n_components=300)``.
     reconstructor
         ``"ridge"``, ``"optimal_interpolation"``, ``"kernel"``, ``"dense"``, ``"dense_conv"``, ``"resnet"``,
         ``"dcgan"``, ``"residual"`` or ``"ensemble"``. ``"auto"`` takes the best closed form on validation (ridge,
-        optimal interpolation or kernel), or a network if its validation error is clearly smaller; with a target it is
-        ridge. A reconstructor object, such as ``Dense(width=512)`` or that of another plan, is cloned with its settings
-        and fitted.
+        optimal interpolation or kernel), or a network if its validation error is smaller by more than one standard
+        error; with a target it is ridge. A reconstructor object, such as ``Dense(width=512)`` or that of another plan,
+        is cloned with its settings and fitted.
     predictor
         Model of the target: ``"linear"``, ``"network"``, ``"auto"``, the better of both on validation; or an object.
     settings
@@ -142,13 +164,23 @@ def select(
         ``{"n_components": 300, "reconstructor.width": 512, "predictor.width": 64}``. The defaults are listed in
         ``docs/methods.md``.
     split
-        Training, validation and test samples: ``"blocks"`` (contiguous in time), ``"random"``, a `Split`,
-        ``(train, test)`` or ``(train, validation, test)`` as indices or boolean masks, or a mapping of these names. By
-        default the split of the data set if it has one; else blocks for samples that have a time or are autocorrelated
-        (not checked for tables and with a target); else random. ``plan.metadata["split"]`` records which.
+        Training, validation and test samples: ``"blocks"`` (contiguous in time, with gaps of the decorrelation time),
+        ``"random"``, ``"groups"``, a `Split`, ``(train, test)`` or ``(train, validation, test)`` as indices or boolean
+        masks, or a mapping of these names. By default the split of the data set if it has one; else by groups if there
+        are any; else blocks for samples that have a time or are autocorrelated (not checked for tables and with a
+        target); else random. ``plan.metadata["split"]`` records which, how many samples were left out in gaps, and a
+        warning where samples of a series are not split in blocks.
     anomalies
-        ``"month"``: subtract the monthly climatology of the training part (requires dates). ``"none"``: subtract the
-        mean. None: as set on the samples.
+        What is subtracted from the samples, since the calendar knows it without sensors: ``"none"`` (the mean),
+        ``"month"`` (the mean of each month) or ``"harmonics"`` (of the year and of the day), fitted to the training
+        part. ``"auto"``: as set on the samples (`Samples.anomalies`); where nothing is set and samples have dates, the
+        one that best predicts training samples that are left out. ``plan.metadata["anomalies"]`` records which.
+    refit
+        Whether the plan is selected and fitted once more on all samples, after its errors were measured on the test
+        part: later data are usually closest to the latest samples. Closed forms are repeated; networks are trained for
+        the number of steps that was best on validation; masks keep their sites. ``plan.measured`` is the plan whose
+        errors ``plan.metrics`` holds, and ``plan.metadata["refit"]`` says what was repeated. None: yes, unless the data
+        stay in their file (``memory``), where it takes further passes. Compare methods with ``refit=False``.
     time_limit
         Time limit in seconds, after which training stops with the best model so far.
     memory
@@ -203,25 +235,46 @@ def select(
         resume=resume, save_every=save_every,
     )  # fmt: skip
     parts = make_parts(method, reconstructor, predictor, settings)
-    samples = read(data, target=target, target_kind=target_kind, missing=missing, memory=memory)
+    samples = read(data, target=target, target_kind=target_kind, groups=groups, missing=missing, memory=memory)
     samples = samples.anomalies_as_asked(anomalies)
     samples = samples if sensors is None else samples.with_sensors(sensors)
     samples = samples if constraints is None else samples.with_constraints(constraints)
     samples = samples if weights is None else samples.with_weights(weights)
     samples = samples if noise is None else samples.with_noise(noise)
-    if samples.memory is not None:  # each pass takes a while
-        parts.check(samples)
+    parts.check_early(samples)
+    if samples.memory is not None:
         check_budget(k, samples)
     if failures and samples.memory is not None:
         raise SettingsError("failures: the exchange for failing sensors needs the data in memory; allow more (memory=)")
-    with progress(callback) as report, listening(lambda *step: report(Event(*step))):
+    with reporting(callback) as report:
         prepared = prepare(samples, split, seed)
         k = check_budget(k, prepared.samples)
         parts.check(prepared.samples)
         run = replace(run, callback=report)
         with managed_checkpoints(run):
-            selection = choose_sites(parts.selector, prepared, k, run, failures=failures)
-            return fit_plan(prepared, selection, parts, run, started=started, missing=missing, intervals=intervals)
+            if refit is None:
+                refit = prepared.samples.memory is None
+            plan = _select_and_fit(
+                prepared, parts, k, run, failures=failures, missing=missing, refit=refit, intervals=intervals
+            )
+            return replace(plan, metadata={**plan.metadata, "seconds": round(clock.monotonic() - started, 2)})
+
+
+def _select_and_fit(
+    prepared: PreparedSamples, parts: Parts, k: int | None, run: Run,
+    *, failures: int, missing: str, refit: bool, intervals: bool,
+) -> Plan:  # fmt: skip
+    """Select sites and fit a plan to them; then, with ``refit``, both once more on all samples."""
+    begun = clock.monotonic()
+    selection = choose_sites(parts.selector, prepared, k, run, failures=failures)
+    found = clock.monotonic()
+    to_fit = run.share(FIT_SHARE) if refit else run
+    measured = fit_plan(prepared, selection, parts, to_fit, missing=missing, intervals=intervals)
+    if not refit:
+        return measured
+    took = Seconds(found - begun, clock.monotonic() - found)
+    again = partial(select_again, found=selection, selector=parts.selector, k=k, run=run, failures=failures)
+    return refit_on_all(measured, prepared, run, took=took, select=again)
 
 
 def choose_sites(
@@ -270,7 +323,7 @@ def choose_sites(
 
 def fit_plan(
     prepared: PreparedSamples, selection: Selection, parts: Parts, run: Run,
-    *, started: float | None = None, missing: str = "error", intervals: bool = False,
+    *, missing: str = "error", intervals: bool = False,
 ) -> Plan:  # fmt: skip
     """Fit the models to selected sites, evaluate them and return the plan.
 
@@ -284,8 +337,6 @@ def fit_plan(
         The selector that was used, and the models to fit.
     run
         Seed and deadline.
-    started
-        Start of the workflow on the monotonic clock, to record its ``seconds``.
     missing
         Treatment of missing values, for the record.
     intervals
@@ -299,7 +350,7 @@ def fit_plan(
     fitted = fit_reconstructor(parts.reconstructor, prepared, selection.sites, run)
     predictor = fit_target(parts.predictor, prepared, selection.sites, run)
     return make_plan(
-        prepared, selection, fitted, parts.selector, run, method=parts.method, predictor=predictor, started=started,
+        prepared, selection, fitted, parts.selector, run, method=parts.method, predictor=predictor,
         recorded={} if missing == "error" else {"missing": missing}, intervals=intervals,
     )  # fmt: skip
 
@@ -340,12 +391,12 @@ def fit_target(
 
 def make_plan(
     prepared: PreparedSamples, selection: Selection, fitted: Reconstructor, selector: Selector, run: Run,
-    *, method: str, predictor: Predictor | None = None, started: float | None = None,
-    recorded: Mapping[str, Any] | None = None, intervals: bool = False,
+    *, method: str, predictor: Predictor | None = None, recorded: Mapping[str, Any] | None = None,
+    intervals: bool = False,
 ) -> Plan:  # fmt: skip
     """Evaluate fitted models and assemble the plan.
 
-    The models are scored on validation; closed forms are then scaled and refitted on all samples but the test part,
+    The models are scored on validation; closed forms are then scaled and fitted to all samples but the test part,
     prediction intervals are calibrated, and the final models are scored once on test.
 
     Parameters
@@ -360,8 +411,6 @@ def make_plan(
         The selector and its name, for the record.
     run
         Seed and deadline.
-    started
-        Start of the workflow on the monotonic clock, to record its ``seconds``.
     recorded
         Further metadata, which take precedence.
     intervals
@@ -376,31 +425,33 @@ def make_plan(
     final = _refitted(on_train, prepared, run)
     if intervals and samples.target is None:
         final = replace(final, intervals=calibrated(on_train, final, prepared, run))
-    scored = {"validation": (on_train, split.validation, prepared.choosing)}
-    if len(split.test):
-        scored["test"] = (final, split.test, prepared.scaling)
-    scores = scores_of(samples, scored)
+    scores = scores_of(prepared, {"validation": on_train, **({"test": final} if len(split.test) else {})})
+    if "test" in scores and predictor is None:
+        unit, error = prepared.development.reading_spread(sites), scores["test"].metrics["rmse"]
+        scores["test"].metrics.update(errors_with_noise(final, samples.take(split.test), unit, error))
     metadata = {
         **run_metadata(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
         **target_metadata(predictor),
         **constraint_metadata(samples, sites),
+        "anomalies": {"kind": samples.climatology.kind, "reason": prepared.anomalies_reason},
+        **noise_metadata(prepared, selector, selection),
         **({"error_units": STANDARDISED} if samples.origin.units_differ else {}),
         **({} if samples.missing is None else {"missing": "model"}),
         **({} if samples.memory is None else {"memory": samples.memory}),
-        "split": split.sizes(),
+        "split": split_metadata(prepared),
         "data": {"name": samples.origin.name, "fingerprint": samples.fingerprint()},
         **(recorded or {}),
     }
-    warned = interval_warnings(scores)
+    warned = interval_warnings({name: one.metrics for name, one in scores.items()})
     metadata |= {"warnings": warned} if warned else {}
-    if started is not None:
-        metadata["seconds"] = round(clock.monotonic() - started, 2)
     return Plan(
         **final.parts(),
         gain=gains(prepared, sites),
         metadata=metadata,
-        metrics=scores,
+        metrics={name: one.metrics for name, one in scores.items()},
+        sample_errors={name: one.ratios for name, one in scores.items()},
         history=training_history(selection, fitted, predictor),
+        stability=stability(prepared.development, sites),
         ranges=range_of(final.readings_of(samples.take(split.development))),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from keyhole.core.errors import DataError, SettingsError, StorageError
-from keyhole.core.memory import memory_limit
+from keyhole.core.errors import DataError, KeyholeWarning, SettingsError, StorageError
+from keyhole.core.memory import format_size, memory_limit
 from keyhole.core.paths import check_regular
 from keyhole.data.alignment import align
 from keyhole.data.labels import is_a, is_labelled
@@ -31,12 +32,14 @@ from keyhole.data.readers.remote import is_remote, read_remote
 from keyhole.data.readers.tables import load_csv, read_csv, read_frame, read_parquet
 from keyhole.data.samples import Samples
 from keyhole.data.target import TargetKind
+from keyhole.data.values import fits
 
 __all__ = ["FILES", "IN_FOLDERS", "named_paths", "read"]
 
 _FIELD = ("variable", "samples", "at", "memory")
 _IMAGES = ("size", "colour")
-_TABLE = ("target", "target_kind")
+_TABLE = ("target", "target_kind", "groups")
+_OF_ANY = ("memory", "groups")  # what applies to any source, whether or not its reader takes it
 Reader = tuple[Callable[..., Samples], tuple[str, ...]]
 
 # Reader of each file extension, and the options it takes.
@@ -67,6 +70,7 @@ def read(
     colour: Colour | None = None,
     target: str | None = None,
     target_kind: TargetKind | None = None,
+    groups: Any = None,
     missing: Literal["error", "model"] = "error",
     coordinates: Any = None,
     graph: Any = None,
@@ -87,8 +91,8 @@ def read(
     group : str, optional
         The group of a NetCDF file or Zarr store.
     samples : str or sequence of str, optional
-        The dimension along which samples are taken, or several (``("member", "time")``); by default ``time``, else the
-        first. All others are spatial.
+        The dimension along which samples are taken, or several (``("member", "time")``); by default that of time
+        (``time``, or the only one with dates), else the first. All others are spatial.
         Dimensions known not to be spatial (ensemble members, lead times, a second date axis) are refused unless they
         are the sample dimension, a single position is selected by ``at``, or ``samples`` is given.
     at : mapping, optional
@@ -103,6 +107,9 @@ def read(
         The column of a DataFrame or CSV file to predict from the others. For other data use `Samples.with_target`.
     target_kind : {"class", "number"}, optional
         Classification or regression; None: inferred by `Target.of`.
+    groups : str or array-like of shape (N,), optional
+        Which samples belong together, such as those of one subject: a column of a table, which is then no site, a
+        coordinate along the samples (``"member"``), or labels. See `Samples.with_groups`.
     missing : {"error", "model"}
         What to do with sites that are NaN in some samples only (sea ice, failed pixels). ``"error"`` refuses them.
         ``"model"`` accepts them: missing values are imputed for fitting, count in neither loss nor score, and a low
@@ -145,9 +152,16 @@ def read(
     limit = memory_limit(memory)
     if isinstance(source, Samples):
         geometry = {"coordinates": coordinates, "graph": graph, "vertical_scale": vertical_scale}
+        if memory is not None:
+            raise DataError("memory does not apply to samples that were already read; give it to keyhole.read")
         _applicable("samples that were already read", {**options, **geometry}, ())
-        return _with_observable(source)
-    read_samples = _read(source, {**options, "memory": limit})
+        checked = _with_observable(source)
+        return checked if groups is None else checked.with_groups(groups)
+    column = groups if isinstance(groups, str) else None
+    read_samples = _read(source, {**options, "groups": column, "memory": limit})
+    if memory is not None:
+        _check_limit(read_samples, limit)
+    read_samples = read_samples if groups is None else read_samples.with_groups(groups)
     if coordinates is not None:
         table = load_csv(Path(coordinates), whole=True) if isinstance(coordinates, str | Path) else coordinates
         read_samples = read_samples.with_coordinates(table)
@@ -159,6 +173,16 @@ def read(
     if missing == "error":
         _check_complete(read_samples, f"{source}: " if isinstance(source, str | Path) else "")
     return read_samples
+
+
+def _check_limit(samples: Samples, limit: int) -> None:
+    """Warn if a memory limit that was asked for does not hold, since the data are in memory."""
+    if samples.memory is None and not fits(samples.data.nbytes, limit):
+        warnings.warn(
+            f"memory: the data, {format_size(samples.data.nbytes)}, are in memory, where methods need more than the "
+            f"{format_size(limit)} that are allowed; only NetCDF, Zarr and dask-backed DataArrays are read in parts",
+            KeyholeWarning, stacklevel=3,
+        )  # fmt: skip
 
 
 def _read(source: Any, options: Mapping[str, Any]) -> Samples:
@@ -175,6 +199,8 @@ def _read(source: Any, options: Mapping[str, Any]) -> Samples:
         return read_dataarray(source, **_applicable("a DataArray", options, ("samples", "at", "memory")))
     if is_a(source, "pandas", "DataFrame"):
         return read_frame(source, **_applicable("a DataFrame", options, _TABLE))
+    if is_a(source, "dask.array", "Array"):
+        raise DataError("cannot read a dask array without names; give xarray.DataArray(array, dims=('time', ...))")
     raise DataError(f"cannot read a {type(source).__name__}; give an array, a DataArray, a DataFrame or a path")
 
 
@@ -244,7 +270,7 @@ def _with_observable(samples: Samples) -> Samples:
 
 def _applicable(what: str, options: Mapping[str, Any], takes: Sequence[str]) -> dict[str, Any]:
     """Select the options that a reader takes; raise a DataError if another one is given."""
-    unused = [name for name, value in options.items() if value is not None and name not in (*takes, "memory")]
+    unused = [name for name, value in options.items() if value is not None and name not in (*takes, *_OF_ANY)]
     if unused:
         of_target = any(name.startswith("target") for name in unused)
         remedy = "; it names a column of a table, other data take Samples.with_target" if of_target else ""

@@ -20,6 +20,7 @@ from keyhole.core.extras import check_extra
 from keyhole.core.memory import check_fits
 from keyhole.core.paths import check_regular, check_regular_within
 from keyhole.data.readers.cdf5 import check_cdf5
+from keyhole.data.readers.dimensions import scalar_time, time_dimension
 from keyhole.data.readers.fields import At, Field, SampleDims, Variable, variable_names
 from keyhole.data.readers.files import decoding
 from keyhole.data.readers.stored import kept_open, stored_samples
@@ -217,8 +218,7 @@ def open_fields(
                 if admit is not None:
                     declared = _declared_bytes(dataset, names, at)
                     admit(path, names, declared, declared // _declared_samples(dataset[names[0]]))
-                one = samples if isinstance(samples, str) else "time" if samples is None else None
-                is_snapshot = several and one is not None and _is_scalar(dataset[names[0]], one)
+                is_snapshot = several and _is_snapshot(dataset[names[0]], samples)
                 part = Field.from_dataset(dataset, names, samples, at, is_snapshot=is_snapshot)
             parts.append(_alike(part, parts[0], path, paths[0]) if parts else part)
         yield _joined(paths, parts, named=samples is not None) if several else parts[0]
@@ -313,13 +313,15 @@ def _declared_bytes(dataset: xr.Dataset, names: Sequence[str], at: At) -> int:
 
 
 def _declared_samples(array: xr.DataArray) -> int:
-    """Number of samples, if these are along time, or along the first dimension."""
-    return max(1, int(array.sizes.get("time", next(iter(array.sizes.values()), 1))))
+    """Number of samples, if these run along time, else along the first dimension."""
+    return max(1, int(array.sizes[time_dimension(array) or array.dims[0]] if array.dims else 1))
 
 
-def _is_scalar(array: xr.DataArray, dim: str) -> bool:
+def _is_snapshot(array: xr.DataArray, samples: SampleDims) -> bool:
     """Whether a variable is a single sample, with a scalar coordinate in place of the sample dimension."""
-    return dim in array.coords and array[dim].ndim == 0
+    if samples is None:
+        return scalar_time(array) is not None
+    return isinstance(samples, str) and samples in array.coords and array[samples].ndim == 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,7 +405,9 @@ def _joined(paths: Sequence[Path], parts: Sequence[Field], *, named: bool) -> Jo
         _check_times_differ(time, np.repeat(np.arange(len(parts)), counts)[order], paths)
     elif not named:
         _check_sample_dimension(paths, parts)
-    return JoinedField(first.arrays, first.sites, time, first.origin, False, paths, parts, order)
+    shared = [name for name in first.coordinates if all(name in part.coordinates for part in parts)]
+    along = {name: np.concatenate([part.coordinates[name] for part in parts])[order] for name in shared}
+    return JoinedField(first.arrays, first.sites, time, first.origin, False, along, paths, parts, order)
 
 
 # What must be equal in files that are joined.

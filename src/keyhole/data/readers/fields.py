@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError
 from keyhole.core.executors import is_worker_task
-from keyhole.data.coordinates import FULL_TURN, is_longitude
+from keyhole.data.coordinates import FULL_TURN, is_longitude, is_radian
 from keyhole.data.origin import SourceInfo, clock_of
 from keyhole.data.readers.calendars import from_calendar
-from keyhole.data.readers.dimensions import check_space, sample_dimension
+from keyhole.data.readers.dimensions import check_space, is_time, sample_dimension, scalar_time, time_among
 from keyhole.data.readers.files import one_of
-from keyhole.data.readers.geometry import sites_of_field
+from keyhole.data.readers.geometry import is_position, sites_of_field
 from keyhole.data.readers.stored import stored_samples
+from keyhole.data.sample_labels import Coordinates
 from keyhole.data.samples import Samples
 from keyhole.data.sites import Sites
+from keyhole.data.validation import floating_type
 from keyhole.data.values import fits
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def read_dataset(
         Name of one variable, or names of several on the same grid, each a channel. None: all numeric variables with at
         least two dimensions, if they have the same dimensions.
     samples : str or sequence of str, optional
-        The sample dimension, or several that are stacked (``("member", "time")``); None: ``time``, else the first.
+        The sample dimension, or several that are stacked (``("member", "time")``); None: that of time, else the first.
     at : mapping, optional
         Positions of other dimensions to select, by nearest coordinate: ``{"level": 500}``.
 
@@ -141,6 +143,8 @@ class Field:
         As in `Samples`; all sites count as valid, since no value has been read.
     is_snapshot : bool
         Whether the variables are a single sample without a sample dimension.
+    coordinates : mapping of str to ndarray
+        Coordinates along the samples other than the time, by name.
     """
 
     arrays: Sequence[xr.DataArray]
@@ -148,6 +152,7 @@ class Field:
     time: NDArray[Any] | None
     origin: SourceInfo
     is_snapshot: bool
+    coordinates: Coordinates
 
     @classmethod
     def from_dataset(
@@ -182,7 +187,9 @@ class Field:
             sample_dims, samples = list(samples), _STACKED
             described = [_stacked(_without_values(array), sample_dims) for array in arrays]
         elif is_snapshot:
-            described = [_without_values(array).expand_dims(samples or "time") for array in arrays]
+            described = [
+                _without_values(array).expand_dims(samples or scalar_time(array) or "time") for array in arrays
+            ]
         first = described[0]
         if first.ndim < 2:
             raise DataError(f"{first.name}: {first.ndim} dimension; samples and at least one of a grid are needed")
@@ -203,9 +210,9 @@ class Field:
             name=" ".join(str(array.name) for array in arrays),
             attributes={} if several else _attributes(first),
             axis_attributes={
-                name: _coordinate_attributes(first[name], sites)
+                name: _coordinate_attributes(first[name] if name in first.coords else dataset[name], sites)
                 for name in (sample, *dims, *sites.auxiliary)
-                if name in first.coords
+                if name in first.coords or name in dataset.variables
             },
             variables={str(array.name): _attributes(array) for array in arrays} if several else {},
             calendar=calendar,
@@ -214,7 +221,8 @@ class Field:
         )
         order = dims if is_snapshot else (*(sample_dims or [sample]), *dims)
         kind = StackedField if sample_dims else cls
-        return kind([_bare(array.transpose(*order)) for array in arrays], sites, time, origin, is_snapshot)
+        along = _coordinates_along(first, sample, timed=time is not None)
+        return kind([_bare(array.transpose(*order)) for array in arrays], sites, time, origin, is_snapshot, along)
 
     def __len__(self) -> int:
         return 1 if self.is_snapshot else int(self.arrays[0].shape[0])
@@ -231,8 +239,8 @@ class Field:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all samples as `values` gives them."""
-        return len(self) * len(self.arrays) * math.prod(self.sites.shape) * self.dtype.itemsize
+        """Bytes of all samples once they are read, in floating point."""
+        return len(self) * len(self.arrays) * math.prod(self.sites.shape) * floating_type(self.dtype).itemsize
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -284,7 +292,8 @@ class Field:
 
     def load(self) -> Samples:
         """Read all samples into memory."""
-        return Samples.build(self.values(slice(None)), self.sites, time=self.time, origin=self.origin)
+        values = self.values(slice(None))
+        return Samples.build(values, self.sites, time=self.time, origin=self.origin, coordinates=self.coordinates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,7 +384,8 @@ def _stacked(array: xr.DataArray, dims: list[str]) -> xr.DataArray:
     missing = [dim for dim in dims if dim not in array.dims]
     if missing or len(set(dims)) < len(dims):
         raise DataError(f"{array.name}: samples={dims!r}; its dimensions are {', '.join(map(str, array.dims))}")
-    time = next((dim for dim in dims if dim in array.coords and _is_time(array[dim])), None)
+    time = time_among(array, [dim for dim in dims if dim in array.coords])
+    array = array.assign_coords({dim: np.arange(array.sizes[dim]) for dim in dims if dim not in array.coords})
     whole = array.stack({_STACKED: dims}, create_index=False)
     return whole if time is None else whole.assign_coords({_STACKED: (_STACKED, whole[time].values, array[time].attrs)})
 
@@ -421,7 +431,11 @@ def _numeric_fields(dataset: xr.Dataset) -> list[str]:
     return [
         str(name)
         for name, array in dataset.data_vars.items()
-        if array.ndim >= 2 and array.dtype.kind in "biuf" and name not in describing and not str(name).endswith(_BOUNDS)
+        if array.ndim >= 2
+        and array.dtype.kind in "biuf"
+        and name not in describing
+        and not str(name).endswith(_BOUNDS)
+        and not is_position(array)
     ]
 
 
@@ -444,18 +458,16 @@ def _time(array: xr.DataArray, sample: str) -> tuple[NDArray[Any] | None, str]:
     values = np.asarray(array[sample].values)
     if values.dtype.kind == "M":
         return values.astype("datetime64[ns]"), "standard"
-    if values.dtype.kind in "miuf" and _is_time(array[sample]):
+    if values.dtype.kind in "miuf" and is_time(array[sample]):
         return values, "standard"
     calendar = getattr(values.flat[0], "calendar", None) if values.dtype == object and values.size else None
     return (None, "standard") if calendar is None else (from_calendar(values), str(calendar))
 
 
-def _is_time(axis: xr.DataArray) -> bool:
-    """Whether a coordinate is time by its name or by its CF attributes."""
-    attributes = axis.attrs
-    return (
-        str(axis.name).lower() == "time" or attributes.get("axis") == "T" or attributes.get("standard_name") == "time"
-    )
+def _coordinates_along(array: xr.DataArray, sample: str, *, timed: bool) -> Coordinates:
+    """Coordinates along the samples by name, without the one that is their time."""
+    along = {str(name): one for name, one in array.coords.items() if one.dims == (sample,)}
+    return {name: np.asarray(one.values) for name, one in along.items() if not (timed and name == sample)}
 
 
 def _attributes(array: xr.DataArray | xr.Dataset) -> dict[str, Any]:
@@ -467,7 +479,7 @@ def _coordinate_attributes(coordinate: xr.DataArray, sites: Sites) -> dict[str, 
     """Attributes of a coordinate; positions that were given in radians are in degrees."""
     found = _attributes(coordinate)
     degrees = {sites.roles.get("latitude"): "degrees_north", sites.roles.get("longitude"): "degrees_east"}
-    if coordinate.name in degrees and str(found.get("units", "")).lower().startswith("rad"):
+    if coordinate.name in degrees and is_radian(found):
         found["units"] = degrees[str(coordinate.name)]
     return found
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.core.errors import KeyholeWarning
 from keyhole.data.areas import area_of_polygons
-from keyhole.data.coordinates import Auxiliary, Role, is_latitude, is_longitude
+from keyhole.data.coordinates import Auxiliary, Role, is_latitude, is_longitude, is_radian
 from keyhole.data.mesh import Mesh
 from keyhole.data.sites import Sites
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["sites_of_field"]
+__all__ = ["is_position", "sites_of_field"]
 
 _CF_NAMES: Mapping[Role, str] = {"latitude": "latitude", "longitude": "longitude", "vertical": "vertical"}
 _CF_AXES: Mapping[Role, str] = {"vertical": "Z", "x": "X", "y": "Y"}
@@ -53,18 +55,18 @@ def sites_of_field(
     .. [1] CF Metadata Conventions 1.11, sections 4, 5, 7 and 9.
     .. [2] UGRID Conventions 1.0.
     """
-    around = _with_mesh(array, dataset)
+    around = _with_positions(_with_mesh(array, dataset), array, dims, dataset)
     shape = tuple(int(array.sizes[dim]) for dim in dims)
     axes = {dim: _axis(array, dim) for dim in dims}
     auxiliary = {
-        str(name): Auxiliary(tuple(str(dim) for dim in one.dims), np.asarray(one.values))
+        str(name): Auxiliary(tuple(str(dim) for dim in one.dims), _plain(np.asarray(one.values)))
         for name, one in around.coords.items()
         if one.ndim and name not in dims and set(one.dims) <= set(dims) and one.dtype.kind in "biufUSO"
     }
     roles = _roles(around, dims)
     for role in ("latitude", "longitude"):
         name = roles.get(role)
-        if name is not None and _is_radian(around[name]):
+        if name is not None and is_radian(around[name].attrs):
             axes, auxiliary = _in_degrees(name, axes, auxiliary)
     names = _identifiers(axes, roles, dataset, dims)
     area = _cell_area(array, around, dataset, roles, dims)
@@ -81,6 +83,13 @@ def _axis(array: xr.DataArray, dim: str) -> NDArray[Any]:
     if axis.dtype.kind == "O":  # texts, dates of other calendars
         return np.array([str(label) for label in axis.tolist()])
     return axis.astype(str) if axis.dtype.kind in "ST" else axis
+
+
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Texts as files hold them, bytes or objects, as numpy's; all else unchanged."""
+    if values.dtype.kind in "SO" and all(isinstance(one, str | bytes) for one in values.flat):
+        return np.array([_text(one) for one in values.flat], np.str_).reshape(values.shape)
+    return values
 
 
 def _is_plain(values: NDArray[Any]) -> bool:
@@ -116,13 +125,44 @@ def _points(around: xr.Dataset, dims: Sequence[str]) -> dict[Role, str]:
     return {role: named[name] for role, name in usual.items() if name in named} if {"x", "y"} <= set(named) else {}
 
 
+def _with_positions(
+    around: xr.Dataset, array: xr.DataArray, dims: Sequence[str], dataset: xr.Dataset | None
+) -> xr.Dataset:
+    """The coordinates with latitude and longitude from variables beside the field, or repeated for each sample."""
+    if set(_roles(around, dims)) >= {"latitude", "longitude"}:
+        return around
+    beside = {} if dataset is None else {name: one for name, one in dataset.data_vars.items() if name != array.name}
+    for name, one in {**beside, **around.coords}.items():
+        repeated = [dim for dim in one.dims if dim not in dims]
+        if not is_position(one) or one.ndim == len(repeated) or not set(one.dims) <= set(array.dims):
+            continue
+        first, last = (one.variable.isel(dict.fromkeys(repeated, end)) for end in (0, -1))
+        if repeated and not np.array_equal(first.values, last.values, equal_nan=True):
+            warnings.warn(
+                f"{array.name}: its coordinate {name} changes along {repeated[0]}, so it is no position of the sites",
+                KeyholeWarning,
+                stacklevel=2,
+            )
+            continue
+        around = around.drop_vars([name], errors="ignore").assign_coords({name: first})
+    return around
+
+
+def is_position(one: xr.DataArray) -> bool:
+    """Whether a variable is latitude or longitude, by its standard name, its units or the usual names."""
+    said, name = one.attrs, str(one.name)
+    units = str(said.get("units", "")).lower().replace("_", "").replace("degrees", "degree")
+    return (
+        is_latitude(name)
+        or is_longitude(name)
+        or said.get("standard_name") in ("latitude", "longitude")
+        or units in ("degreenorth", "degreen", "degreeeast", "degreee")
+    )
+
+
 def _lies_along(one: xr.DataArray, dims: Sequence[str]) -> bool:
     """Whether a coordinate is numbers that vary along spatial dimensions alone."""
     return one.ndim > 0 and set(one.dims) <= set(dims) and one.dtype.kind in "iuf"
-
-
-def _is_radian(one: xr.DataArray) -> bool:
-    return str(one.attrs.get("units", "")).lower().startswith("rad")
 
 
 def _in_degrees(
@@ -207,7 +247,7 @@ def _bounds(coordinate: xr.DataArray, dataset: xr.Dataset) -> xr.DataArray | Non
     bounds = dataset[name].transpose(*coordinate.dims, ...)
     if bounds.ndim != coordinate.ndim + 1:
         return None
-    radian = _is_radian(bounds) or ("units" not in bounds.attrs and _is_radian(coordinate))
+    radian = is_radian(bounds.attrs) or ("units" not in bounds.attrs and is_radian(coordinate.attrs))
     return np.rad2deg(bounds) if radian else bounds  # type: ignore[no-any-return]
 
 
@@ -225,18 +265,18 @@ def _with_mesh(array: xr.DataArray, dataset: xr.Dataset | None) -> xr.Dataset:
         return coordinates
     location = str(array.attrs.get("location", array.encoding.get("location", "node")))
     names = [name for name in str(mesh.attrs.get(f"{location}_coordinates", "")).split() if name in dataset.variables]
-    if not names and location == "face":
-        return coordinates.assign_coords(_face_centres(mesh, dataset))
+    if not names and location in ("face", "edge"):
+        return coordinates.assign_coords(_centres(mesh, dataset, location))
     return coordinates.assign_coords({name: dataset[name] for name in names})
 
 
-def _faces(mesh: xr.DataArray, dataset: xr.Dataset) -> tuple[NDArray[np.int64], str] | None:
-    """The nodes of each face ``(faces, most corners)``, -1 where a face has fewer, and the dimension of the faces."""
-    name = mesh.attrs.get("face_node_connectivity")
+def _faces(mesh: xr.DataArray, dataset: xr.Dataset, location: str = "face") -> tuple[NDArray[np.int64], str] | None:
+    """The nodes of each face ``(faces, most corners)``, -1 where a face has fewer, and the dimension; so for edges."""
+    name = mesh.attrs.get(f"{location}_node_connectivity")
     if name is None or name not in dataset.variables:
         return None
     table = dataset[name]
-    dim = str(mesh.attrs.get("face_dimension", table.dims[0]))
+    dim = str(mesh.attrs.get(f"{location}_dimension", table.dims[0]))
     nodes = np.asarray(table.transpose(dim, ...).values)
     start = int(table.attrs.get("start_index", 0))
     missing = ~np.isfinite(nodes) if nodes.dtype.kind == "f" else np.zeros(nodes.shape, bool)
@@ -261,7 +301,7 @@ def _node_coordinates(mesh: xr.DataArray, dataset: xr.Dataset) -> dict[str, tupl
             else name
         )
         values = np.asarray(one.values, np.float64)
-        found[role] = (name, np.rad2deg(values) if _is_radian(one) else values)
+        found[role] = (name, np.rad2deg(values) if is_radian(one.attrs) else values)
     return found
 
 
@@ -269,11 +309,11 @@ def _corners(values: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[n
     return np.where(faces < 0, np.nan, values[faces])
 
 
-def _face_centres(mesh: xr.DataArray, dataset: xr.Dataset) -> dict[str, Any]:
-    """Centres of the faces, the mean of their corners, where the mesh does not give them."""
+def _centres(mesh: xr.DataArray, dataset: xr.Dataset, location: str) -> dict[str, Any]:
+    """Centres of the faces or edges, the mean of their nodes, where the mesh does not give them."""
     from keyhole.data.metric import on_sphere
 
-    found, nodes = _faces(mesh, dataset), _node_coordinates(mesh, dataset)
+    found, nodes = _faces(mesh, dataset, location), _node_coordinates(mesh, dataset)
     if found is None or len(nodes) < 2:
         return {}
     faces, dim = found

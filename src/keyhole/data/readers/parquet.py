@@ -21,8 +21,8 @@ __all__ = ["load_parquet"]
 _LONGEST = 1000  # bytes of a text: dates and names of classes are short
 
 
-def load_parquet(path: Path, target: str | None = None) -> pd.DataFrame:
-    """Load the numeric columns, the target, and the times as the index.
+def load_parquet(path: Path, target: str | None = None, groups: str | None = None) -> pd.DataFrame:
+    """Load the numeric columns, the target, the groups, and the times as the index.
 
     Columns of other types are refused by the schema, and the declared sizes are compared with the free memory, before
     any value is read: repeated values take next to nothing in the file. An index that is not of times is not read.
@@ -33,6 +33,8 @@ def load_parquet(path: Path, target: str | None = None) -> pd.DataFrame:
         A Parquet file.
     target : str, optional
         Name of the target's column.
+    groups : str, optional
+        Name of the column of groups, if it is one.
 
     Returns
     -------
@@ -54,12 +56,12 @@ def load_parquet(path: Path, target: str | None = None) -> pd.DataFrame:
         index = _index_columns(schema)
         time = index[0] if len(index) == 1 and types.is_timestamp(schema.field(index[0]).type) else None
         names = [name for name in schema.names if name not in index]
-        _check_types(schema, names, target)
-        texts = [name for name in names if name in (TIME, target) and _is_text(schema.field(name).type)]
+        _check_types(schema, names, target, groups)
+        texts = [name for name in names if name in (TIME, target, groups) and _is_text(schema.field(name).type)]
         with parquet.ParquetFile(path, read_dictionary=texts) as file:
             _check_size(file.metadata, schema, path)
             table = file.read(columns=names if time is None else [*names, time])
-        for name in (one for one in names if one in (TIME, target)):
+        for name in (one for one in names if one in (TIME, target, groups)):
             _check_texts(table.column(name), name)
         times = None if time is None else table.column(time).to_pandas()
         frame: pd.DataFrame = table.select(names).to_pandas(split_blocks=True)
@@ -78,18 +80,21 @@ def _index_columns(schema: Any) -> list[str]:
     return [name for name in stored if isinstance(name, str) and name in schema.names]
 
 
-def _check_types(schema: Any, names: Sequence[str], target: str | None) -> None:
-    """Raise a DataError for columns that are neither numbers, nor the target, nor times."""
+def _check_types(schema: Any, names: Sequence[str], target: str | None, groups: str | None) -> None:
+    """Raise a DataError for columns that are neither numbers, nor the target, groups or times."""
     if target is not None:
         position_of(names, target)
         kind = schema.field(target).type
         if not (_is_number(kind) or _is_text(kind) or _is_category(kind)):
             raise DataError(f"target {target!r}: of type {kind}; classes or real numbers are needed")
+    kind = schema.field(groups).type if groups in names else None
+    if kind is not None and not (_is_number(kind) or _is_text(kind) or _is_category(kind) or _is_date(kind)):
+        raise DataError(f"groups {groups!r}: of type {kind}; numbers, texts or dates are needed")
     check_columns(names, [])
     time = schema.field(TIME).type if TIME in names else None
     if time is not None and not (_is_date(time) or _is_text(time)):
         raise DataError(f"{TIME}: not dates ({time}); write them as 2023-02-01, or rename the column")
-    kinds = {name: schema.field(name).type for name in names if name not in (TIME, target)}
+    kinds = {name: schema.field(name).type for name in names if name not in (TIME, target, groups)}
     check_columns(names, [f"{name} ({kind})" for name, kind in kinds.items() if not _is_number(kind)])
 
 

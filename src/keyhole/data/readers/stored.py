@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from keyhole.core.errors import DataError
 from keyhole.core.memory import format_size
 from keyhole.core.progress import progress
+from keyhole.core.reduction import tell
 from keyhole.core.run import Event
 from keyhole.data.origin import SourceInfo
+from keyhole.data.sample_labels import Coordinates
 from keyhole.data.samples import Samples
 from keyhole.data.series import feature_sites
 from keyhole.data.sites import Sites
@@ -43,6 +45,10 @@ class StoredField(Protocol):
     @property
     def origin(self) -> SourceInfo:
         """Where the field comes from."""
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """Coordinates along the samples, by name."""
 
     @property
     def chunk(self) -> int:
@@ -114,6 +120,7 @@ class FieldValues(DeferredValues):
             read = np.empty((len(self.field), self.shape[1], len(absent)), self.dtype)
             for rows in panels_of(self.shape):
                 read[rows] = self.read(rows)[:, :, absent]
+                tell("read sites", int(rows[-1]) + 1, len(self.field))
             self._kept.add(absent, read)
         return self._kept.take(wanted)
 
@@ -208,6 +215,7 @@ def stored_samples(field: StoredField, memory: int) -> Samples:
     check_positions(valid)
     samples = Samples(
         data=values, sites=valid, observable=np.ones(len(valid), bool), time=time, origin=field.origin,
+        coordinates=field.coordinates,
     )  # fmt: skip
     return samples.with_weights("area") if valid.is_geographic and valid.area is not None else samples
 
@@ -251,7 +259,10 @@ class _Survey:
             report(Event("look through the data", int(rows[-1]) + 1, self.values.shape[0]))
             missing = np.isnan(block)
             if np.isinf(block).any():
-                raise DataError(f"sample {rows[0]} and those after it hold infinite values; they must be finite")
+                spoilt = rows[np.isinf(block).any(axis=(1, 2))]
+                raise DataError(
+                    f"the data hold infinite values, in sample {spoilt[0]} for the first time; replace them first"
+                )
             ever |= missing.any(axis=(0, 1))
             always &= missing.all(axis=(0, 1))
             valid = block if everywhere else np.ascontiguousarray(block[:, :, self.guess])
@@ -275,9 +286,10 @@ class _Survey:
 
 def _check_chunk(field: StoredField, sample_bytes: int, memory: int) -> None:
     """Raise a DataError if samples that are stored together take too much memory."""
-    together = min(field.chunk, len(field)) * sample_bytes
-    if together > _LARGEST_SHARE * memory:
+    count = min(field.chunk, len(field))
+    if count * sample_bytes > _LARGEST_SHARE * memory:
         raise DataError(
-            f"{min(field.chunk, len(field))} samples lie together in the file, {format_size(together)}, too much for "
-            f"{format_size(memory)} of memory; allow more (memory=, --memory), or write it in smaller chunks"
+            f"{count} samples lie together in a chunk, {format_size(count * sample_bytes)}, more "
+            f"than a sixth of the {format_size(memory)} of memory that are allowed; allow more (memory=, --memory), or "
+            "write or rechunk it with fewer samples in a chunk"
         )

@@ -16,6 +16,7 @@ from keyhole.core.paths import open_regular
 from keyhole.core.text import listed
 from keyhole.data.origin import SourceInfo, clock_of
 from keyhole.data.readers.files import decoding
+from keyhole.data.sample_labels import INDEX, Coordinates
 from keyhole.data.samples import Samples
 from keyhole.data.sites import Sites
 from keyhole.data.target import Target, TargetKind, looks_like_classes
@@ -42,8 +43,9 @@ _SHOWN = 5
 
 
 def read_frame(
-    frame: pd.DataFrame, *, target: str | None = None, target_kind: TargetKind | None = None, name: str = "table"
-) -> Samples:
+    frame: pd.DataFrame, *, target: str | None = None, target_kind: TargetKind | None = None,
+    groups: str | None = None, name: str = "table",
+) -> Samples:  # fmt: skip
     """Read samples from a DataFrame.
 
     Parameters
@@ -54,6 +56,9 @@ def read_frame(
         The column to predict from the others, of any type.
     target_kind : {"class", "number"}, optional
         Classification or regression; None: inferred by `Target.of`.
+    groups : str, optional
+        A column that names the group of each row, of any type: a coordinate of the samples instead of a site. So is the
+        index, if it holds no times.
     name : str
         Name of the data.
 
@@ -73,25 +78,31 @@ def read_frame(
     >>> samples.sites.names, samples.target.classes
     (('a', 'b'), ('x', 'y'))
     """
+    coordinates = _index_coordinates(frame)
+    if groups is not None and groups in frame.columns and groups != target:
+        coordinates[groups] = frame[groups].to_numpy()
+        frame = frame.drop(columns=groups)
     if target is None:
         if target_kind is not None:
             raise SettingsError(
                 f"target_kind={target_kind!r} has no meaning without a target; give one, or leave it out"
             )
-        return _samples(frame, name)
+        return _samples(frame, name, coordinates)
     position = position_of([str(column) for column in frame.columns], target)
     column = Target.of(frame.iloc[:, position], name=target, kind=target_kind)
-    return _samples(frame.drop(columns=frame.columns[position]), name).with_target(column)
+    return _samples(frame.drop(columns=frame.columns[position]), name, coordinates).with_target(column)
 
 
-def read_csv(path: Path, *, target: str | None = None, target_kind: TargetKind | None = None) -> Samples:
+def read_csv(
+    path: Path, *, target: str | None = None, target_kind: TargetKind | None = None, groups: str | None = None
+) -> Samples:
     """Read samples from a CSV file.
 
     Parameters
     ----------
     path : Path
         The first row names the columns; a column named ``time`` gives the times.
-    target, target_kind
+    target, target_kind, groups
         As for `read_frame`.
 
     Returns
@@ -103,19 +114,23 @@ def read_csv(path: Path, *, target: str | None = None, target_kind: TargetKind |
         raise DataError("a column has no name; name it or leave it out (pandas: to_csv(index=False))")
     if target is not None and target in frame.columns:
         frame[target] = _typed(_text_column(path, target), target, target_kind)
+    if groups is not None and groups in frame.columns:
+        frame[groups] = _text_column(path, groups)
     if TIME in frame.columns:
         index_by_time(frame, TIME)
-    return read_frame(frame, target=target, target_kind=target_kind, name=path.stem)
+    return read_frame(frame, target=target, target_kind=target_kind, groups=groups, name=path.stem)
 
 
-def read_parquet(path: Path, *, target: str | None = None, target_kind: TargetKind | None = None) -> Samples:
+def read_parquet(
+    path: Path, *, target: str | None = None, target_kind: TargetKind | None = None, groups: str | None = None
+) -> Samples:
     """Read samples from a Parquet file.
 
     Parameters
     ----------
     path : Path
         A column named ``time``, or an index of timestamps, gives the times.
-    target, target_kind
+    target, target_kind, groups
         As for `read_frame`.
 
     Returns
@@ -124,7 +139,8 @@ def read_parquet(path: Path, *, target: str | None = None, target_kind: TargetKi
     """
     from keyhole.data.readers.parquet import load_parquet
 
-    return read_frame(load_parquet(path, target), target=target, target_kind=target_kind, name=path.stem)
+    frame = load_parquet(path, target, groups)
+    return read_frame(frame, target=target, target_kind=target_kind, groups=groups, name=path.stem)
 
 
 def load_csv(path: Path, *, whole: bool = False) -> pd.DataFrame:
@@ -293,7 +309,19 @@ def _typed(texts: pd.Series[Any], name: str, kind: TargetKind | None) -> pd.Seri
     return known
 
 
-def _samples(frame: pd.DataFrame, name: str) -> Samples:
+def _index_coordinates(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
+    """Return the labels in the index of a frame, or in its levels, by name, unless they are times."""
+    import pandas as pd
+
+    if _index_time(frame) is not None:
+        return {}
+    if not isinstance(frame.index, pd.MultiIndex):
+        return {str(frame.index.name or INDEX): frame.index.to_numpy()}
+    levels = {name: frame.index.get_level_values(i) for i, name in enumerate(frame.index.names)}
+    return {str(name): labels.to_numpy() for name, labels in levels.items() if name}
+
+
+def _samples(frame: pd.DataFrame, name: str, coordinates: Coordinates) -> Samples:
     """Samples of a frame of numeric columns."""
     import pandas as pd
 
@@ -305,7 +333,7 @@ def _samples(frame: pd.DataFrame, name: str) -> Samples:
     if values.dtype == object:  # numeric types that numpy does not combine
         values = frame.to_numpy(float, na_value=np.nan)
     origin = SourceInfo("table", name=name, clock=clock_of(time))
-    return Samples.build(values[:, np.newaxis], sites, time=time, origin=origin)
+    return Samples.build(values[:, np.newaxis], sites, time=time, origin=origin, coordinates=coordinates)
 
 
 def _index_time(frame: pd.DataFrame) -> NDArray[Any] | None:

@@ -1,4 +1,4 @@
-"""Model selection: the predictor with the smaller validation error, where none was named."""
+"""Model selection: the simpler predictor unless the other one is clearly better, where none was named."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.data.scaled_samples import ScaledSamples
-from keyhole.metrics import target_scores
+from keyhole.metrics import simplest, target_ratios
 from keyhole.models.predictors.base import Predictor, target_of
 from keyhole.models.predictors.linear import Linear
 from keyhole.models.predictors.network import Network
@@ -22,7 +22,7 @@ def fit_predictor(
     train: ScaledSamples, sites: NDArray[np.int64],
     *, validation: ScaledSamples, run: Run, settings: Mapping[str, Any] | None = None,
 ) -> Predictor:  # fmt: skip
-    """Fit the network and the linear predictor; return the one with the smaller validation error.
+    """Fit the linear predictor and the network; return the linear one unless the network is clearly better.
 
     Parameters
     ----------
@@ -34,9 +34,14 @@ def fit_predictor(
     Returns
     -------
     Predictor
-        For classes by the misclassification rate, then the log loss; the network if both are equal.
+        The linear one if its validation error is within one standard error of the network's (`metrics.simplest`): the
+        misclassification rate of a class, the mean squared error of a number.
     """
-    readings, target = validation.readings(sites), target_of(validation)
-    candidates: list[Predictor] = [Network(**(settings or {})), Linear()]
+    order = validation.order_in_time()
+    readings, target = validation.readings(sites)[order], target_of(validation).take(order)
+    candidates: list[Predictor] = [Linear(), Network(**(settings or {}))]
     fitted = [candidate.fit(train, sites, validation=validation, run=run) for candidate in candidates]
-    return min(fitted, key=lambda one: tuple(target_scores(target, one.predict(readings)).values()))
+    name = "error" if target.is_class else "mse"
+    groups = None if validation.sample_groups is None else validation.sample_groups[order]
+    errors = [target_ratios(target, one.predict(readings))[name].over(groups) for one in fitted]
+    return fitted[simplest(errors, is_series=validation.is_series)]

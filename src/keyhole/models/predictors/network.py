@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from keyhole.core.run import Run
+from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.objectives import prediction
 from keyhole.models.predictors.base import Examples, Predictor
 from keyhole.models.reconstructors.networks import DenseNet, load_network
 from keyhole.models.settings import DenseSettings
 from keyhole.models.supervised_training import FixedBatches, SupervisedTask, train_settings_for, train_supervised
 from keyhole.training.loop import seeded
+from keyhole.training.settings import TrainSettings
 
 __all__ = ["Network"]
 
@@ -54,6 +56,17 @@ class Network(Predictor):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.network: nn.Module = nn.Identity()
+        self.train_settings = TrainSettings()
+
+    @property
+    def can_refit(self) -> bool:
+        """Always true: the number of steps is that which was best on validation."""
+        return True
+
+    def refit(self, samples: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
+        """Train a network of the same size on all samples, as long as was best; see `Model.refit`."""
+        settings = {**self.settings(), "train": self.train_settings.without_validation(self.history)}
+        return type(self)(**settings).fit(samples, sites, validation=validation, run=run)
 
     def learn(self, train: Examples, validation: Examples, run: Run) -> None:
         """Train on ``train``, keep the weights that are best on ``validation``; see `Predictor.learn`."""
@@ -61,12 +74,14 @@ class Network(Predictor):
         self.options = self.options.for_samples(samples)
         with seeded(run.seed_of("predictor weights")):
             self.network = DenseNet.of(inputs, self.n_outputs, self.options)
+        self.train_settings = self.options.train or train_settings_for(samples)
+        is_final = self.train_settings.last_step is not None
         batches, scored = (
             FixedBatches(torch.from_numpy(part.inputs), torch.from_numpy(part.targets)) for part in (train, validation)
         )
-        task = SupervisedTask(self.network, batches, scored, partial(prediction, is_class=self.is_class))
-        train_settings = self.options.train or train_settings_for(samples)
-        self.history = train_supervised(task, self.options, train_settings, stage="refit predictor", run=run)
+        loss, stage = partial(prediction, is_class=self.is_class), "final predictor" if is_final else "refit predictor"
+        task = SupervisedTask(self.network, batches, None if is_final else scored, loss)
+        self.history = train_supervised(task, self.options, self.train_settings, stage=stage, run=run)
 
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         """Evaluate the network in chunks, on the CPU; see `Predictor.outputs`."""

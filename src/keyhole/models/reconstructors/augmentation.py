@@ -74,9 +74,9 @@ class Augmentation:
         Augmentation or None
             None if the samples are not images, or no transformation is accepted.
         """
-        if train.offset is None or train.sensors is not None or not _are_images(train):
+        if train.sensors is not None or not _are_images(train):
             return None
-        identity = cls(torch.from_numpy(np.asarray(train.sites.to_grid(train.offset), np.float32)))
+        identity = cls(_mean_of(train))
         scored = torch.from_numpy(validation.sites.to_grid(validation.targets[:_MAX_SCORED]))
         error, explained = _linear_error(linear, scored, sites)
         if explained < _MIN_EXPLAINED:
@@ -89,6 +89,10 @@ class Augmentation:
         nudged = is_plausible(replace(identity, nudged=True))
         down, across = (is_plausible(replace(identity, mirrored=(axis == 0, axis == 1))) for axis in (0, 1))
         return replace(identity, nudged=nudged, mirrored=(down, across)) if nudged or down or across else None
+
+    def about(self, samples: ScaledSamples) -> Self:
+        """Return the same transformations for images from which another mean was subtracted."""
+        return replace(self, zero=_mean_of(samples))
 
     def always(self, images: Tensor) -> Tensor:
         """Transform all of ``(N, channels, rows, columns)``, each with its own random parameters and a fixed seed."""
@@ -142,6 +146,11 @@ def _are_images(samples: ScaledSamples) -> bool:
     known = samples.covariates is not None and samples.covariates.shape[1] > 0
     full_grid = len(samples.sites.shape) == 2 and len(samples.sites) == samples.sites.size
     return full_grid and samples.offset is not None and samples.time is None and samples.missing is None and not known
+
+
+def _mean_of(images: ScaledSamples) -> Tensor:
+    """The mean that was subtracted, as an image."""
+    return torch.from_numpy(np.asarray(images.sites.to_grid(np.asarray(images.offset)), np.float32))
 
 
 def _linear_error(linear: LinearReconstructor, images: Tensor, sites: NDArray[np.int64]) -> tuple[float, float]:

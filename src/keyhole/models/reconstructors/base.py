@@ -59,8 +59,8 @@ class Reconstructor(Model):
             The fitted reconstructor itself.
         """
 
-    def refit(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Reconstructor:
-        """Return another one with the hyperparameters of this one, fitted to other samples, as cross-fitting needs it.
+    def fit_fold(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Reconstructor:
+        """Return another one with the hyperparameters of this one, fitted to all samples but a fold, for cross-fitting.
 
         Parameters
         ----------

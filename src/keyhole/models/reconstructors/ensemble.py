@@ -76,6 +76,21 @@ class Ensemble(Reconstructor):
         self.history = [row for member in self.members for row in member.history]
         return self
 
+    @property
+    def can_refit(self) -> bool:
+        """Whether its members can."""
+        return all(member.can_refit for member in self.members)
+
+    def refit(self, samples: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
+        """Fit each member to all samples; see `Model.refit`."""
+        seeds = [run.seed, *(run.seed_of(f"member {position}") for position in range(1, len(self.members)))]
+        return self.of(
+            [
+                member.refit(samples, sites, validation=validation, run=replace(run, seed=seed))
+                for member, seed in zip(self.members, seeds, strict=True)
+            ]
+        )
+
     def _fit_next(
         self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run
     ) -> Residual:

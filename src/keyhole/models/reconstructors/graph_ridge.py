@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ __all__ = ["GraphRidge", "check_graph"]
 # Candidate strengths of the ridge and of the graph's penalty, relative to the mean squared singular value.
 _STRENGTHS, _PENALTIES = np.logspace(-6, 1, 8), (0.0, *np.logspace(-4, 2, 7))
 
+Rows = NDArray[np.bool_]
 Solver = Callable[[NDArray[np.float64], NDArray[np.float64], float], NDArray[np.float64]]
 
 
@@ -71,7 +72,8 @@ class GraphRidge(LinearReconstructor):
         solver = _by_eigenvectors(metric) if len(metric) <= self.options.max_dense_sites else _by_systems(metric)
         known = in_memory(targets)
         if not self.chosen:
-            self.chosen = _choose(readings, known, solver, self.options.n_folds)
+            folds = list(contiguous_folds(len(readings), self.options.n_folds, train.sample_groups))
+            self.chosen = _choose(readings, known, solver, folds)
         self.offset, self.weights = _fit(readings, known, solver, **self.chosen)
 
 
@@ -125,10 +127,12 @@ def _fit(
     return (target_mean - reading_mean @ weights).astype(np.float32), weights.astype(np.float32)
 
 
-def _choose(readings: NDArray[np.float64], targets: NDArray[Any], solver: Solver, n_folds: int) -> dict[str, float]:
+def _choose(
+    readings: NDArray[np.float64], targets: NDArray[Any], solver: Solver, folds: Sequence[tuple[Rows, Rows]]
+) -> dict[str, float]:
     """Strengths with the smallest cross-validation error."""
     errors = dict.fromkeys(product(_STRENGTHS, _PENALTIES), 0.0)
-    for kept, held_out in contiguous_folds(len(readings), n_folds):
+    for kept, held_out in folds:
         for strength, penalty in errors:
             offset, weights = _fit(readings[kept], targets[kept], solver, strength, penalty)
             residual = targets[held_out] - (offset + readings[held_out] @ weights)

@@ -71,8 +71,8 @@ class Kernel(Reconstructor):
         """Fit on ``train``, or a random subset of it; leave-one-out errors select the hyperparameters."""
         return self._fit(train, sites, run, None)
 
-    def refit(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Kernel:
-        """Solve for the hyperparameters of this one; see `Reconstructor.refit`."""
+    def fit_fold(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Kernel:
+        """Solve for the hyperparameters of this one; see `Reconstructor.fit_fold`."""
         return self.clone()._fit(train, sites, run, self.parameters)
 
     def _fit(

@@ -108,26 +108,27 @@ class LinearReconstructor(Reconstructor):
     def in_units(self, scaling: Scaler) -> NDArray[np.floating[Any]]:
         """Return the map from features to the user's units as one matrix, so that a product does it all.
 
-        With `x = (offset + f B) * scale / root + baseline`, and a one in the column of the sample's phase behind the
-        features, the rows are `B * scale / root`, and `offset * scale / root + baseline` for each phase.
+        With `x = (offset + f B) * scale / root + d C`, and the sample's row `d` of the design of the climatology behind
+        the features, the rows are `B * scale / root`, and `C + c offset * scale / root`, where `d c = 1` at all times.
 
         Parameters
         ----------
         scaling
-            The scaling of the samples it was fitted to; its phases are the months of a climatology, or one.
+            The scaling of the samples it was fitted to, with the coefficients `C` of the climatology.
 
         Returns
         -------
         ndarray
-            ``(features + phases, channels * m)``.
+            ``(features + columns, channels * m)``.
         """
         unit = np.repeat(scaling.scale[:, np.newaxis], len(self.domain), axis=1)
         if scaling.root is not None:
             unit = unit / scaling.root
-        features, phases = len(self.weights), len(scaling.baseline)
-        matrix = np.empty((features + phases, unit.size), scaling.baseline.dtype)
+        features, columns = len(self.weights), len(scaling.baseline)
+        matrix = np.empty((features + columns, unit.size), scaling.baseline.dtype)
         matrix[:features] = self.weights * unit.ravel()
-        matrix[features:] = scaling.baseline.reshape(phases, -1) + (self.offset * unit.ravel()).astype(matrix.dtype)
+        matrix[features:] = scaling.baseline.reshape(columns, -1)
+        matrix[features:][scaling.climatology.constant > 0] += (self.offset * unit.ravel()).astype(matrix.dtype)
         return matrix
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

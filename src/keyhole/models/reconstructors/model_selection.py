@@ -1,10 +1,10 @@
-"""Model selection: the reconstructor with the smallest validation error, where none was named."""
+"""Model selection: the simplest reconstructor within one standard error of the best, where none was named."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from keyhole.core.processes import processes
 from keyhole.core.run import Run
 from keyhole.core.settings import parse
-from keyhole.core.trials import Trial, Trials
 from keyhole.data.graph_metric import GraphMetric
 from keyhole.data.scaled_samples import ScaledSamples
+from keyhole.metrics import Ratio, is_better, simplest
+from keyhole.metrics.trials import Trial, Trials
+from keyhole.models.blocks_in_turn import BlocksInTurn
 from keyhole.models.reconstructors.base import Reconstructor
 from keyhole.models.reconstructors.dense_conv import DenseConv
 from keyhole.models.reconstructors.ensemble import Ensemble
+from keyhole.models.reconstructors.errors import unexplained
 from keyhole.models.reconstructors.graph_ridge import GraphRidge
 from keyhole.models.reconstructors.kernel_ridge import Kernel
 from keyhole.models.reconstructors.linear import LinearReconstructor
@@ -31,17 +34,19 @@ from keyhole.training.settings import TrainSettings
 
 Kind = TypeVar("Kind", bound=Reconstructor)
 
-__all__ = ["ModelSelection", "convolutional_after", "fit_best", "fit_linear", "squared_error"]
+__all__ = ["ModelSelection", "convolutional_after", "fit_best", "fit_linear"]
 
 
 def fit_best(
     train: ScaledSamples, sites: NDArray[np.int64],
     *, validation: ScaledSamples, run: Run, settings: Mapping[str, Any] | None = None,
 ) -> Reconstructor:  # fmt: skip
-    """Fit closed forms, then networks while time remains; return the reconstructor with the smallest validation error.
+    """Fit closed forms, then networks while time remains; return the simplest within one standard error of the best.
 
-    Ridge, optimal interpolation and kernel ridge are fitted first; networks are then trained on the residuals of the
-    better linear reconstruction. A closed form is preferred unless a network's error is at least 2 % lower.
+    Ridge, optimal interpolation, on a graph graph ridge, and kernel ridge are fitted first; networks are then trained
+    on the residuals of the chosen linear reconstruction. In this order the first is chosen whose validation error is
+    within one standard error of the smallest (`keyhole.metrics.simplest`). With few samples closed forms are compared
+    with blocks left out in turn (`BlocksInTurn`), and the one that is chosen with networks on the validation samples.
 
     Parameters
     ----------
@@ -66,16 +71,16 @@ def fit_best(
     >>> samples = kh.read((rng.normal(size=(60, 2)) @ rng.normal(size=(2, 9))).astype(np.float32)).as_scaled()  # linear
     >>> no_time = Run(deadline=0.0)
     >>> [row["by"] for row in fit_best(samples, np.array([1, 5]), validation=samples, run=no_time).tried]
-    ['ridge', 'kernel']
+    ['ridge', 'optimal_interpolation', 'kernel']
     """
     if train.is_large:
         return fit_linear(train, sites, validation=validation, run=run)
     chosen = parse(ModelSelectionSettings, settings or {})
     selection = ModelSelection(train, sites, validation, run, chosen)
-    linear, kernel = selection.fit(fit_linear), selection.fit(Kernel().fit)
+    linear, closed = selection.fit_closed_forms()
     if run.seconds_left() > 0 and train.reading_channels == train.channels:
         selection.fit_networks(linear)
-    best = selection.trials.best_unless_close([linear, kernel], selection.ratio).result
+    best = selection.trials.simplest([closed, *selection.networks]).result
     best.tried = selection.trials.history
     return best
 
@@ -101,9 +106,10 @@ class ModelSelection:
     ) -> None:  # fmt: skip
         self.train, self.sites, self.validation, self.run, self.settings = train, sites, validation, run, settings
         self.has_grid = len(train.sites.shape) == 2
-        self.ratio = 1 - settings.min_improvement
-        total = total_variance(validation)
-        self.trials = Trials[Reconstructor]("fit", lambda fitted: squared_error(fitted, sites, validation) / total)
+        self.trials = Trials[Reconstructor](
+            "fit", lambda fitted: unexplained(fitted, sites, validation), is_series=validation.is_series
+        )
+        self.networks: list[Trial[Reconstructor]] = []
 
     def fit(self, fit_one: Callable[..., Kind], share: float = 1.0) -> Trial[Kind]:
         """Fit a candidate in a share of the remaining time, and record its error on validation (unexplained variance).
@@ -118,6 +124,27 @@ class ModelSelection:
         run = self.run.share(share)
         fit = partial(fit_one, self.train, self.sites, validation=self.validation, run=run)
         return self.trials.run(fit, _description)
+
+    def fit_closed_forms(self) -> tuple[Trial[LinearReconstructor], Trial[Reconstructor]]:
+        """Fit all closed forms; return the linear one to build upon, and the one to use if no network is better."""
+        kinds: list[type[Reconstructor]] = [*linear_kinds(self.train), Kernel]
+        trials = [self.fit(kind().fit) for kind in kinds]
+        blocks = BlocksInTurn.of(self.train, self.validation, self.run)
+        errors = [trial.ratio for trial in trials]
+        if blocks is not None and self.run.seconds_left() > 0:
+            errors = [blocks.error(partial(_error_of, kind, self.sites, self.run)) for kind in kinds]
+        linear, closed = (trials[simplest(some, is_series=self.train.is_series)] for some in (errors[:-1], errors))
+        return cast("Trial[LinearReconstructor]", linear), closed
+
+    def fit_network(self, fit_one: Callable[..., Kind], share: float = 1.0) -> Trial[Kind]:
+        """Train a network as `fit` fits any candidate, to be chosen among."""
+        trial = self.fit(fit_one, share)
+        self.networks.append(cast("Trial[Reconstructor]", trial))
+        return trial
+
+    def beats(self, one: Trial[Any], other: Trial[Any]) -> bool:
+        """Return whether a candidate is better than another by more than one standard error on validation."""
+        return is_better(one.ratio, other.ratio, is_series=self.trials.is_series)
 
     def fit_networks(self, linear: Trial[LinearReconstructor]) -> None:
         """Train networks on the residuals of the linear reconstruction, as many as promise to pay in the time.
@@ -136,11 +163,11 @@ class ModelSelection:
         n_frequencies = choose_n_frequencies(linear.result, *parts, self.run)
         share = 0.15 if self.has_grid and not short_of_time else 1 / self.members_in_time(n_frequencies)
         residual = Residual("dense", n_frequencies=n_frequencies, train=self.settings.train).upon(linear.result)
-        dense = self.fit(residual.fit, share)
-        promising = dense.error < self.ratio * linear.error or len(self.train) >= self.settings.many_samples
+        dense = self.fit_network(residual.fit, share)
+        promising = self.beats(dense, linear) or len(self.train) >= self.settings.many_samples
         if self.has_grid and promising and not (short_of_time and residual.network.unfinished):
-            self.fit(convolutional_after(residual, self.settings.train).fit)
-        if self.run.deadline is not None and self.trials.best.error < self.ratio * linear.error:
+            self.fit_network(convolutional_after(residual, self.settings.train).fit)
+        if self.run.deadline is not None and self.beats(self.trials.best, linear):
             self._grow_ensemble(self.trials.best)
 
     def is_short_of_time(self) -> bool:
@@ -180,7 +207,7 @@ class ModelSelection:
             in_time = self.run.seconds_left() / best.seconds
             if in_time <= settings.min_time_share:
                 return
-            grown = self.fit(ensemble.with_another, 1 / min(missing, max(1, round(in_time))))
+            grown = self.fit_network(ensemble.with_another, 1 / min(missing, max(1, round(in_time))))
             if self.trials.best is not grown:
                 return
             ensemble = grown.result
@@ -205,46 +232,34 @@ def convolutional_after(dense: Residual, train: TrainSettings | None) -> Residua
     return residual
 
 
+def linear_kinds(train: ScaledSamples) -> list[type[LinearReconstructor]]:
+    """Return the linear reconstructors that suit the samples, the simplest first."""
+    on_graph = isinstance(train.sites.metric, GraphMetric)
+    return [Ridge, OptimalInterpolation, GraphRidge] if on_graph else [Ridge, OptimalInterpolation]
+
+
 def fit_linear(
     train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run
 ) -> LinearReconstructor:
-    """Fit ridge, optimal interpolation and, on a graph, graph ridge; return that with the smallest validation error.
+    """Fit ridge, optimal interpolation and, on a graph, graph ridge; return the simplest of the best.
+
+    It is the first in this order whose validation error is within one standard error of the smallest.
 
     Parameters
     ----------
     train, sites, validation, run
         As `Reconstructor.fit` takes them.
     """
-    kinds: list[type[LinearReconstructor]] = [Ridge, OptimalInterpolation]
-    if isinstance(train.sites.metric, GraphMetric):
-        kinds.append(GraphRidge)
-    linear = [kind().fit(train, sites, validation=validation, run=run) for kind in kinds]
-    return min(linear, key=lambda fitted: squared_error(fitted, sites, validation))
+    linear = [kind().fit(train, sites, validation=validation, run=run) for kind in linear_kinds(train)]
+    errors = [unexplained(fitted, sites, validation) for fitted in linear]
+    return linear[simplest(errors, is_series=validation.is_series)]
 
 
-def squared_error(fitted: Reconstructor, sites: NDArray[np.int64], scorer: ScaledSamples) -> float:
-    """Sum of squared errors of scaled fields over all values that are not missing.
-
-    Parameters
-    ----------
-    fitted
-        A fitted reconstructor.
-    sites
-        The sites it was fitted to.
-    scorer
-        Samples to reconstruct.
-    """
-    error = 0.0
-    for _, panel in scorer.panels():
-        reconstructed = fitted.reconstruct(panel.readings(sites), panel.covariates)
-        error += float(np.nansum(np.square(panel.known_targets - reconstructed, dtype=np.float64)))
-    return error
-
-
-def total_variance(samples: ScaledSamples) -> float:
-    """Sum of squares of all targets that are not missing; positive."""
-    squares = (np.nansum(np.square(panel.known_targets, dtype=np.float64)) for _, panel in samples.panels())
-    return max(float(sum(squares)), np.finfo(float).tiny)
+def _error_of(
+    kind: type[Reconstructor], sites: NDArray[np.int64], run: Run, train: ScaledSamples, scored: ScaledSamples
+) -> Ratio:
+    """Unexplained variance of a closed form fitted on some samples and scored on others."""
+    return unexplained(kind().fit(train, sites, validation=scored, run=run), sites, scored)
 
 
 def _description(fitted: Reconstructor) -> str:

@@ -160,6 +160,20 @@ class NetworkReconstructor(Reconstructor):
         self.history = train_supervised(task, self.options, self.train_settings, stage=stage, run=run)
         return self
 
+    @property
+    def can_refit(self) -> bool:
+        """Always true: the number of steps is that which was best on validation."""
+        return True
+
+    def for_refit(self) -> Self:
+        """Return an unfitted network of the same size, to be trained for the number of steps that was best."""
+        return type(self)(**{**self.settings(), "train": self.train_settings.without_validation(self.history)})
+
+    def refit(self, samples: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
+        """Train a network of the same size on all samples, without validation; see `Model.refit`."""
+        stage = f"final {self.name}"
+        return self.for_refit().fit_residual(None, samples, sites, validation=None, run=run, stage=stage)
+
     def seconds_per_epoch(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> float:
         """Estimate the duration of an epoch from a few training steps of a temporary network.
 

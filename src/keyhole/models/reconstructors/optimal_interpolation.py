@@ -99,8 +99,8 @@ class OptimalInterpolation(LinearReconstructor):
         mean[: len(target_means)] = target_means - feature_means @ weights
         self.offset, self.weights = mean[0].astype(np.float32), np.concatenate([weights, mean[1:]]).astype(np.float32)
 
-    def refit(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> OptimalInterpolation:
-        """Solve for the hyperparameters of this one; see `Reconstructor.refit`."""
+    def fit_fold(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> OptimalInterpolation:
+        """Solve for the hyperparameters of this one; see `Reconstructor.fit_fold`."""
         chosen = {name: self.chosen[name] for name in _CHOSEN} | {"means": bool(self.chosen["means"])}
         return OptimalInterpolation(**(self.settings() | chosen)).fit(train, sites, validation=train, run=run)
 
@@ -123,7 +123,7 @@ class OptimalInterpolation(LinearReconstructor):
 
 
 class _Data(NamedTuple):
-    """Features (n, r), targets (n, t), covariates (n, c), sites of features and targets, and whether means vary."""
+    """Features (n, r), targets (n, t), covariates (n, c), their sites, groups of samples, and whether means vary."""
 
     features: NDArray[Any]
     targets: NDArray[Any]
@@ -131,6 +131,7 @@ class _Data(NamedTuple):
     sites: NDArray[np.int64]
     target_sites: NDArray[np.int64]
     metric: Metric
+    groups: NDArray[Any] | None
     means: bool = False
 
     def with_covariates(self, share: float, means: float) -> _Data:
@@ -162,7 +163,7 @@ class _Data(NamedTuple):
     def errors(self, lengths: Sequence[float], n_folds: int) -> NDArray[np.float64]:
         """Sum of squared errors over the held-out folds, for each length scale and strength."""
         errors, tapers = np.zeros((len(lengths), len(STRENGTHS))), [self.tapers(length) for length in lengths]
-        for kept, held_out in contiguous_folds(len(self.features), n_folds):
+        for kept, held_out in contiguous_folds(len(self.features), n_folds, self.groups):
             moments, design = self.moments(kept), self.design(held_out)
             features = self.features[held_out] - design @ moments.features
             targets = (self.targets[held_out] - design @ moments.targets).astype(np.float32)
@@ -196,6 +197,7 @@ def _subset(
     return _Data(
         readings[rows], target_columns(targets, columns)[rows], known(train.covariates, len(train))[rows], at,
         columns % len(train.sites), train.sites.metric,
+        None if train.sample_groups is None else train.sample_groups[rows],
     )  # fmt: skip
 
 

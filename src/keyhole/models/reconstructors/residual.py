@@ -57,6 +57,7 @@ class Residual(Reconstructor):
         self.linear: LinearReconstructor = RECONSTRUCTORS.make(self.options.linear, {})
         self.linear_is_fitted = False
         self.network: NetworkReconstructor = RECONSTRUCTORS.make(inner, self.options.model_extra or {})
+        self.augmentation: Augmentation | None = None
 
     def settings(self) -> dict[str, Any]:
         """Return the names of both parts, and the settings of the network with the width that was chosen."""
@@ -82,14 +83,33 @@ class Residual(Reconstructor):
         """Fit the linear part in closed form, then train the network on its residuals; see `Reconstructor.fit`."""
         if not self.linear_is_fitted:
             self.linear.fit(train, sites, validation=validation, run=run)
+        self.augmentation = Augmentation.found(self.linear, train, validation, sites)
+        return self._fit_network(train, sites, validation, run, "refit")
+
+    def _fit_network(
+        self, train: ScaledSamples, sites: NDArray[np.int64], validation: ScaledSamples | None, run: Run, stage: str
+    ) -> Self:
+        """Train the network on what the linear part leaves."""
         self.network.bounds = ValueBounds.found(train)
         self.network.fit_residual(
             self.linear, train, sites, validation=validation, run=run,
-            stage=f"refit {self.name} {self.network.name} {self.options.label}".rstrip(),
-            augmentation=Augmentation.found(self.linear, train, validation, sites),
+            stage=f"{stage} {self.name} {self.network.name} {self.options.label}".rstrip(),
+            augmentation=self.augmentation,
         )  # fmt: skip
         self.history = self.network.history
         return self
+
+    @property
+    def can_refit(self) -> bool:
+        """Whether its network can; the linear part is a closed form."""
+        return self.network.can_refit
+
+    def refit(self, samples: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
+        """Fit the linear part to all samples, and train the network as long as was best; see `Model.refit`."""
+        again = type(self)(self.network.name, linear=self.linear.name, label=self.options.label)
+        again.upon(self.linear.refit(samples, sites, validation=validation, run=run)).network = self.network.for_refit()
+        again.augmentation = None if self.augmentation is None else self.augmentation.about(samples)
+        return again._fit_network(samples, sites, None, run, "final")
 
     def reconstruct(self, readings: NDArray[Any], covariates: NDArray[Any] | None = None) -> NDArray[np.float32]:
         """Reconstruct by the sum of both parts; see `Reconstructor.reconstruct`."""

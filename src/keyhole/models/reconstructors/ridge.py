@@ -61,10 +61,10 @@ class Ridge(LinearReconstructor):
         products = cached_gram(train) if train.missing is None else None
         self._take(RidgeRegression(flat(train.readings(sites)), targets, products=products), len(sites))
 
-    def refit(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Reconstructor:
-        """Solve the normal equations for the strength of this one; see `Reconstructor.refit`."""
+    def fit_fold(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Reconstructor:
+        """Solve the normal equations for the strength of this one; see `Reconstructor.fit_fold`."""
         if train.missing is not None or train.is_large:
-            return super().refit(train, sites, run)
+            return super().fit_fold(train, sites, run)
         readings, targets, fitted = flat(train.readings(sites)).astype(np.float64), flat(train.targets), self.clone()
         centre = readings.mean(axis=0)
         readings -= centre

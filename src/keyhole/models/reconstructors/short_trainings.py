@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +10,14 @@ from numpy.typing import NDArray
 from keyhole.core.processes import processes
 from keyhole.core.run import Run
 from keyhole.data.scaled_samples import ScaledSamples
+from keyhole.metrics import Ratio, simplest
+from keyhole.models.reconstructors.errors import unexplained
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.reconstructors.neural import Dense
 from keyhole.models.reconstructors.residual import Residual
 from keyhole.models.supervised_training import train_settings_for
 
-__all__ = ["N_FREQUENCIES", "STEPS", "affordable_steps", "choose_n_frequencies", "improvement_by_trial"]
+__all__ = ["N_FREQUENCIES", "STEPS", "affordable_steps", "choose_n_frequencies", "error_by_trial"]
 
 N_FREQUENCIES = 16
 STEPS, _MIN_STEPS = 200, 50
@@ -44,13 +45,17 @@ def choose_n_frequencies(
     Returns
     -------
     int
-        `N_FREQUENCIES`, or 0: without the embedding, which is also the answer if there is no time to try.
+        `N_FREQUENCIES`, or 0: without the embedding, unless it is better by more than one standard error, or if there
+        is no time to try.
     """
     steps = int(min(STEPS, affordable_steps(_TIME_SHARE * run.seconds_left(), train, sites, run)))
     if steps < _MIN_STEPS:
         return 0
-    trial = partial(improvement_by_trial, linear, train, sites, validation, run, steps=steps)
-    return min((0, N_FREQUENCIES), key=lambda count: trial(n_frequencies=count))
+    counts = (0, N_FREQUENCIES)
+    errors = [
+        error_by_trial(linear, train, sites, validation, run, n_frequencies=count, steps=steps) for count in counts
+    ]
+    return counts[simplest(errors, is_series=validation.is_series)]
 
 
 def affordable_steps(seconds: float, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> float:
@@ -71,11 +76,11 @@ def affordable_steps(seconds: float, train: ScaledSamples, sites: NDArray[np.int
     return epochs * len(train) / train_settings_for(len(train)).batch_size
 
 
-def improvement_by_trial(
+def error_by_trial(
     linear: LinearReconstructor, train: ScaledSamples, sites: NDArray[np.int64], validation: ScaledSamples, run: Run,
     *, n_frequencies: int, steps: int,
-) -> float:  # fmt: skip
-    """Return the validation error of a residual dense network after a short training, relative to its linear part.
+) -> Ratio:  # fmt: skip
+    """Return the unexplained variance of the validation samples by a residual dense network after a short training.
 
     All steps are taken whatever the deadline, and no checkpoint is written: the number of steps depends on the clock,
     so that a resumed run may take another one.
@@ -95,4 +100,4 @@ def improvement_by_trial(
     settings = train_settings_for(len(train)).model_copy(update=short)
     residual = Residual("dense", label=f"trial {n_frequencies}", n_frequencies=n_frequencies, train=settings)
     run = replace(run, deadline=None, folder=None)
-    return residual.upon(linear).fit(train, sites, validation=validation, run=run).improvement
+    return unexplained(residual.upon(linear).fit(train, sites, validation=validation, run=run), sites, validation)

@@ -148,6 +148,10 @@ class AEFS(Selector):
     settings_class: ClassVar[type[AEFSSettings]] = AEFSSettings
     options: AEFSSettings
 
+    def refit(self, found: Selection, development: ScaledSamples, run: Run) -> Selection:
+        """Keep the sites, which took a training to find; see `Selector.refit`."""
+        return found
+
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Train until ``k`` rows remain."""
         chosen = self.options.train or _train_settings(len(train))

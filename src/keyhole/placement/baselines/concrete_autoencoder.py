@@ -238,6 +238,10 @@ class ConcreteAutoencoder(Selector):
             return None
         return f"convolutions need a grid of two axes, not of shape {shape}"
 
+    def refit(self, found: Selection, development: ScaledSamples, run: Run) -> Selection:
+        """Keep the sites, which took a training to find; see `Selector.refit`."""
+        return found
+
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Train rows and decoder, and take the sites from the rows."""
         task, history = self.learn(train, k, run)

@@ -59,7 +59,7 @@ def _front(trials: Sequence[Trial], cost: Cost) -> ParetoFront:
     return ParetoFront(cost, kept)
 
 
-def fronts_figure(trials: Sequence[Trial], label: str) -> Figure:
+def fronts_figure(trials: Sequence[Trial], label: str, *, warning: str = "") -> Figure:
     """Draw all trials and the Pareto fronts: validation error against K and against seconds.
 
     Parameters
@@ -68,8 +68,10 @@ def fronts_figure(trials: Sequence[Trial], label: str) -> Figure:
         Ended trials.
     label
         Label of the error axis.
+    warning
+        Warning to write below.
     """
-    from keyhole.report.style import ACCENT, MUTED, WIDE, colours, heading, new_figure, tidy
+    from keyhole.report.style import ACCENT, MUTED, WIDE, caution, colours, heading, new_figure, tidy
 
     figure = new_figure(WIDE, 3.8)
     methods = list(dict.fromkeys(one.method for one in trials))
@@ -87,4 +89,5 @@ def fronts_figure(trials: Sequence[Trial], label: str) -> Figure:
         heading(axes, f"error against {_COSTS[front.cost]}")
         tidy(axes)
     axes.legend(frameon=False)
+    caution(figure, warning)
     return figure

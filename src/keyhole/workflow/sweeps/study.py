@@ -13,6 +13,7 @@ from keyhole.core.errors import SettingsError, StorageError
 from keyhole.core.extras import check_extra
 from keyhole.core.paths import check_regular
 from keyhole.core.settings import Settings, parse
+from keyhole.data.climatology import Anomalies
 
 __all__ = ["Range", "StudyFile", "Value", "read_study"]
 
@@ -73,7 +74,7 @@ class StudyFile(Settings):
     ----------
     name
         Name of the study in its database.
-    source, variable, anomalies, split
+    source, variable, group_by, anomalies, split
         Data to read, as on the command line.
     k, methods, reconstructors
         Values to try.
@@ -96,8 +97,9 @@ class StudyFile(Settings):
     name: str = "keyhole"
     source: str | list[str]
     variable: str | None = None
-    anomalies: Literal["month", "none"] | None = None
-    split: Literal["blocks", "random"] | None = None
+    group_by: str | None = None
+    anomalies: Anomalies = "auto"
+    split: Literal["blocks", "random", "groups"] | None = None
     k: list[int] = Field(min_length=1)
     methods: list[str] = Field(["greedy", "qr"], min_length=1)
     reconstructors: list[str] = Field(["ridge"], min_length=1)

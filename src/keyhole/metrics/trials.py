@@ -1,11 +1,14 @@
-"""Candidates that are tried one after the other: their errors, the seconds they took, and the best so far."""
+"""Candidates that are tried one after the other: their errors, the seconds they took, and which to choose."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from keyhole.metrics.bootstrap import Ratio
+from keyhole.metrics.choice import simplest
 
 __all__ = ["Trial", "Trials"]
 
@@ -23,16 +26,21 @@ class Trial(Generic[Result]):
         Its name in the history.
     result : object
         The candidate.
-    error : float
-        Its error; lower is better.
+    ratio : Ratio
+        Its error, sample by sample; lower is better.
     seconds : float
         Time that it took to make.
     """
 
     name: str
     result: Result
-    error: float
+    ratio: Ratio
     seconds: float
+
+    @property
+    def error(self) -> float:
+        """Its error over all samples."""
+        return self.ratio.value
 
 
 class Trials(Generic[Result]):
@@ -43,7 +51,9 @@ class Trials(Generic[Result]):
     stage : str
         Name of the stage in the history.
     score : callable
-        From a candidate to its error.
+        From a candidate to its error, as a `Ratio` over the same samples for all candidates.
+    is_series : bool
+        Whether consecutive samples may be correlated.
 
     Attributes
     ----------
@@ -54,14 +64,15 @@ class Trials(Generic[Result]):
 
     Examples
     --------
-    >>> trials = Trials("fit", score=abs)
-    >>> names = [trials.run(lambda: -3, "first").name, trials.run(lambda: 2, "second").name]
+    >>> import numpy as np
+    >>> trials = Trials("fit", score=lambda size: Ratio(np.full(9, abs(size)), np.ones(9)), is_series=False)
+    >>> names = [trials.run(lambda: -3.0, "first").name, trials.run(lambda: 2.0, "second").name]
     >>> trials.best.name, [row["best"] for row in trials.history]
-    ('second', [3, 2])
+    ('second', [3.0, 2.0])
     """
 
-    def __init__(self, stage: str, score: Callable[[Any], float]) -> None:
-        self.stage, self.score = stage, score
+    def __init__(self, stage: str, score: Callable[[Any], Ratio], *, is_series: bool) -> None:
+        self.stage, self.score, self.is_series = stage, score, is_series
         self.tried: list[Trial[Any]] = []
         self.history: list[dict[str, Any]] = []
 
@@ -89,15 +100,13 @@ class Trials(Generic[Result]):
         """The candidate with the lowest error, the first of equals."""
         return min(self.tried, key=lambda trial: trial.error)
 
-    def best_unless_close(self, preferred: Iterable[Trial[Any]], ratio: float) -> Trial[Result]:
-        """Return the best candidate; the best of the preferred ones unless that is clearly better.
+    def simplest(self, among: Sequence[Trial[Any]] | None = None) -> Trial[Result]:
+        """Return the first candidate within one standard error of the best; see `keyhole.metrics.simplest`.
 
         Parameters
         ----------
-        preferred : iterable of Trial
-            Candidates to prefer, such as closed forms, which can be refitted on more samples.
-        ratio : float
-            Ratio of errors below which the best counts as clearly better.
+        among : sequence of Trial, optional
+            Candidates, the simplest first; by default all, in the order in which they were tried.
         """
-        best_preferred = min(preferred, key=lambda trial: trial.error)
-        return self.best if self.best.error < ratio * best_preferred.error else best_preferred
+        trials = self.tried if among is None else among
+        return trials[simplest([trial.ratio for trial in trials], is_series=self.is_series)]

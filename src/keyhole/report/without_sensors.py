@@ -1,0 +1,121 @@
+"""What is known without sensors, in words: errors of baselines, and warnings where sensors add nothing to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from keyhole.data.climatology import Climatology
+from keyhole.metrics.baselines import BASELINES
+from keyhole.plan.plan import Plan
+
+__all__ = ["anomalies_text", "baseline_text", "baseline_warnings", "in_metric"]
+
+_WORDS = {
+    "mean": "mean",
+    "calendar": "calendar",
+    "persistence": "persistence",
+    "interpolation": "interpolation in time",
+}
+_ALONE = {"mean": "the mean", "calendar": "the calendar", "persistence": "the sample before (persistence)"}
+_NOTHING_TO_SAY = ("", "as asked", "samples have no dates")
+
+
+def in_metric(scores: Mapping[str, float], name: str, metric: str = "rmse") -> float | None:
+    """Return the error of a baseline in another metric.
+
+    Parameters
+    ----------
+    scores : mapping
+        Metrics of one part of a plan.
+    name : str
+        One of `keyhole.metrics.baselines.BASELINES`.
+    metric : {"rmse", "mse", "fvu"}
+        Name of a metric of the whole field.
+
+    Returns
+    -------
+    float or None
+        None where it is not known.
+
+    Examples
+    --------
+    >>> in_metric({"baseline_rmse[mean]": 2.0, "baseline_rmse[climatology]": 4.0}, "mean", "fvu")
+    0.25
+    """
+    rmse, climatology = scores.get(f"baseline_rmse[{name}]"), scores.get("baseline_rmse[climatology]")
+    if rmse is None or metric == "rmse":
+        return rmse
+    if metric == "mse":
+        return rmse**2
+    return (rmse / climatology) ** 2 if metric == "fvu" and climatology else None
+
+
+def baseline_text(
+    scores: Mapping[str, float], climatology: Climatology, *, metric: str = "rmse", units: str = "", components: int = 0
+) -> str:
+    """Return the errors of what is known without sensors; empty if none is known.
+
+    Parameters
+    ----------
+    scores : mapping
+        Metrics of one part of a plan.
+    climatology : Climatology
+        Of the plan.
+    metric : {"rmse", "mse", "fvu"}
+        Metric to name.
+    units : str
+        Units of ``"rmse"``.
+    components : int
+        Number of principal components, to name their error as well.
+
+    Examples
+    --------
+    >>> scores = {"baseline_rmse[mean]": 1.2, "baseline_rmse[climatology]": 0.6, "baseline_rmse[components]": 0.3}
+    >>> baseline_text(scores, Climatology("month"), units="K", components=25)
+    'mean 1.2 K, monthly climatology 0.6 K; 25 principal components 0.3 K'
+    """
+    words = dict(_WORDS)
+    if climatology.needs_time:
+        words["climatology"] = climatology.text
+    if climatology.kind == "harmonics":
+        del words["calendar"]
+    errors = {name: in_metric(scores, name, metric) for name in BASELINES}
+    shown = {name: _shown(error, metric, units) for name, error in errors.items() if error is not None}
+    found = ", ".join(f"{words[name]} {error}" for name, error in shown.items() if name in words)
+    if components and "components" in shown:
+        found += f"; {components} principal component{'s' * (components != 1)} {shown['components']}"
+    return found
+
+
+def baseline_warnings(scores: Mapping[str, float], units: str = "") -> list[str]:
+    """Return a sentence for each baseline that is as good as the sensors, but for the best alone where several are.
+
+    Examples
+    --------
+    >>> baseline_warnings({"rmse": 0.5, "baseline_rmse[mean]": 0.9, "baseline_rmse[calendar]": 0.4}, "K")
+    ['warning: the calendar alone is as good as the sensors: RMSE 0.4 K, with sensors 0.5 K']
+    """
+    errors = {name: scores[key] for name in _ALONE if (key := f"baseline_rmse[{name}]") in scores}
+    name = min(errors, key=errors.__getitem__, default="")
+    if not name or errors[name] > scores["rmse"]:
+        return []
+    alone, both = (_shown(error, "rmse", units) for error in (errors[name], scores["rmse"]))
+    return [f"warning: {_ALONE[name]} alone is as good as the sensors: RMSE {alone}, with sensors {both}"]
+
+
+def anomalies_text(plan: Plan) -> str:
+    """Return what was subtracted from the samples, and why; empty if there was no choice, or in older plans."""
+    record = plan.metadata.get("anomalies", {})
+    reason = record.get("reason", "")
+    climatology = plan.scaling.climatology
+    if climatology.needs_time and reason:
+        article = "" if climatology.kind == "harmonics" else "the "
+        return f"anomalies from {article}{climatology.text}, {reason}"
+    return "" if reason in _NOTHING_TO_SAY else f"deviations from the mean: {reason}"
+
+
+def _shown(error: float, metric: str, units: str) -> str:
+    """An error with its units; a share in percent."""
+    if metric == "fvu":
+        return f"{error:.1%}"
+    return f"{error:.3g}" + (f" {units}" if units and metric == "rmse" else "")
