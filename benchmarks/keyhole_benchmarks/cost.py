@@ -68,16 +68,15 @@ def estimate(samples: int, sites: int, k: int, *, chunk: int = 16, shuffled: boo
     Examples
     --------
     >>> round(estimate(8284, 360 * 720, 50).passes, 1)
-    6.2
+    6.5
     """
     width = max(4 * k, 200) + 20
     few = max(16, SUBSET_VALUES // sites)
-    test, calibration = 0.2, min(2000, 0.08 * samples) / samples
-    validation = 0.16
-    train = 1 - test - calibration - validation
+    test, validation = 0.2, 0.16
+    train = 1 - test - validation
     parts = [train + validation] * (2 + _ITERATIONS) + [train, validation + test]
     touched = few * chunk / samples  # if each of these samples is in a chunk of its own; by chance some share one
-    subsets = 3 * (1 - math.exp(-touched) if shuffled else min(touched, test))  # fit, calibrate and test intervals
+    subsets = 2 * (1 - math.exp(-touched) if shuffled else min(touched, test))  # calibrate and test intervals
     start = (width + _RUNS * chunk) / samples
     passes = 2 + (len(parts) if shuffled else sum(parts)) + subsets + start
     panels = 3 * _SINGLE * max(PANEL_VALUES, FEWEST_ROWS * sites)

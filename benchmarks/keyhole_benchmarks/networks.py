@@ -174,7 +174,7 @@ def _loaded(name: str) -> Samples:
 
 @lru_cache(maxsize=1)
 def _prepared(name: str, variant: str) -> PreparedSamples:
-    return prepare(VARIANTS[variant].change(_loaded(name), N_SITES[name]), None, seed=0, calibrate_intervals=True)
+    return prepare(VARIANTS[variant].change(_loaded(name), N_SITES[name]), None, seed=0)
 
 
 def _work(case: Case, prepare_case: Callable[[], PreparedSamples], run: Run) -> Iterator[Outcome]:
@@ -182,7 +182,7 @@ def _work(case: Case, prepare_case: Callable[[], PreparedSamples], run: Run) -> 
     selector, k = SELECTORS.make(variant.method, {}), round(variant.share * case.k) or None
     selection = choose_sites(selector, prepared, k, run, failures=variant.failures)
     fitted = fit_reconstructor(case.reconstructor, prepared, selection.sites, until(run, _LEARNING_SECONDS))
-    plan = make_plan(prepared, selection, fitted, selector, run, method=variant.method)
+    plan = make_plan(prepared, selection, fitted, selector, run, method=variant.method, intervals=True)
     mean, worst = errors_by_failures(plan, prepared.test, _MOST_FAILURES)
     notes = {
         "constraint_metadata": plan.metadata.get("constraints", {}).get("asked", []),

@@ -160,6 +160,20 @@ def test_reconstruct_writes_by_the_suffix(folder, command, out):
     assert (folder / out).stat().st_size > 0
 
 
+def test_the_mean_over_a_region_is_written_with_its_interval(folder, command):
+    command("select", "plain.npy", "-k", 3, *QUICK)
+    np.save("readings.npy", np.ones((2, 3)))
+    asked = ("reconstruct", "plan.keyhole", "readings.npy", "--region", "row=0..1")
+    done = command(*asked, "--out", "region.csv", "--interval", 0.8)
+    assert done.code == 0, done.err
+    table = pd.read_csv("region.csv", index_col="sample")
+    expected = kh.load("plan.keyhole").interval({"row": (0, 1)}, np.ones((2, 3)), level=0.8)
+    pd.testing.assert_frame_equal(table, expected, check_index_type=False)
+    refused = command(*asked, "--out", "region.nc")
+    assert refused.code == 1
+    assert "are written as .csv" in refused.err
+
+
 def test_compare_gives_one_row_for_each_method_best_first(folder, command):
     done = command("compare", "plain.npy", "-k", 3, "--methods", "random, qr,variance", "--json")
     assert done.code == 0, done.err

@@ -72,14 +72,14 @@ def test_the_file_is_what_the_format_says(path):
     write_container(path, {"kind": "plan"}, ARRAYS)
     content = path.read_bytes()
     magic, version, length = struct.unpack_from("<8sIQ", content)
-    assert (magic, version) == (b"KEYHOLE\x00", 3)
+    assert (magic, version) == (b"KEYHOLE\x00", 4)
     assert json.loads(content[20 : 20 + length]) == {"kind": "plan"}
     assert content[-32:] == hashlib.sha256(content[:-32]).digest()
 
 
 STRANGE = struct.pack("<Q", 56) + b'{"a":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}} ' + bytes(2)
 REFUSED = {
-    "future": ({"version": VERSION + 1}, "format 4.*install a newer Keyhole"),
+    "future": ({"version": VERSION + 1}, "format 5.*install a newer Keyhole"),
     "version 0": ({"version": 0}, "damaged or cut short"),
     "foreign": ({"magic": b"GIF89a\x00\x00"}, "not a Keyhole file"),
     "header too long": ({"length": 10**15}, "header does not fit"),

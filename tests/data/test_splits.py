@@ -182,7 +182,6 @@ def test_validation_comes_off_the_end_of_train_where_it_is_not_given(asked):
         ((TRAIN, [0]), DataError, "more than one part"),
         ((flags(TRAIN)[:-1], TEST), DataError, r"train is a boolean array of shape \(39,\).*40 samples"),
         (Split([0.5], [1], [2]), DataError, "train must be"),
-        (Split(TRAIN, VALIDATION, TEST, "given", np.array([40])), DataError, "calibration part names samples outside"),
     ],
 )
 @pytest.mark.parametrize("run", [quick, lambda data, split: kh.curve(data, [2], ["qr"], split=split)])

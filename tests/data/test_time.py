@@ -32,17 +32,16 @@ def random_split(n: int) -> np.ndarray:
 
 def latest(split: kh.Split, time: np.ndarray) -> bool:
     """Whether each part is later than the one before it."""
-    parts = [split.train, split.validation, *([split.calibration] if len(split.calibration) else []), split.test]
+    parts = [split.train, split.validation, split.test]
     return all(time[one].max() < time[other].min() for one, other in itertools.pairwise(parts))
 
 
-@pytest.mark.parametrize("calibrate_intervals", [False, True])
 @pytest.mark.parametrize("make", [lambda: monthly_field(120), lambda: numbered(120)], ids=["dates", "numbers"])
-def test_samples_in_any_order_are_split_by_their_time(make, calibrate_intervals):
+def test_samples_in_any_order_are_split_by_their_time(make):
     field = make().isel(time=random_split(120))
     signals = kh.read(field)
     np.testing.assert_array_equal(signals.time, field.time.values)
-    prepared = prepare(signals, None, 0, calibrate_intervals=calibrate_intervals)
+    prepared = prepare(signals, None, 0)
     assert prepared.split.kind == "blocks"
     assert latest(prepared.split, field.time.values)
 
@@ -79,8 +78,7 @@ def test_samples_of_one_time_stay_in_one_part(each):
     """Members of an ensemble at the same time are alike."""
     time = np.repeat(np.datetime64("2000-01-01", "ns") + np.arange(20) * np.timedelta64(1, "D"), each)
     order = np.random.default_rng(0).permutation(len(time))
-    split = kh.Split.blocks(len(time), time=time[order]).calibrate_intervals(time[order])
-    assert len(split.calibration)
+    split = kh.Split.blocks(len(time), time=time[order])
     assert latest(split, time[order])
 
 

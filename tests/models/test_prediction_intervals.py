@@ -9,8 +9,8 @@ import xarray as xr
 import keyhole as kh
 from example_data import gridded, monthly_field, quick, smooth
 from keyhole.core.errors import DataError, PlanError
-from keyhole.data.splits import Split
-from keyhole.models.intervals import PredictionIntervals
+from keyhole.models.error_components import ErrorComponents
+from keyhole.models.intervals import HeldOut, PredictionIntervals
 from keyhole.plan.files import write_reconstruction
 from keyhole.workflow.calibration import coverage_map
 
@@ -32,7 +32,7 @@ def test_the_share_asked_for_lies_within(level):
     truth = kh.read(values[1200:])
     reconstructed, low, high = plan.reconstruct(truth.readings(plan.indices), interval=level)
     within = (gridded(truth)[:, 0] >= low) & (gridded(truth)[:, 0] <= high)
-    assert within.mean() == pytest.approx(level, abs=0.03)
+    assert -0.03 < within.mean() - level < 0.06  # cross-fitting errs on the wide side: it fits to fewer samples
     assert within[:, :, :3].mean() == pytest.approx(level, abs=0.08)
     assert within[:, :, 3:].mean() == pytest.approx(level, abs=0.08)
     np.testing.assert_allclose((low + high) / 2, reconstructed, atol=1e-5)
@@ -139,40 +139,27 @@ def test_what_is_no_interval_is_refused():
             without.reconstruct(np.zeros(3), interval=0.9)
 
 
-def test_calibration_samples_are_apart():
-    """The last before the test part in time; as many as a tenth; no part shares a sample."""
-    split = Split.blocks(500).calibrate_intervals()
-    assert split.calibration.tolist() == list(range(360, 400))
-    assert len(split.validation) == 80
-    assert split.train.max() < split.validation.min() < split.calibration.min() < split.test.min()
-    again = split.calibrate_intervals()
-    assert again is split
-    drawn = Split.random(100_000, seed=0).calibrate_intervals()
-    assert len(drawn.calibration) == 2000
-    parts = (drawn.train, drawn.validation, drawn.calibration, drawn.test)
-    assert len(np.unique(np.concatenate(parts))) == 100_000
-    assert not len(Split.blocks(30).calibrate_intervals().calibration)
+def held_out(n, m, seed=0, folds=5):
+    """Plain Gaussian readings and errors, independent of each other."""
+    rng = np.random.default_rng(seed)
+    return HeldOut(rng.normal(size=(n, 5)), rng.normal(size=(n, m)), np.arange(n) * folds // n)
 
 
 def test_spread_is_the_same_everywhere_where_errors_do_not_differ():
-    """Plain Gaussian errors: no neighbours are worth asking, and the factor is that of the normal law."""
-    rng = np.random.default_rng(0)
-    readings, errors = rng.normal(size=(600, 5)), rng.normal(size=(600, 40))
-    intervals = PredictionIntervals.fit(readings, errors)
+    """Plain Gaussian errors: no neighbours are worth asking, and the factor is that of the normal distribution."""
+    intervals = PredictionIntervals.fit(held_out(600, 40))
     assert intervals.neighbours == 0
-    scores = np.abs(rng.normal(size=200_000)) / 1.0
-    assert intervals.calibrated({0: scores}, 10_000).factor(0.9, 0) == pytest.approx(1.645, abs=0.03)
+    assert intervals.factor(0.9, 0) == pytest.approx(1.645, abs=0.03)
+    assert intervals.factor(0.5, 0) == pytest.approx(0.674, abs=0.03)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3])
-def test_spread_is_the_mean_over_neighbours_and_the_prior(share):
-    """Against a plain loop; errors that are not known count for nothing."""
+def test_spread_is_the_mean_over_neighbours_and_the_prior():
+    """Against a plain loop, where the components hold all of the errors."""
     rng = np.random.default_rng(0)
-    readings, squares = rng.normal(size=(50, 3)).astype(np.float32), rng.chisquare(1, (50, 8)).astype(np.float32)
-    squares[rng.random(squares.shape) < share] = np.nan
-    average = rng.uniform(1, 2, 8)
-    found = PredictionIntervals(average, 7, readings, squares).spread(readings[:4] + 0.01)
+    readings, errors = rng.normal(size=(50, 3)).astype(np.float32), rng.normal(size=(50, 8))
+    components = ErrorComponents.of(errors, most=8)
+    found = PredictionIntervals(components, 7, readings, np.zeros(50, int)).spread(readings[:4] + 0.01)
     for row, one in enumerate(readings[:4] + 0.01):
-        near = squares[np.argsort(np.square(readings - one).sum(axis=1))[:7]]
-        prior = np.repeat(average[np.newaxis], 10, axis=0)
-        np.testing.assert_allclose(found[row] ** 2, np.nanmean(np.concatenate([near, prior]), axis=0), rtol=1e-5)
+        near = np.square(errors)[np.argsort(np.square(readings - one).sum(axis=1))[:7]].mean(axis=0)
+        expected = (7 * near + 10 * components.variance) / 17
+        np.testing.assert_allclose(found[row] ** 2, expected, rtol=2e-2, atol=1e-3)

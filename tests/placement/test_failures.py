@@ -113,7 +113,7 @@ def test_the_sites_missed_least():
     assert fewer.k == 4
     assert [site for site in plan.indices.tolist() if site in fewer.indices] == fewer.indices.tolist()
     dropped = fewer.metadata["notes"]["dropped"]
-    x = prepare(kh.read(values), None, 0, calibrate_intervals=True).development.targets[:, 0].astype(float)
+    x = prepare(kh.read(values), None, 0).development.targets[:, 0].astype(float)
 
     def left(sites):
         rest = x - x[:, sites] @ np.linalg.lstsq(x[:, sites], x, rcond=None)[0]

@@ -72,10 +72,10 @@ OWN = {
 
 def of_reconstructor(name: str) -> Plan:
     """A small plan with this reconstructor; clipped values, so that networks have limits."""
-    parts = prepare(kh.read(np.maximum(smooth(60, 4, 5), 0)), None, 0, calibrate_intervals=True)
+    parts = prepare(kh.read(np.maximum(smooth(60, 4, 5), 0)), None, 0)
     sites, run = np.array([3, 11]), Run()
     fitted = RECONSTRUCTORS[name](**SETTINGS[name]).fit(parts.train, sites, validation=parts.validation, run=run)
-    return make_plan(parts, Selection(sites), fitted, SELECTORS["qr"](), run, method="qr")
+    return make_plan(parts, Selection(sites), fitted, SELECTORS["qr"](), run, method="qr", intervals=True)
 
 
 def of_target(kind: str) -> Plan:

@@ -387,3 +387,14 @@ def test_no_module_can_run_what_a_file_holds():
                 called = ast.unparse(node.func)
                 assert called not in ("torch.load", "torch.save", "eval", "exec"), path
                 assert not any(word.arg == "allow_pickle" for word in node.keywords), path
+
+
+def test_variables_keep_their_order_in_a_file(tmp_path):
+    """Values are by channel, and names by variable: in another order a field would have another one's name."""
+    field = monthly_field()
+    both = kh.read(xr.Dataset({"sst": field, "level": 10 * field}))
+    plan = quick(both, k=2)
+    plan.save(tmp_path / "plan.keyhole")
+    one, again = (each.reconstruct(plan.readings_of(both)) for each in (plan, kh.load(tmp_path / "plan.keyhole")))
+    xr.testing.assert_equal(one, again.assign_attrs(one.attrs))
+    assert list(again.data_vars) == ["sst", "level"]

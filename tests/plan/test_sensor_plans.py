@@ -177,7 +177,7 @@ def test_the_report_shows_them(tmp_path, samples):
 
     observed = samples.with_sensors(MOORINGS)
     made = kh.select(observed, 3, method="greedy", reconstructor="ridge")
-    write_report(single(made, prepare(observed, None, 0, calibrate_intervals=True)), tmp_path / "report.html")
+    write_report(single(made, prepare(observed, None, 0)), tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert all(f">{name}<" in page for name in made.names)
 

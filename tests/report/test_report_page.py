@@ -156,11 +156,10 @@ def test_a_plan_with_intervals_shows_them(tmp_path):
     """How wide they are, where, and how often the truth lay within."""
     signals = report_examples.field()
     plan = kh.select(signals, 4, method="qr", reconstructor="ridge", constraints={"existing": [0]})
-    _, page = written(single(plan, prepare(signals, None, 0, calibrate_intervals=True)), tmp_path)
+    _, page = written(single(plan, prepare(signals, None, 0)), tmp_path)
     assert "The 90 % prediction interval covers" in page.text["intervals"]
     assert page.tags.count("img") == 7
     assert "existing" in page.text["table"]
-    assert "calibration" in page.text["metadata"]
 
 
 def test_a_plan_alone_has_a_page(cube_comparison, tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 from keyhole.cli.bundles import command
 from keyhole.cli.options import Json, Outliers, PlanFile, Readings, Time
 from keyhole.cli.output import check_outputs, echo, print_data, print_json, say, show_plan
+from keyhole.cli.parsing import region_of
 
 __all__ = ["info", "predict", "reconstruct", "sites"]
 
@@ -18,23 +19,35 @@ def reconstruct(
     out: Path,
     time: Time = None,
     interval: float | None = None,
+    region: str | None = None,
     outliers: Outliers = "flag",
     as_json: Json = False,
 ) -> None:
-    """Reconstruct whole fields from readings at the sites of a plan.
+    """Reconstruct whole fields, or the mean over a region, from readings at the sites of a plan.
 
     Parameters
     ----------
     out
-        File to write: .nc, .npy or .csv.
+        File to write: .nc, .npy or .csv; of a region .csv.
     interval
-        Also write prediction intervals of this coverage, such as 0.9; .nc only.
+        Also write prediction intervals of this coverage, such as 0.9; of whole fields to .nc only.
+    region
+        Write the mean over this region with its prediction interval (0.9 by default) in place of whole fields: a box
+        lat=-5..5,lon=190..240, a GeoJSON file, or a mask or weights in a file (.npy, .nc, .csv).
     """
     from keyhole.plan import load
-    from keyhole.plan.files import read_readings, write_reconstruction
+    from keyhole.plan.files import read_readings, write_reconstruction, write_region
 
-    check_outputs({"PLAN": plan, "READINGS": readings}, {"--out": out}, writable=False)
+    check_outputs({"PLAN": plan, "READINGS": readings, "--region": region}, {"--out": out}, writable=False)
     given = read_readings(readings)
+    if region is not None:
+        where, level = region_of(region, "--region"), 0.9 if interval is None else interval
+        rows = write_region(load(plan), given, out, where, time or None, level, outliers=outliers)
+        if as_json:
+            print_json({"out": str(out), "shape": [rows, 3]})
+        else:
+            say(f"mean over the region in {rows} rows: {out}")
+        return
     shape = write_reconstruction(load(plan), given, out, time or None, interval, outliers=outliers)
     if as_json:
         print_json({"out": str(out), "shape": list(shape)})

@@ -115,7 +115,7 @@ def select(
     failures
         Number of sensors that may fail: minimise the mean error over random failures.
     intervals
-        Hold out samples to calibrate prediction intervals.
+        Calibrate prediction intervals.
     precision
         Precision of training: auto, 32-true or bf16-mixed.
     compiled
@@ -214,8 +214,7 @@ def _write_report(plan: Plan, samples: Samples, split: SplitLike, seed: int, pat
     from keyhole.report import write_report
     from keyhole.workflow.comparison import single
 
-    calibrate_intervals = "calibration" in plan.metadata["split"]
-    parts = split_of(samples, split, seed, calibrate_intervals=calibrate_intervals)
+    parts = split_of(samples, split, seed)
     if samples.memory is not None:
         samples, parts = samples.subset(), parts.every(samples.subset_step)
     write_report(single(plan, prepare(samples, parts, seed)), path)

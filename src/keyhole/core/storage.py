@@ -29,7 +29,7 @@ from keyhole.core.paths import open_regular, real_path
 __all__ = ["array_of", "check_numbers", "count_of", "number_of", "read_container", "replacing", "write_container"]
 
 MAGIC = b"KEYHOLE\x00"
-VERSION = 3
+VERSION = 4
 _PREFIX = struct.Struct("<8sIQ")
 _DIGEST = 32
 
@@ -53,7 +53,7 @@ def write_container(path: Path, header: Mapping[str, Any], arrays: Arrays) -> No
     StorageError
         If the file cannot be written.
     """
-    text = json.dumps(header, sort_keys=True, allow_nan=True).encode()
+    text = json.dumps(header, allow_nan=True).encode()
     body = save_arrays({name: np.asarray(array, order="C") for name, array in arrays.items()})
     head = _PREFIX.pack(MAGIC, VERSION, len(text)) + text
     digest = hashlib.sha256(head)

@@ -41,7 +41,7 @@ class PreparedSamples:
         Fitted to training and validation parts; scales ``development``, and is the plan's scaler.
     train, validation, development : Samples
         Scaled; missing values are imputed. ``development`` is train and validation together.
-    test, calibration : Samples
+    test : Samples
         Unscaled.
     notes : mapping
         Findings about the columns of a table, for the plan's record.
@@ -57,7 +57,6 @@ class PreparedSamples:
     validation: ScaledSamples
     development: ScaledSamples
     test: Samples
-    calibration: Samples | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
     anomalies_reason: str = ""
 
@@ -76,7 +75,7 @@ class PreparedSamples:
         return self.samples.existing
 
 
-def prepare(samples: Samples, split: SplitLike, seed: int, *, calibrate_intervals: bool = False) -> PreparedSamples:
+def prepare(samples: Samples, split: SplitLike, seed: int) -> PreparedSamples:
     """Split and scale samples.
 
     Choices are made with a scaler fitted to the training part; the plan's scaler is fitted to all but the test part.
@@ -91,8 +90,6 @@ def prepare(samples: Samples, split: SplitLike, seed: int, *, calibrate_interval
         As `choose_split` takes it.
     seed : int
         Seed of a random split.
-    calibrate_intervals : bool
-        Whether to set samples aside to calibrate prediction intervals.
 
     Returns
     -------
@@ -106,7 +103,7 @@ def prepare(samples: Samples, split: SplitLike, seed: int, *, calibrate_interval
     findings = screen(samples) if samples.origin.kind == "table" else []
     warn_about(findings)
     samples = exclude(samples, findings)
-    parts = split_of(samples, split, seed, calibrate_intervals=calibrate_intervals)
+    parts = split_of(samples, split, seed)
     samples = replace(_known_enough(samples, parts), ordered=parts.kind == "blocks")
     samples, reason, (moments, others) = choose_and_sum(samples, parts.train, parts.validation)
     train, development = samples.take(parts.train), samples.take(_development(samples, parts))
@@ -151,14 +148,12 @@ def prepare_all(prepared: PreparedSamples) -> PreparedSamples:
         train=development,
         validation=validation,
         development=development,
-        calibration=None,
     )
 
 
-def split_of(samples: Samples, split: SplitLike, seed: int, *, calibrate_intervals: bool = False) -> Split:
+def split_of(samples: Samples, split: SplitLike, seed: int) -> Split:
     """Return the parts that `prepare` splits samples into; parameters as there."""
     parts = choose_split(samples, split, seed)
-    parts = parts.calibrate_intervals(samples.time) if calibrate_intervals else parts
     return parts if samples.memory is None else parts.in_order()
 
 
@@ -168,8 +163,8 @@ def prepare_with(samples: Samples, split: Split, choosing: Scaler, scaling: Scal
     train = train.impute()
     validation = validation.impute(train.imputer)
     development = scaling.apply(samples.take(_development(samples, split))).impute()
-    test, calibration = samples.take(split.test), samples.take(split.calibration) if len(split.calibration) else None
-    return PreparedSamples(samples, split, choosing, scaling, train, validation, development, test, calibration)
+    test = samples.take(split.test)
+    return PreparedSamples(samples, split, choosing, scaling, train, validation, development, test)
 
 
 def _development(samples: Samples, split: Split) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Training, validation, test and calibration parts of the samples."""
+"""Training, validation and test parts of the samples."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["Indices", "Split", "SplitLike", "as_split", "check", "divided_group"
 Indices = NDArray[np.int64]
 
 _FIFTH = 0.2
-_LEAST_CALIBRATION, _MOST_CALIBRATION = 4, 2000
+_PARTS = ("train", "validation", "test")
 _MOST_VALIDATION = 5000  # samples, where they are independent: more are better used for training
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Disjoint sample indices of the training, validation, test and calibration parts.
+    """Disjoint sample indices of the training, validation and test parts.
 
     Sites are selected and reconstructors fitted on ``train``; methods and settings are compared on ``validation``;
-    prediction intervals are calibrated on ``calibration``, if there is one; ``test`` is used once, by the metrics. Make
-    a split with `Split.blocks` (time series), `Split.random` (independent samples), `Split.groups` (samples that belong
-    together, such as those of one subject) or `Split.given` (your own indices).
+    ``test`` is used once, by the metrics. Make a split with `Split.blocks` (time series), `Split.random` (independent
+    samples), `Split.groups` (samples that belong together, such as those of one subject) or `Split.given` (your own
+    indices).
 
     Parameters
     ----------
-    train, validation, test, calibration : ndarray of int
+    train, validation, test : ndarray of int
         Sample numbers, counted from 0 in the order of the data as they were given.
     kind : {"blocks", "random", "groups", "given"}
         How the split was made.
@@ -57,7 +57,6 @@ class Split:
     validation: Indices
     test: Indices
     kind: str = "given"
-    calibration: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     reason: str = ""
     left_out: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     gap: int = 0
@@ -275,56 +274,18 @@ class Split:
         parts = np.concatenate(self._parts())
         return np.concatenate([parts, np.setdiff1d(np.arange(n), parts)])
 
-    def calibrate_intervals(self, time: NDArray[Any] | None = None) -> Split:
-        """Set aside the last tenth of train and validation, at most 2000 samples, to calibrate prediction intervals.
-
-        The validation part, and the gap before it, keep their size, the training part shrinks. Blocks of a time series
-        are cut where the time changes. Groups of samples are not cut, and have no calibration part.
-
-        Parameters
-        ----------
-        time : ndarray of shape (N,), optional
-            Time of each sample.
-
-        Returns
-        -------
-        Split
-            Unchanged if it already has a calibration part, or if there are too few samples for one.
-        """
-        count = min(_MOST_CALIBRATION, len(self.development) // 10)
-        too_few = count < _LEAST_CALIBRATION or len(self.train) < 4 * count
-        if len(self.calibration) or too_few or self.kind == "groups":
-            return self
-        when = np.arange(max(map(np.max, (self.development, self.test))) + 1) if time is None else np.asarray(time)
-        is_early = when[self.left_out] < when[self.validation].max()
-        early, late = self.left_out[is_early], self.left_out[~is_early]
-        order = np.concatenate([self.train, early, self.validation])
-        cuts = np.array([len(self.train), len(self.train) + len(early), len(order)]) - count
-        if time is not None and self.kind == "blocks":
-            changes = np.flatnonzero(np.diff(ranks(np.asarray(time))[order])) + 1
-            cuts = changes[np.abs(changes - cuts[:, np.newaxis]).argmin(axis=1)] if len(changes) > 1 else cuts[:0]
-        if len(cuts) == 0 or cuts[1] == cuts[2]:
-            return self
-        train, early, validation, calibration = np.split(order, cuts)
-        left_out = np.concatenate([early, late])
-        return replace(self, train=train, validation=validation, calibration=calibration, left_out=left_out)
-
     def in_order(self) -> Split:
         """Return the same parts with their samples in ascending order, as data are read that stay in their file."""
-        train, validation, test, calibration, left_out = map(np.sort, self._parts())
-        return replace(
-            self, train=train, validation=validation, test=test, calibration=calibration, left_out=left_out
-        )  # fmt: skip
+        train, validation, test, left_out = map(np.sort, self._parts())
+        return replace(self, train=train, validation=validation, test=test, left_out=left_out)
 
     def every(self, step: int) -> Split:
         """Return the same parts of every ``step``-th sample, which are numbered anew."""
-        train, validation, test, calibration, left_out = (rows[rows % step == 0] // step for rows in self._parts())
-        return replace(
-            self, train=train, validation=validation, test=test, calibration=calibration, left_out=left_out
-        )  # fmt: skip
+        train, validation, test, left_out = (rows[rows % step == 0] // step for rows in self._parts())
+        return replace(self, train=train, validation=validation, test=test, left_out=left_out)
 
-    def _parts(self) -> tuple[Indices, Indices, Indices, Indices, Indices]:
-        return self.train, self.validation, self.test, self.calibration, self.left_out
+    def _parts(self) -> tuple[Indices, Indices, Indices, Indices]:
+        return self.train, self.validation, self.test, self.left_out
 
     def sizes(self) -> dict[str, int | str]:
         """Return the size of each part and how the split was made, as stored in a plan's record.
@@ -332,10 +293,9 @@ class Split:
         Returns
         -------
         dict
-            The calibration part, the samples left out, the reason and the warning only if there are any.
+            The samples left out, the reason and the warning only if there are any.
         """
         parts = {"train": self.train, "validation": self.validation, "test": self.test}
-        parts |= {"calibration": self.calibration} if len(self.calibration) else {}
         sizes: dict[str, int | str] = {name: len(part) for name, part in parts.items()} | {"kind": self.kind}
         if len(self.left_out):
             sizes |= {"left_out": len(self.left_out), "gap": self.gap}
@@ -372,8 +332,7 @@ def as_split(split: Any, n: int) -> Split:
     {'train': 4, 'validation': 2, 'test': 2, 'kind': 'given'}
     """
     if isinstance(split, Split):
-        names = ("train", "validation", "test", "calibration")
-        checked: dict[str, Any] = {name: _indices(name, getattr(split, name)) for name in names}
+        checked: dict[str, Any] = {name: _indices(name, getattr(split, name)) for name in _PARTS}
         return replace(split, **checked)
     parts = {name: _indices(name, part, n) for name, part in _named_parts(split).items()}
     return Split.given(parts["train"], parts["test"], parts.get("validation"))
@@ -433,7 +392,7 @@ def check(split: Split, n: int) -> None:
     Parameters
     ----------
     split : Split
-        Parts must be disjoint, and none but the calibration part may be empty.
+        Parts must be disjoint, and none may be empty.
     n : int
         Number of samples.
 
@@ -441,13 +400,13 @@ def check(split: Split, n: int) -> None:
     ------
     DataError
     """
-    parts = {"train": split.train, "validation": split.validation, "test": split.test}
-    for name, part in (parts | {"calibration": split.calibration}).items():
-        if len(part) == 0 and name in parts:
+    parts = {name: getattr(split, name) for name in _PARTS}
+    for name, part in parts.items():
+        if len(part) == 0:
             raise DataError(f"split: the {name} part is empty; there are {n} samples")
-        if len(part) and (part.min() < 0 or part.max() >= n):
+        if part.min() < 0 or part.max() >= n:
             raise DataError(f"split: the {name} part names samples outside 0 to {n - 1}")
-    every = np.concatenate([*parts.values(), split.calibration])
+    every = np.concatenate(list(parts.values()))
     if len(np.unique(every)) < len(every):
         raise DataError("split: a sample is in more than one part; train, validation and test must be disjoint")
 
@@ -467,7 +426,7 @@ def divided_group(split: Split, groups: NDArray[Any]) -> Any:
     >>> divided_group(Split.given([0, 1], [3], [2]), np.array(["a", "a", "b", "b"]))
     'b'
     """
-    units, named = ranks(groups), (split.train, split.validation, split.test, split.calibration)
+    units, named = ranks(groups), (split.train, split.validation, split.test)
     first, last = np.full(len(units), len(named)), np.full(len(units), -1)
     for number, rows in enumerate(named):
         np.minimum.at(first, units[rows], number)

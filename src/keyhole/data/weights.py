@@ -14,7 +14,7 @@ from keyhole.data.constraints.regions import region
 from keyhole.data.labels import is_a, is_labelled
 from keyhole.data.sites import Sites
 
-__all__ = ["resolve_noise", "resolve_weights", "sqrt_of_weights"]
+__all__ = ["holds_numbers", "resolve_noise", "resolve_weights", "sqrt_of_weights"]
 
 _SMALLEST_WEIGHT = 1e-4  # relative to the mean; replaces zero while sites are selected
 
@@ -48,7 +48,7 @@ def resolve_weights(given: Any, sites: Sites) -> NDArray[np.float64] | None:
                 "bounds); give them as weights"
             )
         return sites.area
-    weights = align(given, sites, "weights").astype(np.float64) if _is_numeric(given) else None
+    weights = align(given, sites, "weights").astype(np.float64) if holds_numbers(given) else None
     if weights is None:
         weights = region(given, sites, "weights").astype(np.float64)
     if not np.isfinite(weights).all() or (weights < 0).any():
@@ -58,8 +58,8 @@ def resolve_weights(given: Any, sites: Sites) -> NDArray[np.float64] | None:
     return weights
 
 
-def _is_numeric(given: Any) -> bool:
-    """Whether weights are given as numbers, not as a region."""
+def holds_numbers(given: Any) -> bool:
+    """Return whether weights are given as numbers, not as a region."""
     if isinstance(given, str | Mapping) or (isinstance(given, Sequence) and not isinstance(given, np.ndarray)):
         return False
     return getattr(np.asarray(given), "dtype", np.dtype(object)).kind in "iuf"

@@ -26,7 +26,7 @@ from keyhole.data.sites import Sites
 from keyhole.models.intervals import PredictionIntervals
 from keyhole.models.predictors import PREDICTORS, Predictor
 from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor
-from keyhole.plan import _format1, _format2
+from keyhole.plan import _format1, _format2, _format3
 from keyhole.plan.domain_format import domain_state, restore_domain
 from keyhole.plan.plan import Plan
 from keyhole.plan.schema import Header, OriginPart, checked_header
@@ -107,7 +107,7 @@ def load(path: str | Path) -> Plan:
     """
     header, arrays = read_container(Path(path), "plan")
     try:
-        for version, upgrade in ((1, _format1.upgrade), (2, _format2.upgrade)):
+        for version, upgrade in ((1, _format1.upgrade), (2, _format2.upgrade), (3, _format3.upgrade)):
             if header["format"] <= version:
                 header, arrays = upgrade(header, arrays)
         return _unpack(header, arrays)

@@ -32,6 +32,7 @@ __all__ = [
     "sites_geojson",
     "write_predictions",
     "write_reconstruction",
+    "write_region",
     "write_sites",
 ]
 
@@ -133,6 +134,34 @@ def _dataset(plan: Plan, values: Any, origin: SourceInfo, time: Any) -> xr.Datas
 
     field = as_field(values, plan.domain, origin, time)
     return field if isinstance(field, xr.Dataset) else field.to_dataset(name=field.name)
+
+
+def write_region(
+    plan: Plan, readings: Any, path: Path, region: Any, when: Sequence[str] | None = None, level: float = 0.9,
+    *, outliers: Outliers = "flag",
+) -> int:  # fmt: skip
+    """Write the mean over a region with its prediction interval as CSV.
+
+    Parameters
+    ----------
+    plan, readings, region, level, outliers
+        See `Plan.interval`.
+    path
+        File to write.
+    when
+        Time of each sample, for readings without labels.
+
+    Returns
+    -------
+    int
+        Number of rows.
+    """
+    if path.suffix != ".csv":
+        raise DataError(f"{path}: means over a region are written as .csv, not {path.suffix or 'without a suffix'}")
+    table = plan.interval(region, readings, time=when, level=level, outliers=outliers)
+    with replacing(path) as file:
+        file.write(table.to_csv().encode())
+    return len(table)
 
 
 def predictions(

@@ -50,7 +50,7 @@ class FittedModels:
     covariance
         ``(channels * K, channels * K)``, covariance of the scaled readings, channel by channel, to impute missing ones.
     intervals
-        Calibrated prediction intervals; None if no samples were held out for calibration.
+        Calibrated prediction intervals; None if they were not wanted, or there were too few samples.
     sensors
         The selected sensors by rank, where these are not simply sites; ``indices`` are then their numbers among all
         that might have been selected.
@@ -142,14 +142,21 @@ class FittedModels:
         self, readings: NDArray[Any], time: NDArray[Any] | None, covariates: Any = None
     ) -> NDArray[np.floating[Any]]:
         """Reconstruct the valid sites, ``(N, channels, m)``, in the user's units."""
-        scaled = self.scaled(readings, time)
-        known = self.scaling.covariates(time, align_in_time(covariates, time, "covariates"), len(readings))
+        columns = self.reconstruct_columns(self.scaled(readings, time), time, covariates)
+        return columns.reshape(len(readings), -1, len(self.domain))
+
+    def reconstruct_columns(
+        self, scaled: NDArray[np.float32], time: NDArray[Any] | None, covariates: Any = None,
+        columns: NDArray[np.int64] | slice = slice(None),
+    ) -> NDArray[np.floating[Any]]:  # fmt: skip
+        """Reconstruct some of the values ``(N, channels * m)``, in the user's units, from scaled readings."""
+        known = self.scaling.covariates(time, align_in_time(covariates, time, "covariates"), len(scaled))
         if isinstance(self.reconstructor, LinearReconstructor):
             features = self.reconstructor.features(flat(scaled), known)
-            design = self.scaling.climatology.design(time, len(readings))
-            whole = np.concatenate([features, design], axis=1).astype(self._affine.dtype) @ self._affine
-            return np.asarray(whole.reshape(len(readings), -1, len(self.domain)))
-        return self.scaling.undo(self.reconstructor.reconstruct(scaled, known), time)
+            design = self.scaling.climatology.design(time, len(scaled))
+            whole = np.concatenate([features, design], axis=1).astype(self._affine.dtype)
+            return np.asarray(whole @ self._affine[:, columns])
+        return flat(self.scaling.undo(self.reconstructor.reconstruct(scaled, known), time))[:, columns]
 
     def reconstruct_samples(self, samples: Samples) -> NDArray[np.floating[Any]]:
         """Reconstruct samples in the user's units from their own readings at the sites."""
@@ -175,16 +182,25 @@ class FittedModels:
 
     def half_width(self, readings: NDArray[Any], time: NDArray[Any] | None, interval: float) -> NDArray[np.float64]:
         """Return half the width of the prediction intervals, ``(N, channels * m)``."""
+        intervals = self.need_intervals(interval, "interval")
+        factors = np.array([intervals.factor(interval, int(count)) for count in self.count_missing(readings)])
+        spread = intervals.spread(flat(self.scaled(readings, time)))
+        return np.asarray(spread * factors[:, np.newaxis])
+
+    @staticmethod
+    def count_missing(readings: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the number of sites without a reading, ``(N,)``."""
+        return np.asarray(np.isnan(readings).any(axis=2).sum(axis=1))
+
+    def need_intervals(self, level: float, argument: str) -> PredictionIntervals:
+        """Return the prediction intervals; raise a PlanError if there are none, or the coverage is not possible."""
         if self.intervals is None:
             raise PlanError(
                 "this plan has no prediction intervals: it was made with intervals=False, or from too few samples"
             )
-        if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 < interval < 1:
-            raise PlanError(f"interval={interval!r}: expected a coverage between 0 and 1")
-        missing = np.isnan(readings).any(axis=2).sum(axis=1)
-        factors = np.array([self.intervals.factor(interval, int(count)) for count in missing])
-        spread = self.intervals.spread(flat(self.scaled(readings, time)))
-        return np.asarray(spread * factors[:, np.newaxis])
+        if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+            raise PlanError(f"{argument}={level!r}: expected a coverage between 0 and 1")
+        return self.intervals
 
 
 def check_finite(values: NDArray[Any], what: str) -> None:

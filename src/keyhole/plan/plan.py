@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from keyhole.metrics import Ratio
 from keyhole.plan.export import bounds_of, coordinates_of, to_source_type
 from keyhole.plan.fitted import FittedModels, check_finite
+from keyhole.plan.functionals import functional_intervals
 from keyhole.plan.outliers import Outliers, check_outliers, drop_beyond, warn_beyond
 from keyhole.plan.readings import check_units, order_readings
 
@@ -174,6 +175,54 @@ class Plan(FittedModels):
         return ReconstructionInterval(
             *(to_source_type(part, self.domain, one, when) for part, one in zip(parts, origins, strict=True))
         )
+
+    def interval(
+        self, region: Any, readings: Any, *, time: Any = None, covariates: Any = None, level: float = 0.9,
+        outliers: Outliers = "flag",
+    ) -> pd.DataFrame:  # fmt: skip
+        """Estimate the mean over a region, or any weighted sum over the field, with its prediction interval.
+
+        Errors of neighbouring sites are correlated, so that the interval of a mean is wider than independent errors
+        would make it, and does not follow from the bounds that `reconstruct` returns. It is calibrated by the errors of
+        this very mean on held-out samples.
+
+        Parameters
+        ----------
+        region
+            A box such as ``{"lat": (-5, 5), "lon": (190, 240)}``, GeoJSON, a boolean mask, or a list of these, as
+            `keyhole.Constraints` takes them: the mean over its sites, weighted by their areas where these are known.
+            Numbers of the shape of the data, or a DataArray or Series of them: the weights of a sum, as they are, such
+            as ``-1`` and ``1`` at two sites for their difference.
+        readings, time, covariates, outliers
+            As in `reconstruct`.
+        level
+            Nominal coverage of the interval.
+
+        Returns
+        -------
+        DataFrame
+            One row for each sample, labelled by its time if that is known (and by variable, if there are several), with
+            the columns ``estimate``, ``lower`` and ``upper`` in the user's units.
+
+        Raises
+        ------
+        PlanError
+            The plan has no prediction intervals, or was made by a version without those of means.
+        SettingsError
+            No site lies in the region, or it does not fit the sites.
+
+        Examples
+        --------
+        >>> import keyhole as kh
+        >>> field = kh.datasets.sst()
+        >>> plan = kh.select(field, k=5, method="qr", reconstructor="ridge")
+        >>> tropics = plan.interval({"lat": (-20, 20)}, field.readings(plan.indices)[-3:], time=field.time[-3:])
+        >>> tropics.columns.tolist(), len(tropics)
+        (['estimate', 'lower', 'upper'], 3)
+        """
+        values, when = self.take_readings(readings, time, level, outliers=outliers)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return functional_intervals(self, region, values, when, covariates, level)
 
     def take_readings(
         self,

@@ -109,6 +109,7 @@ class MetadataPart(_Part):
     notes: dict[str, Any] = {}
     split: dict[str, Count | str] = {}
     missing: str = "error"
+    warnings: list[str] = []
     refit: RefitPart | None = None
     constraints: ConstraintsPart = ConstraintsPart(asked=[], existing=0)
     assumed_noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
@@ -130,6 +131,8 @@ class IntervalsPart(_Part):
     neighbours: Count
     samples: Count
     missing: list[Count] = Field(min_length=1)
+    half_life: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    correlated: bool = True
 
 
 class Header(_Part):
@@ -176,7 +179,7 @@ def checked_header(header: Mapping[str, Any], arrays: Arrays) -> Header:
     for name, array in arrays.items():
         free = name.startswith("coordinates.") or name in ("sensors.cost", "sites.stability")
         limit = name.rpartition(".")[0].endswith("bounds")
-        check_numbers(name, array, nan=free or name == "intervals.squares", infinite=free or limit)
+        check_numbers(name, array, nan=free, infinite=free or limit)
     return found
 
 

@@ -24,6 +24,7 @@ from keyhole.report.formatting import (
 )
 from keyhole.report.report_data import ReportData
 from keyhole.report.without_sensors import anomalies_text, baseline_warnings, known_without_sensors
+from keyhole.workflow.calibration import interval_warnings
 from keyhole.workflow.comparison import Comparison, Difference, Entry
 
 __all__ = ["intervals", "metadata", "methods", "noise", "result", "sites", "trained"]
@@ -142,11 +143,12 @@ def intervals(data: ReportData) -> str:
     """Return coverage and mean width of the 90 % prediction interval as a sentence."""
     scores = data.plan.metrics["test"]
     if "coverage_90" not in scores:
-        return "No samples were held out for calibration, so there are no prediction intervals."
+        return "This plan has no prediction intervals."
     wide = quantity(scores["width_90"], data.units)
+    warned = "".join(f" Warning: {sentence}." for sentence in interval_warnings(data.plan.metrics))
     return (
         f"The 90 % prediction interval covers {percent(scores['coverage_90'])} of the true test values; its mean width "
-        f"is {wide}."
+        f"is {wide}.{warned}"
     )
 
 

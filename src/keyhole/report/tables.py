@@ -279,6 +279,7 @@ def _account(plan: Plan) -> str:
     lines += [f"fitted to {refit_text(made['refit'], plan.k)}"] if made.get("refit") else []
     lines += _noise(plan)
     lines += _screened_columns(made.get("notes", {}).get("columns", []))
+    lines += [f"warning: {sentence}" for sentence in made.get("warnings", [])]
     lines.append(f"made by {made['method']} + {made['reconstructor']}, seed {made['seed']}, {made['date']}")
     return "\n".join(lines)
 

@@ -1,72 +1,24 @@
-"""Fit and calibrate prediction intervals (split conformal), and measure their coverage."""
+"""Coverage and width of prediction intervals, and errors under sensor failures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.data.samples import Samples
-from keyhole.models.intervals import PredictionIntervals
 from keyhole.models.reconstructors.base import flat
 from keyhole.plan.fitted import FittedModels
+from keyhole.plan.functionals import functional_half_widths
 
-__all__ = ["calibrate", "coverage", "coverage_map", "errors_by_failures", "reliability", "spread_of", "width_map"]
+__all__ = ["coverage", "coverage_map", "errors_by_failures", "interval_warnings", "reliability", "width_map"]
 
 _LEVEL = 0.9
+_LEAST_COVERAGE = 0.85  # of a 90 % interval, without a warning
 _MOST_SAMPLES = 1000
 _DRAWS = 30
-_MOST_SCORES = 2_000_000  # numbers that a quantile is taken of
-
-
-def spread_of(models: FittedModels, part: Samples) -> PredictionIntervals:
-    """Fit the error spread on samples that the reconstructor was not fitted to.
-
-    Parameters
-    ----------
-    models
-        Fitted models, or a plan.
-    part
-        Held-out samples in the user's units.
-    """
-    readings = models.readings_of(part)
-    scale = np.repeat(models.error_scale, len(models.domain))
-    return PredictionIntervals.fit(
-        flat(models.scaled(readings, part.time)), _errors(part, models.reconstruct_samples(part)), scale
-    )
-
-
-def calibrate(models: FittedModels, intervals: PredictionIntervals, part: Samples) -> PredictionIntervals:
-    """Calibrate prediction intervals on held-out samples (split conformal prediction).
-
-    Scores ``|error| / spread`` are collected with 0, 1, 2, 4, ... K readings missing at random, so that intervals widen
-    when sensors fail.
-
-    Parameters
-    ----------
-    models
-        Final models, fitted to all samples but the calibration and test parts.
-    intervals
-        Error spread from `spread_of`.
-    part
-        Calibration samples in the user's units.
-
-    References
-    ----------
-    Lei, G'Sell, Rinaldo, Tibshirani & Wasserman (2018). Distribution-free predictive inference for regression. JASA.
-    """
-    readings, rng = models.readings_of(part), np.random.default_rng(0)
-    scores: dict[int, NDArray[np.float64]] = {}
-    for missing in sorted({0, *(2**power for power in range(12) if 2**power < models.k), models.k}):
-        given = np.array(readings, np.float64)
-        for row in given:
-            row[rng.permutation(len(row))[:missing]] = np.nan
-        errors = _errors(part, models.reconstruct_array(given, part.time, part.covariates))
-        found = (np.abs(errors) / intervals.spread(flat(models.scaled(given, part.time)))).ravel()
-        scores[missing] = found[:: -(-len(found) // _MOST_SCORES)].copy()
-    return intervals.calibrated(scores, len(part))
 
 
 def coverage(
@@ -86,15 +38,54 @@ def coverage(
     Returns
     -------
     dict
-        ``coverage_90`` and ``width_90`` for level 0.9.
+        ``coverage_90`` and ``width_90`` for level 0.9; where the areas of the sites are known, ``coverage_90_mean`` is
+        that of the interval of the mean over all of them, which systematic errors such as a trend miss first.
     """
-    half = models.half_width(models.readings_of(part), part.time, level)
-    within = _within(_errors(part, reconstructed), half)
+    readings, errors = models.readings_of(part), _errors(part, reconstructed)
+    half = models.half_width(readings, part.time, level)
     name = f"{100 * level:g}"
-    return {
-        f"coverage_{name}": float(np.nanmean(within)),
+    found = {
+        f"coverage_{name}": float(np.nanmean(_within(errors, half))),
         f"width_{name}": 2 * float(_pooled(models, half).mean()),
     }
+    known = models.intervals is not None and models.intervals.correlated and not np.isnan(errors).any()
+    if known and models.domain.area is not None:
+        found[f"coverage_{name}_mean"] = _coverage_of_mean(models, readings, part.time, errors, level)
+    return found
+
+
+def _coverage_of_mean(
+    models: FittedModels, readings: NDArray[Any], time: NDArray[Any] | None, errors: NDArray[np.float64], level: float
+) -> float:
+    """Coverage of the interval of the mean over the area of all sites, averaged over the channels."""
+    area = np.asarray(models.domain.area)
+    half = functional_half_widths(models, area / area.sum(), readings, time, level)
+    means = errors.reshape(len(errors), -1, len(area)) @ (area / area.sum())
+    return float((np.abs(means) <= half).mean())
+
+
+def interval_warnings(metrics: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return a sentence for each kind of 90 % interval that covers too little of the test part.
+
+    Parameters
+    ----------
+    metrics
+        Of a plan.
+
+    Examples
+    --------
+    >>> interval_warnings({"test": {"coverage_90": 0.8, "coverage_90_mean": 0.88}})
+    ['the 90 % prediction interval covers only 80.0 % of the test values; take it as too narrow for later data']
+    """
+    scores, found = metrics.get("test", {}), []
+    for name, what, values in (
+        ("coverage_90", "the 90 % prediction interval", "values"),
+        ("coverage_90_mean", "the 90 % prediction interval of the mean over all sites", "means"),
+    ):
+        if scores.get(name, 1.0) < _LEAST_COVERAGE:
+            share = f"{100 * scores[name]:.1f} %"
+            found.append(f"{what} covers only {share} of the test {values}; take it as too narrow for later data")
+    return found
 
 
 def reliability(models: FittedModels, part: Samples, levels: Sequence[float]) -> list[float]:

@@ -198,7 +198,7 @@ def _prepared(
     samples = samples if plan.predictor is not None else samples.with_target(None)
     if plan.sensors is not None:
         samples = samples.with_sensors(None).with_sensors(_on(plan, plan.sensors, samples))
-    prepared = prepare(samples, split, seed, calibrate_intervals=plan.predictor is None)
+    prepared = prepare(samples, split, seed)
     found = _sites_in(plan, prepared.samples) if plan.sensors is None else plan.candidates_in(prepared.samples)
     return prepared, found
 
@@ -215,7 +215,7 @@ def _fit_again(
     predictor = fit_target(plan.predictor, prepared, selection.sites, to_fit)
     measured = make_plan(
         prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=predictor,
-        recorded={"settings": plan.metadata.get("settings", {})},
+        recorded={"settings": plan.metadata.get("settings", {})}, intervals=True,
     )  # fmt: skip
     took = Seconds(0.0, time.monotonic() - started)
     return refit_on_all(measured, prepared, run, took=took) if refit else measured

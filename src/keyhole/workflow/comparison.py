@@ -204,7 +204,7 @@ def compare(
     time_limit
         Time limit in seconds for each method.
     intervals
-        Whether to hold out samples to calibrate the prediction intervals of each plan.
+        Whether to calibrate the prediction intervals of each plan.
     target, target_kind, groups, predictor, split, anomalies, seed, device, memory,
     callback
         As in `select`.
@@ -230,7 +230,7 @@ def compare(
         parts.check_early(samples)
     entries = []
     with reporting(callback) as report:
-        prepared = prepare(samples, split, seed, calibrate_intervals=intervals)
+        prepared = prepare(samples, split, seed)
         k = check_budget(k, prepared.samples)
         for parts in each.values():
             parts.check(prepared.samples)
@@ -239,7 +239,7 @@ def compare(
             started = time.monotonic()
             selection = choose_sites(parts.selector, prepared, k, run)
             seconds = time.monotonic() - started
-            plan = fit_plan(prepared, selection, parts, run)
+            plan = fit_plan(prepared, selection, parts, run, intervals=intervals)
             entries.append(Entry(label, plan, _errors_by_k(plan, prepared), seconds))
     return Comparison(prepared, sorted(entries, key=lambda entry: _ranking_key(entry.plan.metrics["test"])))
 

@@ -17,6 +17,7 @@ from keyhole.placement.failures import harden_against_failures
 from keyhole.placement.stability import stability
 from keyhole.plan.fitted import FittedModels, range_of
 from keyhole.plan.plan import Plan
+from keyhole.workflow.cross_fitting import recalibrated
 from keyhole.workflow.scoring import gains
 
 __all__ = ["Seconds", "refit_models", "refit_on_all", "select_again"]
@@ -68,6 +69,8 @@ def refit_on_all(
     everything, before = prepare_all(prepared), measured.candidates_in(prepared.samples)
     sites = before if select is None or run.seconds_left() < took.selection else select(everything)
     final, same = refit_models(measured, everything, sites, run), np.array_equal(sites, before)
+    if measured.intervals is not None:
+        final = replace(final, intervals=recalibrated(measured, final, prepared, run))
     record = {"samples": len(everything.development), "same_sites": int(np.isin(sites, before).sum())}
     return Plan(
         **final.parts(),

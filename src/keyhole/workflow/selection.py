@@ -42,7 +42,8 @@ from keyhole.workflow.arguments import (
     make_run,
     managed_checkpoints,
 )
-from keyhole.workflow.calibration import calibrate, spread_of
+from keyhole.workflow.calibration import interval_warnings
+from keyhole.workflow.cross_fitting import calibrated
 from keyhole.workflow.noise_errors import errors_with_noise
 from keyhole.workflow.plan_metadata import (
     constraint_metadata,
@@ -134,8 +135,9 @@ def select(
         Number of sensors that may fail. If positive, the sites are exchanged to minimise the mean error over random
         failures of that many sensors.
     intervals
-        Whether to hold out a tenth of the samples, the last before the test part, to calibrate prediction intervals
-        (``plan.reconstruct(..., interval=0.9)``). Ignored if there is a target.
+        Whether to calibrate prediction intervals (``plan.reconstruct(..., interval=0.9)``, ``plan.interval``): closed
+        forms by cross-fitting, networks and fields that stay in their file on held-out samples. Ignored if there is a
+        target.
     target
         Column of a frame or CSV file to predict from the sites, a class or a number, instead of reconstructing the
         other columns. `Samples` may also carry a target (`Samples.with_target`).
@@ -245,25 +247,29 @@ def select(
     if failures and samples.memory is not None:
         raise SettingsError("failures: the exchange for failing sensors needs the data in memory; allow more (memory=)")
     with reporting(callback) as report:
-        prepared = prepare(samples, split, seed, calibrate_intervals=intervals and samples.target is None)
+        prepared = prepare(samples, split, seed)
         k = check_budget(k, prepared.samples)
         parts.check(prepared.samples)
         run = replace(run, callback=report)
         with managed_checkpoints(run):
             if refit is None:
                 refit = prepared.samples.memory is None
-            plan = _select_and_fit(prepared, parts, k, run, failures=failures, missing=missing, refit=refit)
+            plan = _select_and_fit(
+                prepared, parts, k, run, failures=failures, missing=missing, refit=refit, intervals=intervals
+            )
             return replace(plan, metadata={**plan.metadata, "seconds": round(clock.monotonic() - started, 2)})
 
 
 def _select_and_fit(
-    prepared: PreparedSamples, parts: Parts, k: int | None, run: Run, *, failures: int, missing: str, refit: bool
-) -> Plan:
+    prepared: PreparedSamples, parts: Parts, k: int | None, run: Run,
+    *, failures: int, missing: str, refit: bool, intervals: bool,
+) -> Plan:  # fmt: skip
     """Select sites and fit a plan to them; then, with ``refit``, both once more on all samples."""
     begun = clock.monotonic()
     selection = choose_sites(parts.selector, prepared, k, run, failures=failures)
     found = clock.monotonic()
-    measured = fit_plan(prepared, selection, parts, run.share(FIT_SHARE) if refit else run, missing=missing)
+    to_fit = run.share(FIT_SHARE) if refit else run
+    measured = fit_plan(prepared, selection, parts, to_fit, missing=missing, intervals=intervals)
     if not refit:
         return measured
     took = Seconds(found - begun, clock.monotonic() - found)
@@ -317,7 +323,7 @@ def choose_sites(
 
 def fit_plan(
     prepared: PreparedSamples, selection: Selection, parts: Parts, run: Run,
-    *, missing: str = "error",
+    *, missing: str = "error", intervals: bool = False,
 ) -> Plan:  # fmt: skip
     """Fit the models to selected sites, evaluate them and return the plan.
 
@@ -333,6 +339,8 @@ def fit_plan(
         Seed and deadline.
     missing
         Treatment of missing values, for the record.
+    intervals
+        Whether to calibrate prediction intervals.
 
     Returns
     -------
@@ -343,7 +351,7 @@ def fit_plan(
     predictor = fit_target(parts.predictor, prepared, selection.sites, run)
     return make_plan(
         prepared, selection, fitted, parts.selector, run, method=parts.method, predictor=predictor,
-        recorded={} if missing == "error" else {"missing": missing},
+        recorded={} if missing == "error" else {"missing": missing}, intervals=intervals,
     )  # fmt: skip
 
 
@@ -384,6 +392,7 @@ def fit_target(
 def make_plan(
     prepared: PreparedSamples, selection: Selection, fitted: Reconstructor, selector: Selector, run: Run,
     *, method: str, predictor: Predictor | None = None, recorded: Mapping[str, Any] | None = None,
+    intervals: bool = False,
 ) -> Plan:  # fmt: skip
     """Evaluate fitted models and assemble the plan.
 
@@ -404,6 +413,8 @@ def make_plan(
         Seed and deadline.
     recorded
         Further metadata, which take precedence.
+    intervals
+        Whether to calibrate prediction intervals; ignored if there is a target.
     """
     samples, sites, split = prepared.samples, selection.sites, prepared.split
     on_train = FittedModels(
@@ -412,9 +423,8 @@ def make_plan(
         sensors=None if samples.sensors is None else samples.sensors.take(sites).resolved(samples.noise),
     )  # fmt: skip
     final = _refitted(on_train, prepared, run)
-    if prepared.calibration is not None:
-        spread = spread_of(on_train, samples.take(split.validation).subset())
-        final = replace(final, intervals=calibrate(final, spread, prepared.calibration.subset()))
+    if intervals and samples.target is None:
+        final = replace(final, intervals=calibrated(on_train, final, prepared, run))
     scores = scores_of(prepared, {"validation": on_train, **({"test": final} if len(split.test) else {})})
     if "test" in scores and predictor is None:
         unit, error = prepared.development.reading_spread(sites), scores["test"].metrics["rmse"]
@@ -432,7 +442,8 @@ def make_plan(
         "data": {"name": samples.origin.name, "fingerprint": samples.fingerprint()},
         **(recorded or {}),
     }
-    seen = np.concatenate([split.development, split.calibration])
+    warned = interval_warnings({name: one.metrics for name, one in scores.items()})
+    metadata |= {"warnings": warned} if warned else {}
     return Plan(
         **final.parts(),
         gain=gains(prepared, sites),
@@ -441,7 +452,7 @@ def make_plan(
         sample_errors={name: one.ratios for name, one in scores.items()},
         history=training_history(selection, fitted, predictor),
         stability=stability(prepared.development, sites),
-        ranges=range_of(final.readings_of(samples.take(seen))),
+        ranges=range_of(final.readings_of(samples.take(split.development))),
     )
 
 

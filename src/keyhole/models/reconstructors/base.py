@@ -59,6 +59,25 @@ class Reconstructor(Model):
             The fitted reconstructor itself.
         """
 
+    def fit_fold(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Reconstructor:
+        """Return another one with the hyperparameters of this one, fitted to all samples but a fold, for cross-fitting.
+
+        Parameters
+        ----------
+        train
+            Scaled samples.
+        sites
+            Numbers of the K sites that this one was fitted to.
+        run
+            Seed of random subsets.
+
+        Returns
+        -------
+        Reconstructor
+            By default a clone that selects its hyperparameters anew.
+        """
+        return self.clone().fit(train, sites, validation=train, run=run)
+
     @abstractmethod
     def reconstruct(self, readings: NDArray[Any], covariates: NDArray[Any] | None = None) -> NDArray[np.float32]:
         """Reconstruct fields from readings.

@@ -69,12 +69,21 @@ class Kernel(Reconstructor):
 
     def fit(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
         """Fit on ``train``, or a random subset of it; leave-one-out errors select the hyperparameters."""
+        return self._fit(train, sites, run, None)
+
+    def fit_fold(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Kernel:
+        """Solve for the hyperparameters of this one; see `Reconstructor.fit_fold`."""
+        return self.clone()._fit(train, sites, run, self.parameters)
+
+    def _fit(
+        self, train: ScaledSamples, sites: NDArray[np.int64], run: Run, parameters: Hyperparameters | None
+    ) -> Self:
         self.channels, self.domain = train.channels, train.sites
         rng = run.generator("kernel")
         rows = random_subset(len(train), self.options.max_samples, rng)
         inputs, targets = _inputs(train.readings(sites), train.covariates)[rows], flat(train.targets)[rows]
         self.mean = targets.mean(axis=0)
-        self.parameters = self._choose_hyperparameters(inputs, targets - self.mean, rng)
+        self.parameters = parameters or self._choose_hyperparameters(inputs, targets - self.mean, rng)
         self.scale = scale_of(inputs, self.parameters.standardised)
         inputs = inputs / self.scale
         gram = kernel(inputs, inputs, self.parameters)

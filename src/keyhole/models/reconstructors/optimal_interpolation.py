@@ -25,6 +25,7 @@ __all__ = ["STRENGTHS", "OptimalInterpolation", "longest_sufficient"]
 LENGTH_SCALES = (np.inf, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125)
 STRENGTHS = np.logspace(-6, 1, 29)
 _INTERACTION_SCALES = (0.05, 0.1, 0.3)  # candidate scales of the interactions of readings with covariates
+_CHOSEN = ("length", "strength", "share", "means")  # hyperparameters
 _AS_GOOD = 1.01  # errors within this factor of the smallest count as equal
 
 
@@ -97,6 +98,11 @@ class OptimalInterpolation(LinearReconstructor):
         mean = np.zeros((1 + covariates.shape[1], weights.shape[1]))
         mean[: len(target_means)] = target_means - feature_means @ weights
         self.offset, self.weights = mean[0].astype(np.float32), np.concatenate([weights, mean[1:]]).astype(np.float32)
+
+    def fit_fold(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> OptimalInterpolation:
+        """Solve for the hyperparameters of this one; see `Reconstructor.fit_fold`."""
+        chosen = {name: self.chosen[name] for name in _CHOSEN} | {"means": bool(self.chosen["means"])}
+        return OptimalInterpolation(**(self.settings() | chosen)).fit(train, sites, validation=train, run=run)
 
     def features(self, readings: NDArray[Any], covariates: NDArray[np.float32]) -> NDArray[Any]:
         """Return the readings, their scaled interactions with the covariates, and the covariates.
@@ -218,6 +224,9 @@ def _choose_hyperparameters(data: _Data, settings: OptimalInterpolationSettings)
 
     ``means`` and ``share`` are each selected only if they clearly lower the error. What the settings give is kept.
     """
+    given = {name: getattr(settings, name) for name in _CHOSEN}
+    if None not in given.values():
+        return {name: float(value) for name, value in given.items()}
     lengths = LENGTH_SCALES if settings.length is None else (settings.length,)
     without = data.errors(lengths, settings.n_folds)
     row = longest_sufficient(without.min(axis=1), 1 - settings.min_localisation_gain)

@@ -11,7 +11,7 @@ from keyhole.core.run import Run
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.principal_components import cached_gram
 from keyhole.models.projection import Targets, probe_targets
-from keyhole.models.reconstructors.base import flat
+from keyhole.models.reconstructors.base import Reconstructor, flat
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.regression import RidgeRegression, nested_squared_errors
 
@@ -60,6 +60,19 @@ class Ridge(LinearReconstructor):
         """Solve for the strength with the smallest leave-one-out error; see `LinearReconstructor.solve`."""
         products = cached_gram(train) if train.missing is None else None
         self._take(RidgeRegression(flat(train.readings(sites)), targets, products=products), len(sites))
+
+    def fit_fold(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Reconstructor:
+        """Solve the normal equations for the strength of this one; see `Reconstructor.fit_fold`."""
+        if train.missing is not None or train.is_large:
+            return super().fit_fold(train, sites, run)
+        readings, targets, fitted = flat(train.readings(sites)).astype(np.float64), flat(train.targets), self.clone()
+        centre = readings.mean(axis=0)
+        readings -= centre
+        gram = readings.T @ readings + self.strength * np.eye(len(centre))
+        fitted.weights = np.linalg.solve(gram, readings.T).astype(np.float32) @ targets
+        fitted.offset = targets.mean(axis=0) - centre.astype(np.float32) @ fitted.weights
+        fitted.channels, fitted.domain, fitted.chosen = train.channels, train.sites, dict(self.chosen)
+        return fitted
 
     def _take(self, regression: RidgeRegression, count: int) -> Self:
         """Adopt the regression on the first ``count`` sites."""
