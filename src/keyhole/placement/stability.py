@@ -114,9 +114,8 @@ class _ResampledVariance:
             covariance = np.einsum("brq,bq->br", self.matrix, rows)
             variance = np.einsum("br,br->b", covariance, rows) + self.noise[channel, picked]
             reads = (picked >= 0) & (variance > self.floor)
-            factor = (
-                covariance * np.divide(1, np.sqrt(variance), out=np.zeros_like(variance), where=reads)[:, np.newaxis]
-            )
+            precision = np.divide(1, variance, out=np.zeros_like(variance), where=reads)
+            factor = covariance * np.sqrt(precision)[:, np.newaxis]
             moved = np.einsum("brq,bq->br", self.matrix, factor)
             own, product = (np.einsum("csr,br->bsc", self.rows, one, optimize=True) for one in (factor, moved))
             square = np.einsum("br,br->b", factor, factor)[:, np.newaxis, np.newaxis, np.newaxis]
