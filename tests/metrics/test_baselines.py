@@ -8,6 +8,7 @@ import pytest
 import keyhole as kh
 from example_data import left_in_file, smooth
 from keyhole.data.preparation import prepare
+from keyhole.report.without_sensors import known_without_sensors
 
 OPTIONS = {"method": "qr", "reconstructor": "ridge", "split": "blocks", "intervals": False}
 
@@ -108,6 +109,19 @@ def test_members_of_the_same_times_have_no_neighbours():
     assert "baseline_rmse[persistence]" not in plan.metrics["test"]
 
 
+def test_neighbours_are_of_the_same_group():
+    """Members of an ensemble, each a series of its own: the first sample of a member follows none."""
+    import xarray as xr
+
+    members = [monthly(60, seed) for seed in range(5)]
+    samples = kh.read(xr.concat(members, "member"), samples=("member", "time")).with_groups(np.arange(300) // 60)
+    plan = kh.select(samples, 3, anomalies="none", **{**OPTIONS, "split": None})
+    test = prepare(samples, None, 0).split.test
+    values = np.stack([member.values.reshape(60, -1) for member in members])[np.unique(test // 60)]
+    step = rms(np.diff(values, axis=1))
+    assert plan.metrics["test"]["baseline_rmse[persistence]"] == pytest.approx(step)
+
+
 def test_missing_values_are_not_scored(rng):
     field = monthly()
     field = field.where(rng.uniform(size=field.shape) > 0.1)
@@ -132,13 +146,15 @@ def test_channels_of_other_units_count_by_their_scale():
 
 
 def test_a_field_in_its_file_has_what_one_pass_gives(tmp_path):
-    """Neighbours are found within a panel; calendar and components are left out."""
+    """Neighbours are those that the pass reads, so the first sample of a part has none; others are left out."""
     path = tmp_path / "field.nc"
     monthly(240).astype(np.float32).to_netcdf(path)
     options = {**OPTIONS, "method": "greedy", "anomalies": "none"}
     whole, stored = kh.select(path, 3, **options), kh.select(left_in_file(path), 3, **options)
     found, expected = stored.metrics["test"], whole.metrics["test"]
+    assert "principal components are left out" in known_without_sensors(stored, "")
     names = {name for name in expected if name.startswith("baseline")} | {"relative_l2", "fvu_field"}
     assert names - set(found) == {"baseline_rmse[calendar]", "baseline_rmse[components]"}
     for name in names & set(found):
-        assert found[name] == pytest.approx(expected[name], rel=1e-4)
+        by_neighbours = name in ("baseline_rmse[persistence]", "baseline_rmse[interpolation]")
+        assert found[name] == pytest.approx(expected[name], rel=0.05 if by_neighbours else 1e-4)

@@ -87,3 +87,13 @@ def test_all_samples_give_the_greedy_sites(channels, rng):
     sites = SELECTORS["greedy"]().select(samples, 2, validation=None, run=Run()).sites
     found = stability(samples, sites)
     assert found.min() > 0.7
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_nothing_is_left_to_explain(channels, rng):
+    """All sites are selected, copies and constant ones among them: no warning of rounding."""
+    values = np.repeat(rng.normal(size=(60, channels, 3)), 2, axis=2)
+    values[:, :, 5] = 1.0
+    samples = kh.read(values.astype(np.float32), channels=1).as_scaled()
+    found = stability(samples, np.arange(6))
+    assert ((found >= 0) & (found <= 1)).all()

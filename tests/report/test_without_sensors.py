@@ -29,7 +29,8 @@ def plan():
 
 def test_a_summary_names_both_errors_the_anomalies_and_the_baselines(plan):
     text, scores = shown(plan_table(plan)), plan.metrics["test"]
-    assert f"{scores['fvu']:.1%} of the anomalies, {scores['fvu_field']:.1%} of the field" in text
+    assert f"unexplained variance {scores['fvu']:.1%}" in text
+    assert f" of the anomalies, {scores['fvu_field']:.1%} of the field" in text
     assert f"relative L2 error {scores['relative_l2']:.2%}" in text
     assert "anomalies from harmonics of the year, chosen by cross-validation" in text
     mean, persistence = (scores[f"baseline_rmse[{name}]"] for name in ("mean", "persistence"))

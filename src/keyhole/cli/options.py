@@ -395,7 +395,8 @@ class WeightOptions:
         Loss weights: area (cell area, the default on a lat/lon grid), none, a region of interest as for --allow, or a
         .npy, .nc or .csv file of weights.
     noise
-        Standard deviation of the measurement noise in the data's units, or a file of them as for --costs.
+        Standard deviation of the measurement noise in the data's units, or a file of them as for --costs; without it,
+        searches assume 1 % of the spread (0: perfect sensors).
     """
 
     panel: ClassVar[str] = "Loss weights and measurement noise"

@@ -16,6 +16,7 @@ from keyhole.data.samples import Samples
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.scaler import Scaler
 from keyhole.data.screening import exclude, notes, screen, warn_about
+from keyhole.data.sentinels import warn_of_sentinels
 from keyhole.data.split_choice import choose_split
 from keyhole.data.splits import Split, SplitLike
 
@@ -110,6 +111,7 @@ def prepare(samples: Samples, split: SplitLike, seed: int) -> PreparedSamples:
         raise DataError("the training part is constant: every sample in it is the same, so nothing can be learned")
     _check_target_varies(train)
     together = moments + others
+    warn_of_sentinels(development, together.low, together.high)
     choosing, scaling = Scaler.of(moments, train), Scaler.of(together, development)
     _check_precision(together, scaling)
     prepared = prepare_with(samples, parts, choosing, scaling)

@@ -105,16 +105,24 @@ class Baselines:
 
     @cached_property
     def neighbours(self) -> tuple[Indices, Indices] | None:
-        """Position of the sample before and after each in time, -1 where there is none.
+        """Position of the sample before and after each in time, in its own group, -1 where there is none.
 
-        None for samples that are no series, or of which some are of the same time, such as members of an ensemble.
+        None for samples that are no series, or of which some of a group are of the same time.
         """
-        time = self.samples.time
-        if not self.samples.is_series or (time is not None and len(np.unique(time)) < len(time)):
+        time, groups = self.samples.time, self.samples.sample_groups
+        if not self.samples.is_series:
             return None
         order, before = self.samples.order_in_time(), np.full(len(self.samples), -1)
-        after = before.copy()
-        before[order[1:]], after[order[:-1]] = order[:-1], order[1:]
+        after, group = before.copy(), np.zeros(len(order), np.int64)
+        if groups is not None:
+            group = np.unique(groups, return_inverse=True)[1]
+            order = order[np.argsort(group[order], kind="stable")]
+        one, two = order[:-1], order[1:]
+        same = group[one] == group[two]
+        one, two = one[same], two[same]
+        if time is not None and (time[one] == time[two]).any():
+            return None
+        before[two], after[one] = one, two
         return before, after
 
     def predictions(self, some: Samples, rows: Indices, known: KnownValues) -> Iterator[tuple[str, Field]]:

@@ -71,7 +71,7 @@ class Ratio(NamedTuple):
 
 
 def standard_errors(ratios: Mapping[str, Ratio], *, is_series: bool) -> dict[str, float]:
-    """Return the standard error of each metric, by its name followed by ``_se``.
+    """Return the standard error of each metric, by its name followed by ``_se``; without those that are not known.
 
     Parameters
     ----------
@@ -80,7 +80,8 @@ def standard_errors(ratios: Mapping[str, Ratio], *, is_series: bool) -> dict[str
     is_series : bool
         Whether consecutive samples may be correlated; see `block_length`.
     """
-    return {f"{name}_se": standard_error(ratio, is_series=is_series) for name, ratio in ratios.items()}
+    errors = {f"{name}_se": standard_error(ratio, is_series=is_series) for name, ratio in ratios.items()}
+    return {name: error for name, error in errors.items() if np.isfinite(error)}
 
 
 def standard_error(ratio: Ratio, *, is_series: bool) -> float:

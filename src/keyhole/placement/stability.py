@@ -95,7 +95,7 @@ class _ResampledVariance:
         projected = np.einsum("csr,brq->bcsq", rows, self.matrix, optimize=True)
         self.own = np.einsum("bcsq,dsq->bscd", projected, rows)
         self.products = np.einsum("bcsq,bdsq->bscd", projected, projected)
-        self.floor = _ROUNDING * float(self.own.max())
+        self.floor = max(_ROUNDING * float(self.own.max()), float(np.finfo(np.float32).tiny))
 
     def gains(self) -> NDArray[np.float64]:
         """Return the reduction of the total variance by each candidate, ``(draws, candidates)``."""
@@ -104,7 +104,7 @@ class _ResampledVariance:
         removed = self.products + (first + second) * self.own + first * second * eye
         whole = self.own + (self.noise.T[:, :, np.newaxis] + self.floor) * eye
         if len(eye) == 1:
-            return np.asarray((removed / whole)[:, :, 0, 0], np.float64)
+            return np.asarray((removed / np.maximum(whole, self.floor))[:, :, 0, 0], np.float64)
         return np.asarray(np.einsum("bscd,bsdc->bs", np.linalg.inv(whole), removed), np.float64)
 
     def observe(self, picked: NDArray[np.int64]) -> None:
@@ -113,10 +113,8 @@ class _ResampledVariance:
             rows = self.rows[channel, picked]
             covariance = np.einsum("brq,bq->br", self.matrix, rows)
             variance = np.einsum("br,br->b", covariance, rows) + self.noise[channel, picked]
-            reads = (picked >= 0) & (variance > self.floor)
-            factor = (
-                covariance * np.divide(1, np.sqrt(variance), out=np.zeros_like(variance), where=reads)[:, np.newaxis]
-            )
+            scale = np.sqrt(np.where((picked >= 0) & (variance > self.floor), variance, np.inf))
+            factor = covariance / scale[:, np.newaxis]
             moved = np.einsum("brq,bq->br", self.matrix, factor)
             own, product = (np.einsum("csr,br->bsc", self.rows, one, optimize=True) for one in (factor, moved))
             square = np.einsum("br,br->b", factor, factor)[:, np.newaxis, np.newaxis, np.newaxis]

@@ -23,7 +23,7 @@ from keyhole.report.formatting import (
     variable_units,
 )
 from keyhole.report.report_data import ReportData
-from keyhole.report.without_sensors import anomalies_text, baseline_text, baseline_warnings
+from keyhole.report.without_sensors import anomalies_text, baseline_warnings, known_without_sensors
 from keyhole.workflow.calibration import interval_warnings
 from keyhole.workflow.comparison import Comparison, Difference, Entry
 
@@ -52,10 +52,9 @@ def result(data: ReportData) -> str:
     units = variable_units(plan.origin.variables, scores)
     parts = ", ".join(f"{name} {quantity(scores[f'rmse[{name}]'], unit)}" for name, unit in units.items())
     error += f" ({parts})" if parts else ""
-    known = baseline_text(scores, plan.scaling.climatology, units=data.units, components=plan.k * plan.reading_channels)
-    known = "".join(f" {one[0].upper()}{one[1:]}." for one in baseline_warnings(scores, data.units)) + (
-        f" RMSE without sensors: {known}." if known else ""
-    )
+    warnings = "".join(f" {one[0].upper()}{one[1:]}." for one in baseline_warnings(scores, data.units))
+    without = known_without_sensors(plan, data.units)
+    known = warnings + (f" RMSE without sensors: {without}." if without else "")
     return (
         f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(plan, scores)}.{known}"
         f"{_target_sentence(plan)}"

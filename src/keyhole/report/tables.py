@@ -19,7 +19,13 @@ from keyhole.report.formatting import (
     variable_units,
     with_error,
 )
-from keyhole.report.without_sensors import anomalies_text, baseline_text, baseline_warnings, in_metric
+from keyhole.report.without_sensors import (
+    anomalies_text,
+    baseline_text,
+    baseline_warnings,
+    in_metric,
+    known_without_sensors,
+)
 from keyhole.workflow.comparison import Comparison
 from keyhole.workflow.curves import Curve
 
@@ -348,10 +354,10 @@ def _shares(plan: Plan, scores: Mapping[str, float]) -> str:
 
 def _without_sensors(plan: Plan) -> list[str]:
     """Lines on what is known of the last part that was scored, without sensors."""
-    scores, units = list(plan.metrics.values())[-1], _error_units(plan)
-    count = plan.k * plan.reading_channels
-    known = baseline_text(scores, plan.scaling.climatology, units=units, components=count)
-    return [f"without sensors: {known}", *baseline_warnings(scores, units)] if known else []
+    units = _error_units(plan)
+    known = known_without_sensors(plan, units)
+    warnings = baseline_warnings(list(plan.metrics.values())[-1], units)
+    return [f"without sensors: {known}", *warnings] if known else []
 
 
 def _error_units(plan: Plan) -> str:

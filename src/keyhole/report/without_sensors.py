@@ -8,7 +8,7 @@ from keyhole.data.climatology import Climatology
 from keyhole.metrics.baselines import BASELINES
 from keyhole.plan.plan import Plan
 
-__all__ = ["anomalies_text", "baseline_text", "baseline_warnings", "in_metric"]
+__all__ = ["anomalies_text", "baseline_text", "baseline_warnings", "in_metric", "known_without_sensors"]
 
 _WORDS = {
     "mean": "mean",
@@ -85,6 +85,15 @@ def baseline_text(
     if components and "components" in shown:
         found += f"; {components} principal component{'s' * (components != 1)} {shown['components']}"
     return found
+
+
+def known_without_sensors(plan: Plan, units: str) -> str:
+    """Return the errors of what is known of the last part of a plan that was scored; see `baseline_text`."""
+    scores, count = list(plan.metrics.values())[-1], plan.k * plan.reading_channels
+    known = baseline_text(scores, plan.scaling.climatology, units=units, components=count)
+    if known and "memory" in plan.metadata:
+        return f"{known} (principal components are left out, since the data stay in their file)"
+    return known
 
 
 def baseline_warnings(scores: Mapping[str, float], units: str = "") -> list[str]:
