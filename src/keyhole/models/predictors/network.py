@@ -57,6 +57,7 @@ class Network(Predictor):
         super().__init__(**settings)
         self.network: nn.Module = nn.Identity()
         self.train_settings = TrainSettings()
+        self.final_settings: TrainSettings | None = None
 
     @property
     def can_refit(self) -> bool:
@@ -65,8 +66,9 @@ class Network(Predictor):
 
     def refit(self, samples: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
         """Train a network of the same size on all samples, as long as was best; see `Model.refit`."""
-        settings = {**self.settings(), "train": self.train_settings.without_validation(self.history)}
-        return type(self)(**settings).fit(samples, sites, validation=validation, run=run)
+        again = self.clone()
+        again.final_settings = self.train_settings.without_validation(self.history)
+        return again.fit(samples, sites, validation=validation, run=run)
 
     def learn(self, train: Examples, validation: Examples, run: Run) -> None:
         """Train on ``train``, keep the weights that are best on ``validation``; see `Predictor.learn`."""
@@ -74,8 +76,8 @@ class Network(Predictor):
         self.options = self.options.for_samples(samples)
         with seeded(run.seed_of("predictor weights")):
             self.network = DenseNet.of(inputs, self.n_outputs, self.options)
-        self.train_settings = self.options.train or train_settings_for(samples)
-        is_final = self.train_settings.last_step is not None
+        self.train_settings = self.final_settings or self.options.train or train_settings_for(samples)
+        is_final = self.final_settings is not None
         batches, scored = (
             FixedBatches(torch.from_numpy(part.inputs), torch.from_numpy(part.targets)) for part in (train, validation)
         )

@@ -63,6 +63,8 @@ class NetworkReconstructor(Reconstructor):
         The site of each selected sensor; ``sites`` unless sensors are elsewhere.
     train_settings
         The settings that it was trained with.
+    final_settings
+        Those of a training on all samples, see `refit`; None before.
     largest_batch
         Default of the largest batch size.
     """
@@ -77,6 +79,7 @@ class NetworkReconstructor(Reconstructor):
         self.places = self.sites
         self.bounds: ValueBounds | None = None
         self.train_settings = TrainSettings()
+        self.final_settings: TrainSettings | None = None
 
     @abstractmethod
     def build(self, samples: int) -> nn.Module:
@@ -154,7 +157,8 @@ class NetworkReconstructor(Reconstructor):
         else:
             batches = AugmentedBatches(augmentation, linear, train, sites, self.inputs)
         scored = None if validation is None else self.fixed_batches(_thinned(validation), linear)
-        self.train_settings = self.options.train or self.pace(len(train), limited=run.deadline is not None)
+        usual = self.options.train or self.pace(len(train), limited=run.deadline is not None)
+        self.train_settings = self.final_settings or usual
         has_missing = train.missing is not None or (validation is not None and validation.missing is not None)
         task = self._task(batches, scored, has_missing)
         self.history = train_supervised(task, self.options, self.train_settings, stage=stage, run=run)
@@ -167,7 +171,9 @@ class NetworkReconstructor(Reconstructor):
 
     def for_refit(self) -> Self:
         """Return an unfitted network of the same size, to be trained for the number of steps that was best."""
-        return type(self)(**{**self.settings(), "train": self.train_settings.without_validation(self.history)})
+        again = self.clone()
+        again.final_settings = self.train_settings.without_validation(self.history)
+        return again
 
     def refit(self, samples: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
         """Train a network of the same size on all samples, without validation; see `Model.refit`."""
