@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -118,7 +120,7 @@ def test_what_is_no_region_is_refused(plan):
 
 def test_a_plan_of_an_early_version_has_none_of_means():
     """Its file holds squared errors, which do not tell how errors of different sites go together."""
-    old = kh.load("tests/golden/format3/intervals.keyhole")
+    old = kh.load(Path(__file__).parents[1] / "golden" / "format3" / "intervals.keyhole")
     assert len(old.reconstruct(np.zeros(3), interval=0.9)) == 3
     with pytest.raises(PlanError, match="make it again"):
         old.interval(np.ones(12), np.zeros(3))

@@ -58,22 +58,24 @@ def test_all_samples_may_be_cross_fitted():
 def test_a_refit_to_the_same_samples_is_the_same_model(reconstructor):
     samples = kh.read(monthly_field(90)).anomalies("month")
     plan = kh.select(samples, 3, method="qr", reconstructor=reconstructor)
-    rows = np.sort(np.arange(90)[: plan.metadata["split"]["train"] + plan.metadata["split"]["validation"]])
-    again = refit_to(plan, samples, rows, Run())
+    again = refit_to(plan, samples, np.arange(90), Run())
     readings = plan.readings_of(samples)
     np.testing.assert_allclose(
         again.reconstruct_array(readings, samples.time), plan.reconstruct_array(readings, samples.time), atol=2e-3
     )
 
 
-def test_networks_are_calibrated_on_validation():
+def test_networks_are_calibrated_on_samples_held_out_anyway():
     values = rough(300, 4, 5)
     plan = quick(values, k=3)
     network = kh.select(
         values, 3, method="qr", reconstructor=Dense(width=16, blocks=1, train={"steps": 100, "batch_size": 32})
     )
-    assert len(network.intervals.components) == network.metadata["split"]["validation"]
-    assert len(plan.intervals.components) == sum(plan.metadata["split"][part] for part in ("train", "validation"))
+    sizes = network.metadata["split"]
+    assert len(network.measured.intervals.components) == sizes["validation"]
+    assert len(network.intervals.components) == sizes["validation"] + sizes["test"]  # fitted to all in the end
+    assert len(plan.measured.intervals.components) == sizes["train"] + sizes["validation"]
+    assert len(plan.intervals.components) == 300
     assert network.metrics["test"]["coverage_90"] == pytest.approx(0.9, abs=0.1)
 
 

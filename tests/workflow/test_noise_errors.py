@@ -61,7 +61,7 @@ def test_errors_with_noise_are_those_of_noisy_readings(name):
     make, reconstructor = CASES[name]
     samples = make()
     plan = kh.select(samples, k=2, method="greedy", reconstructor=reconstructor, refit=False)
-    prepared = prepare(samples, None, 0, calibrate_intervals=True)
+    prepared = prepare(samples, None, 0)
     assert score(plan, prepared.test, plan.scaling)["rmse"] == pytest.approx(plan.metrics["test"]["rmse"], rel=1e-4)
     for level, error in by_draws(plan, prepared.test, plan.reading_scale, 100).items():
         assert plan.metrics["test"][level] == pytest.approx(error, rel=0.1 if name == "kernel" else 0.02)

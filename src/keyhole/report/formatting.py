@@ -25,7 +25,7 @@ __all__ = [
 
 _THIN = "\N{NARROW NO-BREAK SPACE}"
 _SMALLEST = 1e-4
-_PARTS = ("train", "validation", "test", "calibration")
+_PARTS = ("train", "validation", "test", "calibration")  # the last one in older plans
 _WITH_NOISE = "rmse_noise["  # names of errors with further noise
 _DOUBLE = 2.0
 
