@@ -323,7 +323,7 @@ def test_curves_and_comparisons_are_the_same(form):
     found, expected = (kh.curve(DATA[name](), (2, 4), ("greedy",)) for name in (form, "regular"))
     for one, other in zip(found.rows, expected.rows, strict=True):
         np.testing.assert_allclose(list(one.test.values()), list(other.test.values()), rtol=1e-5)
-    assert found.rows[1].sites.tolist() == quick(DATA[form](), 4, intervals=False).indices.tolist()
+    assert found.rows[1].sites.tolist() == quick(DATA[form](), 4, refit=False).indices.tolist()
     compared, expected = (kh.compare(DATA[name](), 4, ["greedy", "qr"]) for name in (form, "regular"))
     assert [entry.method for entry in compared.entries] == [entry.method for entry in expected.entries]
     np.testing.assert_allclose(compared.choice.curve, expected.choice.curve, rtol=1e-4)

@@ -11,7 +11,7 @@ from keyhole.data import Sensors
 from keyhole.data.preparation import prepare
 from keyhole.models.reconstructors import Kernel
 from keyhole.report.tables import plan_summary, plan_table
-from keyhole.workflow.scoring import score
+from keyhole.workflow.scoring import scores_of
 
 LEVELS = {"rmse_noise[1%]": 0.01, "rmse_noise[5%]": 0.05, "rmse_noise[10%]": 0.1}
 
@@ -62,7 +62,8 @@ def test_errors_with_noise_are_those_of_noisy_readings(name):
     samples = make()
     plan = kh.select(samples, k=2, method="greedy", reconstructor=reconstructor, refit=False)
     prepared = prepare(samples, None, 0)
-    assert score(plan, prepared.test, plan.scaling)["rmse"] == pytest.approx(plan.metrics["test"]["rmse"], rel=1e-4)
+    rmse = scores_of(prepared, {"test": plan})["test"].metrics["rmse"]
+    assert rmse == pytest.approx(plan.metrics["test"]["rmse"], rel=1e-4)
     for level, error in by_draws(plan, prepared.test, plan.reading_scale, 100).items():
         assert plan.metrics["test"][level] == pytest.approx(error, rel=0.1 if name == "kernel" else 0.02)
 

@@ -98,6 +98,13 @@ class RefitPart(_Part):
     kept: str = ""
 
 
+class AnomaliesPart(_Part):
+    """What was subtracted from the samples, and why."""
+
+    kind: str = ""
+    reason: str = ""
+
+
 class MetadataPart(_Part):
     """How the plan was made, as far as it is shown; the file may hold more."""
 
@@ -111,6 +118,7 @@ class MetadataPart(_Part):
     missing: str = "error"
     warnings: list[str] = []
     refit: RefitPart | None = None
+    anomalies: AnomaliesPart = AnomaliesPart()
     constraints: ConstraintsPart = ConstraintsPart(asked=[], existing=0)
     assumed_noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 

@@ -224,7 +224,7 @@ def noise_warning(scores: Mapping[str, float], units: str) -> str:
     'with a measurement noise of 1 % of the spread the error is 2.10 degC instead of 0.00700 degC'
     """
     errors = noise_errors(scores)
-    if not errors or not errors["1 %"] >= _DOUBLE * errors["0 %"]:
+    if "1 %" not in errors or not errors["1 %"] >= _DOUBLE * errors["0 %"]:
         return ""
     with_noise, without = quantity(errors["1 %"], units), quantity(errors["0 %"], units)
     return (

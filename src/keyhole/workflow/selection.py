@@ -226,7 +226,7 @@ def select(
     --------
     >>> import keyhole as kh
     >>> plan = kh.select(kh.datasets.sst(), k=5, method="qr", reconstructor="ridge")
-    >>> plan.reconstruct([25.0, 18.0, 28.0, 8.0, 14.0], time="2023-02-01").shape
+    >>> plan.reconstruct(kh.datasets.sst().readings(plan.indices)[-1, :, 0], time="2023-02-01").shape
     (1, 36, 72)
     """
     started = clock.monotonic()
