@@ -137,6 +137,31 @@ def _elimination(table: Table) -> NDArray[np.int64]:
     return _support(RFE(trees, n_features_to_select=table.k, step=0.1), table)
 
 
+def _forest(table: Table) -> NDArray[np.int64]:
+    """The largest importances of one forest."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    forest = RandomForestClassifier(300, random_state=table.seed).fit(table.samples, table.classes)
+    return _best(forest.feature_importances_, table.k)
+
+
+def _l1(table: Table) -> NDArray[np.int64]:
+    """Logistic regression at the strongest L1 penalty that keeps K features; of more, the largest coefficients."""
+    from sklearn.linear_model import LogisticRegression
+
+    sizes = np.zeros(table.samples.shape[1])
+    for strength in np.logspace(-3, 1, 13):
+        model = LogisticRegression(
+            l1_ratio=1.0, C=strength, solver="saga", max_iter=200, tol=1e-2, random_state=table.seed
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # not converged to the last digit
+            sizes = np.abs(model.fit(table.samples, table.classes).coef_).max(axis=0)
+        if np.count_nonzero(sizes) >= table.k:
+            break
+    return _best(sizes, table.k)
+
+
 def _fastcan(table: Table) -> NDArray[np.int64]:
     """FastCan on indicators of the classes; nearly dependent columns are refused by it, so the tolerance is wide."""
     from fastcan import FastCan
@@ -195,6 +220,8 @@ PEERS = {
     "information": Peer("`SelectKBest`, mutual information", _information),
     "forward": Peer("`SequentialFeatureSelector`, naive Bayes", _forward),
     "elimination": Peer("`RFE`, extra trees", _elimination),
+    "forest": Peer("importances of a random forest", _forest),
+    "l1": Peer("logistic regression with L1 penalty", _l1),
     "fastcan": Peer("fastcan", _fastcan, "fastcan"),
     "lassonet": Peer("LassoNet", _lassonet, "lassonet"),
     "stg": Peer("STG", _stg, "stg"),

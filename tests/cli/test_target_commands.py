@@ -153,7 +153,7 @@ WRONG = {
     "row too long": (("select", "long.csv", "--target", "word", "-k", 2), 1, "long.csv: cannot be read as CSV (line 3"),
     "no such column": (("select", "words.csv", "--target", "mood", "-k", 2), 1, "no column 'mood'; there are a, b, c"),
     "constant target": (("select", "same.csv", "--target", "word", "-k", 2), 1, "target 'word': it is constant"),
-    "text that is no target": (("select", "words.csv", "-k", 2), 1, "columns that are not numbers: word"),
+    "text among numbers": (("select", "mixed.csv", "-k", 2), 1, "mixed.csv: column 'a': '?' stands among numbers"),
     "target of an array": (("select", "plain.npy", "--target", "a", "-k", 2), 1, "target does not apply to .npy"),
     "labels of none": (("select", "sst", "--target", "labels", "-k", 2), 1, "data set 'sst' has no labels"),
     "another target of a data set": (("select", "digits", "--target", "digit", "-k", 2), 2, "'labels'"),
@@ -176,6 +176,7 @@ def test_bad_input_is_named_and_writes_nothing(folder, command, array_plan, argu
     kh.select("words.csv", 3, target="word", method="qr", predictor="linear").save("good.keyhole")
     np.save("three.npy", np.ones(3))
     Path("long.csv").write_text("a,b,word\n1,2,up\n1,2,3,up\n")
+    Path("mixed.csv").write_text("a,b\n1,2\n?,5\n3,4\n")
     before = sorted(folder.iterdir())
     done = command(*arguments, *(() if arguments[0] != "select" else ("--method", "qr")))
     assert done.code == code, done

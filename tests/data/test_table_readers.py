@@ -44,7 +44,8 @@ def test_a_column_without_any_value_is_outside():
 @pytest.mark.parametrize(
     ("frame", "says"),
     [
-        (pd.DataFrame({"a": [1, 2], "who": ["x", "y"]}), "columns that are not numbers: who"),
+        (pd.DataFrame({"who": ["x", "y"]}), "no column is left to choose from"),
+        (pd.DataFrame({"a": [1, 2, 3], "b": ["1", "2", "?"]}), "'b': '\\?' stands among numbers"),
         (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "two columns have the same name"),
         (pd.DataFrame([[1, 2], [3, 4]], columns=["1", 1]), "two columns have the same name"),
         (pd.DataFrame(), "empty"),
@@ -222,15 +223,15 @@ def without_pages(path: Path) -> Path:
         (pa.array([[0.0] * 1000] * 20), "x (list<"),
         (pa.array([{"a": 1.0}] * 20), "x (struct<"),
         (pa.array([[("a", 1.0)]] * 20, pa.map_(pa.string(), pa.float64())), "x (map<"),
-        (pa.array(["long" * 1000] * 20), "x (string"),
-        (pa.array(["long" * 1000] * 20).dictionary_encode(), "x (dictionary<"),
+        (pa.array([b"long" * 1000] * 20), "x (binary"),
+        (pa.array([b"long" * 1000] * 20).dictionary_encode(), "x (dictionary<"),
     ],
-    ids=["lists", "structs", "maps", "texts", "categories"],
+    ids=["lists", "structs", "maps", "bytes", "categories of bytes"],
 )
-def test_columns_that_are_not_numbers_are_refused_by_the_schema(tmp_path, column, says):
+def test_columns_that_are_nothing_known_are_refused_by_the_schema(tmp_path, column, says):
     """A few kilobytes of repeated values unpack to gigabytes; nothing of them is read."""
     parquet.write_table(pa.table({"a": np.arange(20.0), "x": column}), tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=f"columns that are not numbers: {re.escape(says)}"):
+    with pytest.raises(DataError, match=f"columns that are not numbers, words or dates: {re.escape(says)}"):
         kh.read(without_pages(tmp_path / "t.parquet"))
 
 
@@ -241,11 +242,12 @@ def test_a_nested_target_is_refused_by_the_schema(tmp_path):
         kh.read(without_pages(tmp_path / "t.parquet"), target="x")
 
 
-def test_a_target_of_huge_texts_is_refused(tmp_path):
+@pytest.mark.parametrize("target", ["x", None])
+def test_huge_texts_are_refused(tmp_path, target):
     table = pa.table({"a": np.arange(20.0), "x": ["long" * 10_000, "short"] * 10})
     parquet.write_table(table, tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"x: a text of 40000 bytes; names of classes have at most 1000"):
-        kh.read(tmp_path / "t.parquet", target="x")
+    with pytest.raises(DataError, match=r"x: a text of 40000 bytes; words have at most 1000"):
+        kh.read(tmp_path / "t.parquet", target=target)
 
 
 def test_a_parquet_that_declares_more_than_memory_is_refused(tmp_path):

@@ -182,7 +182,8 @@ def test_a_target_that_the_training_part_does_not_vary_is_refused():
 def test_methods_are_ranked_by_their_score_of_the_target():
     """The most variable columns rebuild best here and tell nothing."""
     frame = table()[[*"abcdef", "level"]] * ([1, 9, 9, 1, 9, 1, 1])
-    found = compare(frame, 3, ["variance", "random"], target="level", predictor="linear", seed=1)
+    samples = kh.read(frame, target="level").with_weights("none")
+    found = compare(samples, 3, ["variance", "random"], predictor="linear", seed=1)
     by_name = {entry.method: entry.plan.metrics["test"] for entry in found.entries}
     assert by_name["variance"]["fvu"] < by_name["random"]["fvu"]
     assert by_name["variance"]["target_fvu"] > by_name["random"]["target_fvu"]
@@ -284,9 +285,9 @@ def test_a_forest_sees_what_a_column_adds_to_an_existing_one():
 
 def test_methods_that_reconstruct_take_off_what_existing_sites_explain():
     """Beside a target as without one."""
-    frame, asked = told_twice().drop(columns="y"), {"existing": ["c3", "c5"]}
-    plain = kh.select(frame, 2, method="greedy", reconstructor="ridge", constraints=asked)
-    beside = kh.select(told_twice(), 2, method="greedy", target="y", constraints=asked, predictor="linear")
+    samples, asked = kh.read(told_twice(), target="y").with_weights("none"), {"existing": ["c3", "c5"]}
+    plain = kh.select(samples.with_target(None), 2, method="greedy", reconstructor="ridge", constraints=asked)
+    beside = kh.select(samples, 2, method="greedy", constraints=asked, predictor="linear")
     assert beside.names == plain.names
 
 

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
+from keyhole.data.table_columns import TableColumns
+
 __all__ = ["STANDARDISED", "Clock", "SourceInfo", "clock_of"]
 
 STANDARDISED = "standard deviations"
@@ -44,6 +46,10 @@ class SourceInfo:
         Global attributes of the Dataset or file.
     clock : {"dates", "numbers", "durations"}
         Kind of times.
+    columns : TableColumns, optional
+        Columns of a table, if some of them are encoded as numbers or left out; None: each is a site.
+    standardised : bool
+        Whether errors are in standard deviations of each site.
     """
 
     kind: Literal["array", "field", "table"] = "array"
@@ -56,17 +62,23 @@ class SourceInfo:
     calendar: str = "standard"
     dataset_attributes: Mapping[str, Any] = field(default_factory=dict)
     clock: Clock = "dates"
+    columns: TableColumns | None = None
+    standardised: bool = False
 
     @property
     def units(self) -> str:
         """Units of the values, common to all variables; empty where unknown or different."""
         if not self.variables:
             return str(self.attributes.get("units", ""))
-        return self.channel_units(1)[0] if not self.units_differ else ""
+        return self.channel_units(1)[0] if not self._variables_differ else ""
 
     @property
     def units_differ(self) -> bool:
-        """Whether variables have different units, so that their errors cannot be averaged."""
+        """Whether variables, or the columns of a table, have different units, so that errors cannot be averaged."""
+        return self.standardised or self._variables_differ
+
+    @property
+    def _variables_differ(self) -> bool:
         return len(set(self.channel_units(1))) > 1
 
     @property

@@ -19,10 +19,12 @@ from keyhole.data.screening import exclude, notes, screen, warn_about
 from keyhole.data.sentinels import warn_of_sentinels
 from keyhole.data.split_choice import choose_split
 from keyhole.data.splits import Split, SplitLike
+from keyhole.data.table_columns import column_spread
 
-__all__ = ["PreparedSamples", "prepare", "prepare_all", "prepare_with", "split_of"]
+__all__ = ["PreparedSamples", "prepare", "prepare_all", "prepare_with", "split_of", "standardise"]
 
 _FEWEST_KNOWN = 5  # training samples that must know a cell
+_ROUNDING = 1e-6  # standard deviation, as a share of a column's largest value, below which it varies by rounding only
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +114,9 @@ def prepare(samples: Samples, split: SplitLike, seed: int) -> PreparedSamples:
     _check_target_varies(train)
     together = moments + others
     warn_of_sentinels(development, together.low, together.high)
+    if samples.standardise and samples.sensors is None:
+        samples = standardise(samples, together)
+        train, development = samples.take(parts.train), samples.take(_development(samples, parts))
     choosing, scaling = Scaler.of(moments, train), Scaler.of(together, development)
     _check_precision(together, scaling)
     prepared = prepare_with(samples, parts, choosing, scaling)
@@ -151,6 +156,33 @@ def prepare_all(prepared: PreparedSamples) -> PreparedSamples:
     )
 
 
+def standardise(samples: Samples, moments: Moments) -> Samples:
+    """Set the standard deviations by which the columns of a table are divided; errors are in these units.
+
+    Parameters
+    ----------
+    samples : Samples
+        A table.
+    moments : Moments
+        Sums over all samples but the test part.
+
+    Returns
+    -------
+    Samples
+        With ``spread``.
+    """
+    squares, counts = moments.anomaly_squares(moments.baseline()), moments.counts.sum(axis=0)
+    largest = np.maximum(np.abs(moments.low), np.abs(moments.high))
+    variance = squares / np.maximum(counts, 1)
+    varies = np.sqrt(variance) > _ROUNDING * largest
+    columns = samples.origin.columns
+    owners = None if columns is None else columns.owners[samples.sites.index]
+    spread = column_spread(np.where(varies, variance, 0.0)[0], owners)
+    constant = np.where(largest > 0, largest, 1.0)[0]
+    origin = replace(samples.origin, standardised=True)
+    return replace(samples, spread=np.where(spread > 0, spread, constant), origin=origin)
+
+
 def split_of(samples: Samples, split: SplitLike, seed: int) -> Split:
     """Return the parts that `prepare` splits samples into; parameters as there."""
     parts = choose_split(samples, split, seed)
@@ -185,7 +217,7 @@ def _known_enough(samples: Samples, parts: Split) -> Samples:
 def _check_precision(moments: Moments, scaler: Scaler) -> None:
     """Raise a DataError if scaled values are infinite or vanish in single precision."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        extremes = [(bound - scaler.mean) / scaler.scale[:, np.newaxis] for bound in (moments.low, moments.high)]
+        extremes = [(bound - scaler.mean) / scaler.unit for bound in (moments.low, moments.high)]
         scaled = np.stack(extremes).astype(np.float32)
     known = scaled[:, ~np.isnan(moments.low)]
     if not np.isfinite(known).all() or not known.any():

@@ -60,6 +60,10 @@ class Samples(SampleSet):
         Coordinates along the samples by name, such as the members of an ensemble, which `with_groups` takes.
     groups_name : str
         Name of the column or coordinate that ``sample_groups`` come from.
+    standardise : bool
+        Whether each column of a table is divided by its standard deviation, so that all count alike.
+    spread : ndarray of shape (m,), optional
+        These standard deviations, once the samples are split; None before, and where there is one scale for all sites.
     **others
         Those of `SampleSet`.
 
@@ -78,6 +82,8 @@ class Samples(SampleSet):
     periods: tuple[Period, ...] | None = None
     coordinates: Coordinates = field(default_factory=dict)
     groups_name: str = ""
+    standardise: bool = False
+    spread: NDArray[np.float64] | None = None
 
     @classmethod
     def build(
@@ -161,15 +167,16 @@ class Samples(SampleSet):
         if self.sensors is not None:
             sensors = self.sensors.specification or self.sensors.restrict(keep)
             rest = self._without_sensors().restrict(keep).with_sensors(sensors)
-            return rest if constraints is None else rest.with_constraints(constraints.specification)
+            return rest if constraints is None else rest.with_constraints(constraints.asked)
         observable = self.observable if constraints is None else constraints.before
         rest = replace(
             self, data=np.take(self.values, sites, axis=2), sites=self.sites.take(sites),
             observable=observable[sites], constraints=None,
             weights=None if self.weights is None else self.weights[sites],
+            spread=None if self.spread is None else self.spread[sites],
             noise=None if self.noise is None else self.noise[:, sites],
         )  # fmt: skip
-        return rest if constraints is None else rest.with_constraints(constraints.specification)
+        return rest if constraints is None else rest.with_constraints(constraints.asked)
 
     @cached_property
     def missing(self) -> NDArray[np.bool_] | None:
@@ -184,7 +191,8 @@ class Samples(SampleSet):
         Parameters
         ----------
         constraints : Constraints or mapping, optional
-            `keyhole.Constraints`, a mapping of its parameters, or None to remove all constraints.
+            `keyhole.Constraints`, a mapping of its parameters, or None to remove all constraints. Of a table they are
+            about its columns; the indicators of a column of words are always selected together.
 
         Returns
         -------
@@ -192,12 +200,14 @@ class Samples(SampleSet):
             With ``observable`` narrowed to the sites that the constraints allow.
         """
         observable = self.observable if self.constraints is None else self.constraints.before
-        specified = Constraints.of(constraints)
+        asked = specified = Constraints.of(constraints)
+        if self.sensors is not None and asked.given():
+            asked = specified = self.sensors.constraints(asked)
+        elif self.origin.columns is not None:
+            specified = asked.of_columns(self.origin.columns)
         if not specified.given():
             return replace(self, observable=observable, constraints=None)
-        if self.sensors is not None:
-            specified = self.sensors.constraints(specified)
-        resolved = specified.resolve(self.candidates, observable)
+        resolved = replace(specified.resolve(self.candidates, observable), asked=asked)
         return replace(self, observable=resolved.observable, constraints=resolved)
 
     def with_sensors(self, sensors: Any) -> Samples:
@@ -228,7 +238,7 @@ class Samples(SampleSet):
         if sensors is not None:
             placed = place_sensors(sensors, plain)
             plain = replace(plain, sensors=placed, observable=np.ones(len(placed), bool))
-        return plain if constraints is None else plain.with_constraints(constraints.specification)
+        return plain if constraints is None else plain.with_constraints(constraints.asked)
 
     def _without_sensors(self) -> Samples:
         """The samples with a sensor at each site, without constraints."""
@@ -345,8 +355,10 @@ class Samples(SampleSet):
 
         Parameters
         ----------
-        weights : {"area", "none"}, array-like, region or None
-            ``"area"`` for the relative area of each site; ``"none"`` or None for uniform weights; an array of the shape
+        weights : {"area", "variance", "none"}, array-like, region or None
+            ``"area"`` for the relative area of each site; ``"variance"`` to divide each column of a table by its
+            standard deviation, so that all count alike whatever their units, and errors are in standard deviations
+            (the default of tables); ``"none"`` or None for uniform weights; an array of the shape
             of the data; a DataArray or Series, aligned by coordinate or site name; or a region of interest in any form
             that `keyhole.Constraints` takes, with weight 1 inside and 0 elsewhere. While sites are selected, a weight
             of 0 is replaced by 1e-4 of the mean weight.
@@ -355,7 +367,11 @@ class Samples(SampleSet):
         -------
         Samples
         """
-        return replace(self, weights=resolve_weights(weights, self.sites))
+        if isinstance(weights, str) and weights == "variance":
+            return replace(self, weights=None, standardise=True)
+        if self.origin.columns is not None and not isinstance(weights, str | None):
+            weights = self.origin.columns.each(weights, "weights")
+        return replace(self, weights=resolve_weights(weights, self.sites), standardise=False, spread=None)
 
     def with_noise(self, noise: Any) -> Samples:
         """Set the standard deviation of the measurement noise, in the data's units.
@@ -371,6 +387,8 @@ class Samples(SampleSet):
         -------
         Samples
         """
+        if self.origin.columns is not None and noise is not None:
+            noise = self.origin.columns.each(noise, "noise")
         return replace(self, noise=resolve_noise(noise, self.channels, self.sites, tuple(self.origin.variables)))
 
     def channels_apart(self) -> Samples:
@@ -453,7 +471,7 @@ class Samples(SampleSet):
         >>> kh.read(readings).with_coordinates(stations).sites.position(0)
         {'lat': np.float64(62.9), 'lon': np.float64(6.5)}
         """
-        placed = self._with_sites(self.sites.with_coordinates(table))
+        placed = replace(self._with_sites(self.sites.with_coordinates(table)), standardise=False)
         return placed.with_weights("area") if self.weights is None and placed.sites.area is not None else placed
 
     def with_vertical_scale(self, scale: float) -> Samples:
@@ -466,11 +484,11 @@ class Samples(SampleSet):
         constraints = self.constraints
         if self.sensors is not None:
             moved = self._without_sensors()._with_sites(sites).with_sensors(self.sensors.specification or self.sensors)
-            return moved if constraints is None else moved.with_constraints(constraints.specification)
+            return moved if constraints is None else moved.with_constraints(constraints.asked)
         plain = replace(self, sites=sites, constraints=None)
         if constraints is None:
             return plain
-        return replace(plain, observable=constraints.before).with_constraints(constraints.specification)
+        return replace(plain, observable=constraints.before).with_constraints(constraints.asked)
 
     def anomalies(self, kind: Anomalies = "month") -> Samples:
         """Set what is subtracted from the samples: what the calendar knows of them without sensors.
@@ -506,7 +524,8 @@ class Samples(SampleSet):
 
     def _settings(self) -> tuple[Any, ...]:
         kind, terms = self.climatology.kind, self.climatology.terms
-        return (None,) if kind == "none" else (kind, *terms)
+        own = ("standardised",) if self.standardise else ()
+        return (None, *own) if kind == "none" else (kind, *terms, *own)
 
     def readings(self, sites: Indices) -> NDArray[np.floating[Any]]:
         """Return the values at some sites, ``(N, K, channels)``, without noise; NaN where they are missing.

@@ -14,6 +14,7 @@ from keyhole.data.climatology_choice import with_climatology
 from keyhole.data.covariates import Period, harmonics
 from keyhole.data.moments import Moments
 from keyhole.data.normal_equations import fit_harmonics
+from keyhole.data.origin import SourceInfo
 from keyhole.data.samples import Samples
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.values import DeferredValues, Values, memory_of, read_columns, read_rows, whole_of
@@ -47,6 +48,8 @@ class Scaler:
         Mean and standard deviation of the other covariates.
     root : ndarray of shape (m,), optional
         Square root of the relative loss weights; None: uniform.
+    spread : ndarray of shape (m,), optional
+        Standard deviation of each column of a table, by which values are divided besides ``scale``; None: one for all.
 
     Examples
     --------
@@ -64,6 +67,7 @@ class Scaler:
     periods: tuple[Period, ...] = ()
     columns: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 0)))
     root: NDArray[np.float32] | None = None
+    spread: NDArray[np.float64] | None = None
 
     @classmethod
     def fit(cls, samples: Samples) -> Scaler:
@@ -111,15 +115,19 @@ class Scaler:
         squares = moments.anomaly_squares(baseline) if once else _anomaly_squares(samples, climatology, baseline)
         known = moments.counts.sum(axis=(0, 2), dtype=np.int64)
         weighted = squares * (1.0 if root is None else np.square(root))
+        weighted = weighted if samples.spread is None else weighted / np.square(samples.spread)
         scale = np.sqrt(weighted.sum(axis=1) / np.maximum(known, 1))
         columns = _moments(samples.covariates)
-        periods = climatology.periods if samples.periods is None else samples.periods
-        return cls(baseline, np.where(scale > 0, scale, 1.0), climatology, periods, columns, root)
+        periods, scale = (
+            climatology.periods if samples.periods is None else samples.periods,
+            np.where(scale > 0, scale, 1.0),
+        )
+        return cls(baseline, scale, climatology, periods, columns, root, samples.spread)
 
     def target_variance(self, moments: Moments) -> NDArray[np.float64]:
         """Return the variance of the scaled targets over the samples of some sums, ``(channels, m)``."""
         weight = 1.0 if self.root is None else np.square(self.root)
-        squares = moments.anomaly_squares(self.baseline) / np.square(self._column)
+        squares = moments.anomaly_squares(self.baseline) / np.square(self.unit)
         return np.asarray(squares * weight / np.maximum(moments.counts.sum(axis=0), 1))
 
     def apply(self, samples: Samples) -> ScaledSamples:
@@ -142,8 +150,8 @@ class Scaler:
             observable=samples.observable, time=samples.time, ordered=samples.ordered, origin=samples.origin,
             target=samples.target, covariates=self.covariates(samples.time, samples.covariates, len(samples)),
             sample_groups=samples.sample_groups, constraints=samples.constraints, weights=samples.weights,
-            noise=None if samples.noise is None else samples.noise / self._column, rows=samples.rows,
-            offset=None if self.climatology.needs_time or self.root is not None else self.baseline[0] / self._column,
+            noise=None if samples.noise is None else samples.noise / self.unit, rows=samples.rows,
+            offset=None if self.climatology.needs_time or self.root is not None else self.baseline[0] / self.unit,
             root=sqrt_of_weights(samples.weights), missing=samples.missing,
         )  # fmt: skip
         return scaled.observed_by(samples.sensors, self.scale)
@@ -184,6 +192,14 @@ class Scaler:
         known = harmonics(time, self.periods) if time is not None else np.zeros((n, 0), np.float32)
         return np.concatenate([known, ((given - self.columns[0]) / self.columns[1]).astype(np.float32)], axis=1)
 
+    def error_scale(self, origin: SourceInfo) -> NDArray[np.float64]:
+        """Return what errors are divided by before they are averaged, ``(channels, m)``.
+
+        One; the standard deviation of the channel where units differ; that of the column where columns count alike.
+        """
+        shape = self.baseline.shape[1:]
+        return np.array(np.broadcast_to(self.unit if origin.units_differ else 1.0, shape), np.float64)
+
     def expected(self, samples: Samples) -> NDArray[np.floating[Any]]:
         """Return the baseline of each sample, ``(N, channels, m)``: the prediction without sensors.
 
@@ -222,7 +238,7 @@ class Scaler:
             float32.
         """
         baseline = self._expected(self.baseline[:, :, sites].transpose(0, 2, 1), time, len(readings))
-        return np.asarray((readings - baseline) / self.scale, np.float32)
+        return np.asarray((readings - baseline) / self.unit_at(sites).T, np.float32)
 
     def unscale_readings(
         self, scaled: NDArray[Any], sites: NDArray[np.int64], time: NDArray[np.datetime64] | None
@@ -243,7 +259,7 @@ class Scaler:
         ndarray of shape (N, K, channels)
         """
         baseline = self._expected(self.baseline[:, :, sites].transpose(0, 2, 1), time, len(scaled))
-        return np.asarray(scaled * self.scale + baseline, np.float64)
+        return np.asarray(scaled * self.unit_at(sites).T + baseline, np.float64)
 
     def undo(self, scaled: NDArray[Any], time: NDArray[np.datetime64] | None) -> NDArray[np.floating[Any]]:
         """Convert scaled targets to the user's units; the inverse of `apply`.
@@ -260,12 +276,17 @@ class Scaler:
         ndarray of shape (N, channels, m)
         """
         plain = scaled if self.root is None else scaled / self.root
-        return np.asarray(plain * self._column + self._expected(self.baseline, time, len(scaled)), self.baseline.dtype)
+        return np.asarray(plain * self.unit + self._expected(self.baseline, time, len(scaled)), self.baseline.dtype)
 
     @property
-    def _column(self) -> NDArray[np.float64]:
-        """Scale of each channel, ``(channels, 1)``."""
-        return self.scale[:, np.newaxis]
+    def unit(self) -> NDArray[np.float64]:
+        """What values are divided by: ``(channels, 1)``, or ``(channels, m)`` where each site has its own spread."""
+        scale = self.scale[:, np.newaxis]
+        return scale if self.spread is None else scale * self.spread
+
+    def unit_at(self, sites: NDArray[np.int64] | slice) -> NDArray[np.float64]:
+        """Return the unit of some sites, ``(channels, 1)`` or ``(channels, sites)``."""
+        return self.unit if self.spread is None else self.unit[:, sites]
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,11 +314,11 @@ class _ScaledValues(DeferredValues):
 
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Scale some samples; see `DeferredValues.read`."""
-        return self._scaled(read_rows(self.base, rows), self.lookup[rows], self.scaler.baseline)
+        return self._scaled(read_rows(self.base, rows), self.lookup[rows], slice(None))
 
     def columns(self, sites: NDArray[np.int64] | slice) -> NDArray[np.float32]:
         """Scale some sites; see `DeferredValues.columns`."""
-        return self._scaled(read_columns(self.base, sites), self.lookup, self.scaler.baseline[:, :, sites])
+        return self._scaled(read_columns(self.base, sites), self.lookup, sites)
 
     @property
     def memory(self) -> int | None:
@@ -310,12 +331,12 @@ class _ScaledValues(DeferredValues):
         return whole_of(self.base)
 
     def _scaled(
-        self, values: NDArray[Any], lookup: NDArray[Any], baseline: NDArray[np.floating[Any]]
+        self, values: NDArray[Any], lookup: NDArray[Any], sites: NDArray[np.int64] | slice
     ) -> NDArray[np.float32]:
-        """Scaled values; zero where they are missing."""
-        anomalies = values - self.scaler.climatology.expected(baseline, lookup)
+        """Scaled values of some sites; zero where they are missing."""
+        anomalies = values - self.scaler.climatology.expected(self.scaler.baseline[:, :, sites], lookup)
         scaled = anomalies if anomalies.dtype == np.float32 else np.empty(anomalies.shape, np.float32)
-        np.divide(anomalies, self.scaler.scale[:, np.newaxis], out=scaled, casting="same_kind")
+        np.divide(anomalies, self.scaler.unit_at(sites), out=scaled, casting="same_kind")
         missing = np.isnan(scaled)
         if missing.any():
             scaled[missing] = 0

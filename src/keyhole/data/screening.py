@@ -69,10 +69,21 @@ def screen(samples: Samples, name: Callable[[int], str] | None = None) -> list[F
     """
     if samples.sensors is not None:  # the user's own, not the columns
         return []
-    named, in_order = name or samples.sites.name, _in_order(samples)
+    named, in_order = name or _name_of(samples), _in_order(samples)
     numbered = [_numbered(unit, samples, named) for unit in _units(samples) if len(unit) == 1 and in_order[unit[0]]]
     found = [one for one in numbered if one is not None]
-    return [*found, *_copies(samples, named, {site for one in found for site in one.sites})]
+    columns = samples.origin.columns
+    left_out = [] if columns is None else [Finding(one.name, one.left_out) for one in columns.left_out]
+    return [*left_out, *found, *_copies(samples, named, {site for one in found for site in one.sites})]
+
+
+def _name_of(samples: Samples) -> Callable[[int], str]:
+    """Name of the column that a site is of."""
+    columns = samples.origin.columns
+    if columns is None:
+        return samples.sites.name
+    owners = columns.owners[samples.sites.index]
+    return lambda site: columns.columns[int(owners[site])].name
 
 
 def exclude(samples: Samples, findings: Sequence[Finding]) -> Samples:
@@ -104,7 +115,7 @@ def exclude(samples: Samples, findings: Sequence[Finding]) -> Samples:
     candidates = (samples.observable if constraints is None else constraints.before).copy()
     candidates[out] = False
     left = replace(samples, observable=candidates, constraints=None)
-    left = left if constraints is None else left.with_constraints(constraints.specification)
+    left = left if constraints is None else left.with_constraints(constraints.asked)
     return left if keep.all() else left.restrict(keep)
 
 

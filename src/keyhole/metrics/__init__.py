@@ -17,6 +17,7 @@ from keyhole.metrics.choice import is_better, simplest
 __all__ = [
     "ErrorAccumulator",
     "Ratio",
+    "confusion_matrix",
     "difference_error",
     "evaluate",
     "is_better",
@@ -88,13 +89,17 @@ class ErrorAccumulator:
         Standard deviations by which errors of each channel are divided.
     names : sequence of str
         Names of the channels, to score each of them as well.
+    spread : ndarray of shape (m,), optional
+        Standard deviations by which the errors of each site are divided, such as those of the columns of a table.
     """
 
     def __init__(
         self, sites: Sites, weights: NDArray[np.float64] | None = None,
         *, scale: NDArray[np.float64] | None = None, names: Sequence[str] = (),
+        spread: NDArray[np.float64] | None = None,
     ) -> None:  # fmt: skip
         self.sites, self.weights, self.scale, self.names = sites, weights, scale, names
+        self._unit = np.ones(1) if spread is None else spread
         area = sites.area
         own = None if weights is None or (area is not None and np.array_equal(weights, area)) else weights
         weightings = {"": np.ones(len(sites)), "_area": area, "_weighted": own}
@@ -106,14 +111,15 @@ class ErrorAccumulator:
         step = max(1, _BLOCK // max(1, truth[0].size))
         for start in range(0, len(truth), step):
             rows = slice(start, start + step)
-            parts = [_squared(truth[rows], _like(truth, other)[rows]) for other in (reconstructed, expected)]
+            pairs = [(truth[rows], _like(truth, other)[rows]) for other in (reconstructed, expected)]
+            parts = [_squared(*pair) / np.square(self._unit) for pair in pairs]
             parts.append((~np.isnan(truth[rows])).astype(np.float64))
             sums = [[np.einsum("ncm,m->nc", part, one) for part in parts] for one in self._weightings.values()]
             self._sums.append(np.array(sums).transpose(2, 0, 3, 1))
 
     def __add__(self, other: ErrorAccumulator) -> ErrorAccumulator:
         """Return the sums over the samples of this one, then those of the other."""
-        together = ErrorAccumulator(self.sites, self.weights, scale=self.scale, names=self.names)
+        together = ErrorAccumulator(self.sites, self.weights, scale=self.scale, names=self.names, spread=self._unit)
         together._sums = [*self._sums, *other._sums]
         return together
 
@@ -197,6 +203,37 @@ def _class_ratios(target: Target, probabilities: NDArray[Any]) -> dict[str, Rati
     wrong, one = (probabilities.argmax(axis=1) != target.values).astype(np.float64), np.ones(len(target))
     own = probabilities[np.arange(len(target)), target.values.astype(np.int64)]
     return {"error": Ratio(wrong, one), "log_loss": Ratio(-np.log(np.maximum(own, _SMALLEST)), one)}
+
+
+def confusion_matrix(target: Target, probabilities: NDArray[Any]) -> NDArray[np.int64]:
+    """Count the samples of each true class (rows) by the class that is predicted for them (columns).
+
+    Parameters
+    ----------
+    target : Target
+        True classes.
+    probabilities : ndarray of shape (N, classes)
+        Predicted ones; the most probable class counts.
+
+    Returns
+    -------
+    ndarray of int, shape (classes, classes)
+
+    Raises
+    ------
+    DataError
+        If the shape does not match the target, or this is a number.
+
+    Examples
+    --------
+    >>> target = Target.of(["rain", "sun", "sun"])
+    >>> confusion_matrix(target, np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])).tolist()
+    [[1, 0], [1, 1]]
+    """
+    count = len(target.classes)
+    _check_shape(target, probabilities, (len(target), count))
+    cells = target.values.astype(np.int64) * count + probabilities.argmax(axis=1)
+    return np.bincount(cells, minlength=count * count).reshape(count, count)
 
 
 def _check_shape(target: Target, scores: NDArray[Any], shape: tuple[int, ...]) -> None:

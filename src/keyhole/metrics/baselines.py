@@ -215,7 +215,7 @@ class BaselineSums:
             for block in (mine[start : start + step] for start in range(0, len(mine), step)):
                 some = panel.samples.take(block)
                 for name, predicted in baselines.predictions(some, rows[block], known):
-                    sums[name] = sums.get(name, 0.0) + _squares(some.values, predicted)
+                    sums[name] = sums.get(name, 0.0) + _squares(some.values, predicted, baselines.scaler.spread)
         return state
 
     def merge(self, one: list[Sums], other: list[Sums]) -> list[Sums]:
@@ -228,9 +228,9 @@ def _together(one: Sums, other: Sums) -> Sums:
     return {name: np.asarray(one.get(name, 0.0) + other.get(name, 0.0)) for name in {**one, **other}}
 
 
-def _squares(truth: Field, predicted: Field) -> NDArray[np.float64]:
-    """Squared errors and how many there are, ``(2, channels)``, where both are known."""
-    error = np.subtract(truth, predicted, dtype=np.float64)
+def _squares(truth: Field, predicted: Field, spread: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Squared errors over the spread, and how many there are, ``(2, channels)``, where both are known."""
+    error = np.subtract(truth, predicted, dtype=np.float64) / (1.0 if spread is None else spread)
     known = ~np.isnan(error)
     error[~known] = 0
     return np.stack([np.einsum("ncm,ncm->c", error, error), known.sum(axis=(0, 2))])

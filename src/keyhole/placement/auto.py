@@ -18,6 +18,7 @@ from keyhole.metrics.trials import Trial, Trials
 from keyhole.placement.base import Selection, Selector
 from keyhole.placement.baselines.supervised import Forest, Relevance
 from keyhole.placement.classical import QR, Greedy
+from keyhole.placement.conditioning import SelectionView
 from keyhole.placement.exchange import Exchange
 from keyhole.placement.kernel_exchange import KernelExchange
 from keyhole.placement.learned import Learned
@@ -26,7 +27,7 @@ from keyhole.placement.settings import STAGES, AutoSettings, LearnedSettings
 
 __all__ = ["STAGES", "Auto"]
 
-STAGES_FOR_A_TARGET = ("relevance", "forest", "learned")
+STAGES_FOR_A_TARGET = ("relevance", "forest", "greedy", "learned")
 # Stages in closed form, which are refitted in seconds.
 _CLOSED: dict[str, Callable[[], Selector]] = {
     "greedy": Greedy, "qr": QR, "exchange": Exchange, "relevance": Relevance, "forest": Forest,
@@ -43,6 +44,8 @@ _QUICK_SHARE, _QUICK_SECONDS = 0.1, 10.0
 _REFIT_SHARES = {"exchange": 0.25}
 # Share of the remaining time that a stage may take; the rest is for the comparison by networks.
 _SHARES = {"exchange": 0.6, "learned": 0.2, "kernel_exchange": 0.6}
+# The same for a target, where learned masks are the last stage.
+_SHARES_FOR_A_TARGET = {"forest": 0.5, "learned": 0.8}
 _MAX_COMPARED = 4  # sets of sites that are compared by networks
 
 Results = Trials[Selection]
@@ -120,14 +123,14 @@ class Auto(Selector):
                 continue
             results.run(lambda stage=stage: self._run_stage(stage, results, train, k, validation, run), stage)  # type: ignore[misc]
         in_turn = self._errors_in_turn(results, scorer, k, run)
-        chosen = _simplest(results, in_turn)
+        chosen = _simplest(results, in_turn) if train.target is None else results.best
         sites = chosen.result.sites
         for_networks = train.reading_channels == train.channels and not train.is_series
         if validation is not None and for_networks and scorer.is_nonlinear:
             chosen, sites = _best_by_network(results, chosen, scorer, run)
         notes = {"chosen": chosen.name, "scores": {trial.name: trial.error for trial in results.tried}}
         notes |= {"blocks_in_turn": {stage: error.value for stage, error in in_turn.items()}} if in_turn else {}
-        return Selection(sites, results.history, {**chosen.result.notes, **notes})
+        return Selection(sites, results.history, {**chosen.result.notes, **notes}, scorer=scorer)
 
     def _errors_in_turn(self, results: Results, scorer: Scorer, k: int, run: Run) -> dict[str, Ratio]:
         """Errors of the linear stages with blocks of few samples left out in turn; none where there is no time."""
@@ -172,7 +175,10 @@ class Auto(Selector):
         elif stage == "exchange":
             refitted = Exchange().improve(development, found.sites, run)
         else:
-            refitted = self._selector(stage).select(development, k, validation=None, run=replace(run, repeat=1))
+            refitted = self._select_by(stage, development, k, None, replace(run, repeat=1))
+        score = None if development.target is None else found.scorer
+        if score is not None and score(refitted.sites) > score(found.sites):
+            return found
         return replace(found, sites=refitted.sites)
 
     def _stages(self, train: ScaledSamples) -> Iterator[str]:
@@ -189,15 +195,24 @@ class Auto(Selector):
         self, stage: str, results: Results, train: ScaledSamples, k: int, validation: ScaledSamples | None, run: Run
     ) -> Selection:
         """Select by one stage, in its share of the time."""
-        run = run.share(_SHARES.get(stage, 1.0))
+        run = run.share((_SHARES if train.target is None else _SHARES_FOR_A_TARGET).get(stage, 1.0))
         if stage == "kernel_exchange":
             by_error = sorted(results.tried, key=lambda trial: trial.error)
             starts = _distinct((trial, trial.result.sites) for trial in by_error)
             found = KernelExchange().improve(train, [sites for _, sites in starts], run)
         else:
-            found = self._selector(stage).select(train, k, validation=validation, run=run)
+            found = self._select_by(stage, train, k, validation, run)
         results.history += found.history
         return found
+
+    def _select_by(
+        self, stage: str, train: ScaledSamples, k: int, validation: ScaledSamples | None, run: Run
+    ) -> Selection:
+        """Select by one stage; one that does not look at the target, on what existing sites do not explain."""
+        selector = self._selector(stage)
+        if train.target is not None and not selector.supervised:
+            train = SelectionView.of(train, train, train).train
+        return selector.select(train, k, validation=validation, run=run)
 
     def _selector(self, stage: str) -> Selector:
         if stage == "learned":

@@ -45,6 +45,8 @@ class Selection:
         The mask distribution that was collapsed to the sites, if there was one.
     others
         Other sets of sites with nearly the same score, for comparison by a slower and more accurate scorer.
+    scorer
+        The validation error of a set of sites by which the selector chose; None where it compared nothing.
 
     Examples
     --------
@@ -58,6 +60,7 @@ class Selection:
     reconstruct: Callable[[ScaledSamples], NDArray[np.float32]] | None = None
     distribution: MaskDistribution | None = None
     others: Sequence[NDArray[np.int64]] = ()
+    scorer: Callable[[NDArray[np.int64]], float] | None = None
 
 
 class Selector(Configurable, ABC):

@@ -20,13 +20,12 @@ from keyhole.models.reconstructors.optimal_interpolation import OptimalInterpola
 from keyhole.models.reconstructors.ridge import Ridge
 from keyhole.models.reconstructors.short_trainings import N_FREQUENCIES, STEPS, affordable_steps, error_by_trial
 from keyhole.placement.base import Selector, subsample
-from keyhole.placement.baselines.supervised import extra_trees
 from keyhole.placement.kernel_surrogate import MAX_SCORING, FitScoreSplit, KernelSurrogate
+from keyhole.placement.target_predictions import predicted_by_kernel, predicted_by_trees
 
 __all__ = ["Scorer"]
 
 _MAX_SAMPLES = 10_000
-_TREES, _SMOOTHING = 100, 0.02  # of the extra trees; probabilities are smoothed towards uniform, as log loss needs
 _MIN_STEPS = 80  # of training, that distinguish sets of sites whose difference matters
 
 
@@ -35,8 +34,9 @@ class Scorer:
 
     Without a target it is the unexplained variance of ridge or optimal interpolation, whichever is lower; with
     ``nonlinear``, that of kernel ridge regression (`KernelSurrogate`) where it is lower by more than one standard
-    error. With a target it is the log loss of a class or the unexplained variance of a number, by a linear predictor or
-    extra trees, whichever is lower; existing sites are observed in addition. At most 10000 samples are used, of large
+    error. With a target it is the log loss of a class or the unexplained variance of a number, by a linear predictor,
+    extra trees or kernel ridge regression, whichever is lowest; existing sites are observed in addition. At most 10000
+    samples are used, of large
     ones the errors are those at the sites of `ScaledSamples.probe`, and the hyperparameters for covariates are chosen
     once, for the first sites.
 
@@ -175,18 +175,14 @@ class Scorer:
         order = self.validation.order_in_time()
         target = target_of(self.validation).take(order)
         name = "log_loss" if target.is_class else "fvu"
-        predictions = (linear.predict(self.validation.readings(sites)), self._predicted_by_trees(sites))
-        errors = (target_ratios(target, prediction[order], linear.expected)[name] for prediction in predictions)
+        parts = self.train, self.validation, sites
+        predictions = (
+            linear.predict(self.validation.readings(sites)), predicted_by_trees(*parts), predicted_by_kernel(*parts),
+        )  # fmt: skip
+        errors = (
+            target_ratios(target, prediction[order], linear.expected)[name]
+            for prediction in predictions
+            if prediction is not None
+        )
         groups = self.validation.sample_groups
         return min(errors, key=lambda error: error.value).over(None if groups is None else groups[order])
-
-    def _predicted_by_trees(self, sites: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Predict the target of the validation samples by extra trees."""
-        training, validation = (part.readings(sites).reshape(len(part), -1) for part in (self.train, self.validation))
-        target = target_of(self.train)
-        forest = extra_trees(self.train, _TREES, 0).fit(training, target.values)
-        if not target.is_class:
-            return np.asarray(forest.predict(validation), np.float64)
-        probabilities = np.full((len(validation), len(target.classes)), 1 / len(target.classes))
-        probabilities[:, forest.classes_] = forest.predict_proba(validation)
-        return (1 - _SMOOTHING) * probabilities + _SMOOTHING / len(target.classes)

@@ -31,7 +31,7 @@ def to_source_type(values: NDArray[Any], domain: Sites, origin: SourceInfo, time
     if origin.kind == "field":
         return as_field(values, domain, origin, time)
     if origin.kind == "table":
-        return as_frame(values, domain, time)
+        return as_frame(values, domain, origin, time)
     return as_array(values, domain, origin)
 
 
@@ -83,13 +83,15 @@ def bounds_of(origin: SourceInfo, interval: float) -> tuple[SourceInfo, SourceIn
     """Return the attributes of the lower and upper bounds of a prediction interval.
 
     Units and the like are those of the field. Its ``standard_name`` is not theirs, for which CF has none, and neither
-    are the ranges of its values: a bound may lie beyond what is valid, and readers would take it as missing.
+    are the ranges of its values: a bound may lie beyond what is valid, and readers would take it as missing. Of words
+    the bounds are those of each indicator.
     """
     lower, upper = (
         replace(
             origin,
             attributes=_bound(origin.attributes, origin.name, end, interval),
             variables={name: _bound(said, name, end, interval) for name, said in origin.variables.items()},
+            columns=None if origin.columns is None else origin.columns.words_apart(),
         )
         for end in ("lower", "upper")
     )
@@ -115,10 +117,12 @@ def _version() -> str:
     return version("keyhole")
 
 
-def as_frame(values: NDArray[Any], domain: Sites, time: Time) -> pd.DataFrame:
-    """Return a DataFrame with a column for each valid site."""
+def as_frame(values: NDArray[Any], domain: Sites, origin: SourceInfo, time: Time) -> pd.DataFrame:
+    """Return a DataFrame with a column for each valid site; with the words and dates of a table, where it has any."""
     import pandas as pd
 
-    columns = [domain.name(site) for site in range(len(domain))]
     index = None if time is None else pd.Index(time, name="time")
+    if origin.columns is not None:
+        return pd.DataFrame(origin.columns.decode(domain.to_grid(values[:, 0])), index=index)
+    columns = [domain.name(site) for site in range(len(domain))]
     return pd.DataFrame(values.reshape(len(values), -1), columns=columns, index=index)

@@ -63,6 +63,7 @@ def save(plan: Plan, path: Path) -> None:
         "scaling.scale": plan.scaling.scale,
         "scaling.columns": plan.scaling.columns,
         "scaling.root": plan.scaling.root,
+        "scaling.spread": plan.scaling.spread,
         **coordinates,
     }
     arrays |= {f"reconstructor.{name}": array for name, array in learned.items()}
@@ -173,13 +174,15 @@ def _scaling(header: Header, arrays: Arrays, domain: Sites) -> Scaler:
     baseline = array_of(arrays, "scaling.baseline", (climatology.n_columns, len(scale), len(domain)))
     columns = array_of({"scaling.columns": np.zeros((2, 0)), **arrays}, "scaling.columns", (2, None))
     root = array_of(arrays, "scaling.root", (len(domain),)) if "scaling.root" in arrays else None
-    for name, positive in (("scale", scale), ("columns", columns[1]), ("root", np.ones(1) if root is None else root)):
+    spread = array_of(arrays, "scaling.spread", (len(domain),)) if "scaling.spread" in arrays else None
+    given = {"root": np.ones(1) if root is None else root, "spread": np.ones(1) if spread is None else spread}
+    for name, positive in {"scale": scale, "columns": columns[1], **given}.items():
         if not (positive > 0).all():
             raise PlanError(f"the array 'scaling.{name}' holds numbers that are not positive")
     if not len(scale):
         raise PlanError("the array 'scaling.scale' is empty")
     periods = check_periods(header.scaling.periods)
-    return Scaler(baseline, scale.astype(np.float64), climatology, periods, columns.astype(np.float64), root)
+    return Scaler(baseline, scale.astype(np.float64), climatology, periods, columns.astype(np.float64), root, spread)
 
 
 def _climatology(header: Header) -> Climatology:
@@ -203,7 +206,10 @@ def _origin(header: Header, domain: Sites, channels: int) -> SourceInfo:
     if origin.kind == "field":
         names = [origin.sample_dim, *(origin.variables or [origin.name]), *domain.dims, *domain.auxiliary]
         _check_different(names, channels, origin)
-    return SourceInfo(**origin.model_dump())
+    columns = None if origin.columns is None else origin.columns.restore()
+    if columns is not None and len(columns.names) != domain.size:
+        raise PlanError(f"header: origin.columns: {domain.size} encoded columns are needed, not {len(columns.names)}")
+    return SourceInfo(**origin.model_dump() | {"columns": columns})
 
 
 def _check_different(names: list[str], channels: int, origin: OriginPart) -> None:

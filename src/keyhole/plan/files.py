@@ -53,7 +53,7 @@ def read_readings(path: Path) -> Any:
     if path.suffix == ".npy":
         return load_npy(path)
     if path.suffix == ".csv":
-        frame = load_csv(path, whole=True)
+        frame = load_csv(path, whole=True, words=True)
         if frame.empty:
             raise DataError(f"{path}: contains no readings, only a header")
         return frame
@@ -104,7 +104,7 @@ def write_reconstruction(
         elif path.suffix == ".npy":
             np.save(file, array)
         else:
-            file.write(as_frame(reconstructed, plan.domain, time).to_csv(index=time is not None).encode())
+            file.write(as_frame(reconstructed, plan.domain, plan.origin, time).to_csv(index=time is not None).encode())
     several = path.suffix == ".nc" and reconstructed.shape[1] > 1
     return (*reconstructed.shape[:2], *plan.domain.shape) if several else array.shape
 

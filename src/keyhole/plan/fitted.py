@@ -91,8 +91,8 @@ class FittedModels:
 
     @property
     def reading_scale(self) -> NDArray[np.float64]:
-        """Typical size of an anomaly of each reading, ``(channels,)``, or ``(K, 1)`` of sensors."""
-        return self.scaling.scale if self.sensors is None else self._sensor_scale[:, np.newaxis]
+        """Typical size of an anomaly of each reading, ``(1, channels)`` or ``(K, channels)``."""
+        return self.scaling.unit_at(self.numbers).T if self.sensors is None else self._sensor_scale[:, np.newaxis]
 
     @cached_property
     def _sensor_scale(self) -> NDArray[np.float64]:
@@ -115,8 +115,8 @@ class FittedModels:
 
     @property
     def error_scale(self) -> NDArray[np.float64]:
-        """Divisor of the errors of each channel before pooling: one, or the channel's scale if units differ."""
-        return np.asarray(self.scaling.scale if self.origin.units_differ else np.ones(len(self.scaling.scale)))
+        """Divisor of the errors before pooling, ``(channels, m)``; see `Scaler.error_scale`."""
+        return self.scaling.error_scale(self.origin)
 
     def parts(self) -> dict[str, Any]:
         """Return all fields of this class by name, for the constructor of a `Plan`."""

@@ -16,6 +16,7 @@ from keyhole.plan.fitted import FittedModels, check_finite
 from keyhole.plan.functionals import functional_intervals
 from keyhole.plan.outliers import Outliers, check_outliers, drop_beyond, warn_beyond
 from keyhole.plan.readings import check_units, order_readings
+from keyhole.plan.table_readings import encode_readings, sites_by_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,9 +93,16 @@ class Plan(FittedModels):
 
     @property
     def names(self) -> list[str]:
-        """Names of the sites in rank order."""
+        """Names of the sites in rank order; of a table those of its columns."""
         if self.sensors is not None:
             return list(self.sensors.names)
+        columns = self.origin.columns
+        if columns is not None:
+            return [columns.columns[at].name for at in columns.of_sites(self.indices)]
+        return self._site_names
+
+    @property
+    def _site_names(self) -> list[str]:
         return [self.domain.name(int(number)) for number in self.numbers]
 
     @property
@@ -108,17 +116,22 @@ class Plan(FittedModels):
 
         Of sensors that are not simply sites: also their kind, noise and cost, as far as these were given.
 
-        The coordinates that say where a site is come first, then all others.
+        The coordinates that say where a site is come first, then all others. Of a table there is a row for each
+        column, of words too, and the index is its position among the columns.
         """
         import pandas as pd
 
+        constraint_metadata = self.metadata.get("constraints", {})
+        if self.origin.columns is not None and self.sensors is None:
+            existing = constraint_metadata.get("existing", 0)
+            stability = np.full(self.k, np.nan) if self.stability is None else self.stability
+            return sites_by_column(self.origin.columns, self.indices, self.gain, stability, existing)
         columns: dict[str, Any] = {"rank": np.arange(1, self.k + 1), "index": self.indices, "name": self.names}
         if self.sensors is not None:
             columns |= self.sensors.columns()
         else:
             coordinates = [name for name in coordinates_of(self.domain, self.origin) if name not in columns]
             columns |= {name: self.domain.coordinate(name)[self.numbers] for name in coordinates}
-        constraint_metadata = self.metadata.get("constraints", {})
         columns["gain"] = self.gain
         columns["stability"] = np.full(self.k, np.nan) if self.stability is None else self.stability
         columns |= {"existing": np.arange(self.k) < constraint_metadata.get("existing", 0)}
@@ -136,7 +149,8 @@ class Plan(FittedModels):
         ----------
         readings
             ``(K,)``, ``(N, K)`` or ``(N, K, channels)`` in rank order; or labelled, in any order: a mapping, Series or
-            frame by site name, a DataArray (a Dataset of several variables) by the sites' names or coordinates. Missing
+            frame by site name, a DataArray (a Dataset of several variables) by the sites' names or coordinates; of a
+            table by column, with its words and dates. Missing
             readings (NaN) are imputed from the other readings of the same sample, using their covariance.
         time
             Time of each sample, as dates or numbers like those of the data; required if the plan is based on anomalies
@@ -243,15 +257,18 @@ class Plan(FittedModels):
         channels = self.reading_channels
         units = self.origin.channel_units(len(self.scaling.scale))
         check_units(readings, units)
+        names = self.names
+        if self.origin.columns is not None and self.sensors is None:
+            readings, names = encode_readings(readings, self.origin.columns, self.indices), self._site_names
         values, when = order_readings(
-            readings, self.names, channels, time, clock=self.origin.clock,
+            readings, names, channels, time, clock=self.origin.clock,
             domain=self.domain if self.sensors is None else self.sensors.sites,
             variables=tuple(self.origin.variables),
         )  # fmt: skip
         if self.ranges is None or outliers == "trust":
             return values, when
         units = units if self.sensors is None else self.sensors.units(units)
-        about = (self.ranges, self.reading_scale, self.names, units)
+        about = (self.ranges, self.reading_scale, names, units)
         if outliers == "drop":
             return drop_beyond(values, *about, stacklevel=stacklevel), when
         warn_beyond(values, *about, interval, stacklevel=stacklevel)

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import PlanError
 from keyhole.data.alignment import sites_along
+from keyhole.data.dates import parse_dates
 from keyhole.data.labels import is_a
 from keyhole.data.origin import Clock
 from keyhole.data.readers.calendars import from_calendar
-from keyhole.data.readers.tables import TIME, parse_dates
+from keyhole.data.readers.tables import TIME
 from keyhole.data.sites import Sites
 
-__all__ = ["check_units", "order_readings", "same_units"]
+__all__ = ["check_labels", "check_units", "order_readings", "same_units"]
 
 _MOST_SHOWN = 3  # sites or labels that a message names
 # Spellings of CF, UDUNITS and everyday files for the same unit.
@@ -116,7 +117,7 @@ def _from_frame(readings: Any, names: Sequence[str]) -> tuple[NDArray[Any], Any]
     time: Any = frame.index if isinstance(frame.index, pd.DatetimeIndex) or frame.index.name == TIME else None
     if TIME in frame.columns and TIME not in names:
         time, frame = frame[TIME], frame.drop(columns=TIME)
-    _check_labels([str(column) for column in frame.columns], names)
+    check_labels([str(column) for column in frame.columns], names)
     frame = frame.set_axis([str(column) for column in frame.columns], axis="columns")
     try:
         return frame[list(names)].to_numpy(dtype=float), time
@@ -191,7 +192,7 @@ def _names_at(numbers: NDArray[np.int64], dim: Any, domain: Sites) -> list[str]:
 def _positions(labels: Any, wanted: Sequence[str], what: str) -> list[int]:
     """Return the positions of labels, which must all be there, once, and no others."""
     texts = [str(label) for label in labels]
-    _check_labels(texts, wanted, what)
+    check_labels(texts, wanted, what)
     return [texts.index(name) for name in wanted]
 
 
@@ -207,7 +208,7 @@ def _time_of(array: Any, samples: Sequence[Any], clock: Clock) -> Any:
     return from_calendar(labels) if dated else None
 
 
-def _check_labels(found: Sequence[str], names: Sequence[str], what: str = "site") -> None:
+def check_labels(found: Sequence[str], names: Sequence[str], what: str = "site") -> None:
     """Raise a PlanError for labels that are repeated, missing or unknown."""
     repeated = sorted({name for name in found if found.count(name) > 1})
     if repeated:

@@ -12,6 +12,7 @@ from keyhole.core.storage import Arrays, check_numbers
 from keyhole.data.coordinates import Role
 from keyhole.data.covariates import Period
 from keyhole.data.origin import Clock
+from keyhole.data.table_columns import Column, ColumnKind, TableColumns
 
 __all__ = ["Header", "OriginPart", "checked_header"]
 
@@ -66,6 +67,25 @@ class NamedPart(_Part):
     settings: dict[str, Any]
 
 
+class ColumnPart(_Part):
+    """How a column of a table is encoded; see `Column`."""
+
+    name: str
+    kind: ColumnKind
+    words: list[str] = []
+    left_out: str = ""
+
+
+class ColumnsPart(_Part):
+    """The columns of a table; see `TableColumns`."""
+
+    columns: list[ColumnPart] = Field(min_length=1)
+
+    def restore(self) -> TableColumns:
+        """Return the columns."""
+        return TableColumns(tuple(Column(one.name, one.kind, tuple(one.words), one.left_out) for one in self.columns))
+
+
 class OriginPart(_Part):
     """Type and attributes of the data that were read; see `SourceInfo`."""
 
@@ -79,6 +99,8 @@ class OriginPart(_Part):
     calendar: _CALENDARS = "standard"
     dataset_attributes: Attributes = {}
     clock: Clock = "dates"
+    columns: ColumnsPart | None = None
+    standardised: bool = False
 
 
 class ConstraintsPart(_Part):

@@ -11,6 +11,7 @@ from keyhole.report.figures import error_figure, samples_figure, sites_figure
 from keyhole.report.page import write_report
 from keyhole.report.report_data import ReportData
 from keyhole.report.style import NARROW, WIDE, save_figure
+from keyhole.report.target import target_figure
 
 __all__ = [
     "NARROW",
@@ -24,6 +25,7 @@ __all__ = [
     "samples_figure",
     "save_figure",
     "sites_figure",
+    "target_figure",
     "training_figure",
     "write_report",
 ]

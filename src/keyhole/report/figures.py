@@ -39,7 +39,7 @@ def plan_figure(plan: Plan, *, projection: Any = None, width: float = WIDE) -> F
         See `sites_figure`.
     """
     mean, origin = plan.scaling.mean, plan.origin
-    if origin.units_differ:
+    if origin.units_differ and not origin.standardised:
         name = next(iter(origin.variables))
         shown, label, units = mean[0], f"mean of {name}", origin.channel_units(len(mean))[0]
     else:

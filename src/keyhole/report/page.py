@@ -20,6 +20,7 @@ from keyhole.report.figures import error_figure, interval_figure, samples_figure
 from keyhole.report.reliability import coverage_figure, failures_figure
 from keyhole.report.report_data import ReportData
 from keyhole.report.style import NARROW, WIDE, png
+from keyhole.report.target import target_figure
 from keyhole.workflow.comparison import Comparison
 
 __all__ = ["write_report"]
@@ -121,6 +122,8 @@ def _pictures(comparison: Comparison, data: ReportData) -> dict[str, _Picture]:
         "samples": partial(samples_figure, data),
         "errors": partial(error_figure, data),
     }
+    if data.plan.predictor is not None:
+        draw["target"] = partial(target_figure, data)
     if data.plan.k > 1 and data.plan.covariance is not None:
         draw["failures"] = partial(failures_figure, data)
     if data.plan.intervals is not None:

@@ -47,7 +47,8 @@ def result(data: ReportData) -> str:
     str
     """
     plan, scores = data.plan, data.plan.metrics["test"]
-    count = f"{plan.k} site{'s' * (plan.k != 1)} reconstruct{'s' * (plan.k == 1)}"
+    k = len(plan.names)
+    count = f"{k} site{'s' * (k != 1)} reconstruct{'s' * (k == 1)}"
     error = _with_own_error(scores, "rmse", data.units)
     units = variable_units(plan.origin.variables, scores)
     parts = ", ".join(f"{name} {quantity(scores[f'rmse[{name}]'], unit)}" for name, unit in units.items())
@@ -113,20 +114,21 @@ def sites(data: ReportData) -> list[dict[str, Any]]:
     list of dict
         By rank; ``share`` is the gain in percent of the largest gain.
     """
-    plan, names = data.to_use, data.to_use.names
-    most = max(float(np.max(plan.gain)), 1e-12)
-    stability = np.full(plan.k, np.nan) if plan.stability is None else plan.stability
+    table = data.to_use.sites
+    wanted = ("rank", "index", "name", "gain", "stability", "existing")
+    rows = zip(*(table[column] for column in wanted), strict=True)
+    most = max(float(table["gain"].max()), 1e-12)
     return [
         {
             "rank": rank,
-            "name": names[rank - 1],
-            "place": [plain(value) for value in _place(data, rank - 1)],
+            "name": name,
+            "place": [index] if data.to_use.origin.columns else [plain(value) for value in _place(data, rank - 1)],
             "gain": f"{gain * 100:z.2f}".replace("-", "\N{MINUS SIGN}"),
             "stability": "" if np.isnan(stable) else f"{stable:.0%}",
             "share": round(100 * max(float(gain), 0.0) / most),
-            "existing": rank <= plan.metadata.get("constraints", {}).get("existing", 0),
+            "existing": existing,
         }
-        for rank, (gain, stable) in enumerate(zip(plan.gain, stability, strict=True), start=1)
+        for rank, index, name, gain, stable, existing in rows
     ]
 
 

@@ -143,8 +143,8 @@ class ReportData:
         values = self.prepared.development.values
         nothing = np.broadcast_to(np.float32(0), values[:, :1].shape)
         squares = [
-            float(scale / shown) ** 2 * metrics.squared_error_map(values[:, c : c + 1], nothing)
-            for c, (scale, shown) in enumerate(zip(self.prepared.scaling.scale, self.plan.error_scale, strict=True))
+            np.square(scale / shown) * metrics.squared_error_map(values[:, c : c + 1], nothing)
+            for c, (scale, shown) in enumerate(zip(self.prepared.scaling.unit, self.plan.error_scale, strict=True))
         ]
         mean: NDArray[np.float64] = np.mean(squares, axis=0)
         return np.sqrt(mean)
@@ -153,6 +153,12 @@ class ReportData:
     def reconstructed(self) -> Field:
         """Reconstruction of the test part, ``(N, channels, m)``."""
         return self.plan.reconstruct_samples(self.prepared.test)
+
+    @cached_property
+    def predicted(self) -> NDArray[np.float64]:
+        """Prediction of the target of the test part: probabilities ``(N, classes)``, or numbers ``(N,)``."""
+        test = self.prepared.test
+        return self.plan.predict_array(self.plan.readings_of(test), test.time)
 
     @cached_property
     def error_map(self) -> NDArray[np.float64]:
@@ -218,4 +224,4 @@ class ReportData:
         """Convert ``(N, channels, m)`` to units in which channels can be averaged."""
         if not self.plan.origin.units_differ:
             return values
-        return values / self.plan.error_scale[:, np.newaxis]
+        return values / self.plan.error_scale

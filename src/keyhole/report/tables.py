@@ -145,15 +145,15 @@ def plan_table(plan: Plan) -> RenderableType:
     table.add_column("rank", justify="right")
     table.add_column("site")
     table.add_column("gain", justify="right")
-    known = plan.stability is not None and bool(np.isfinite(plan.stability).any())
+    sites = plan.sites.head(_MOST_SITES)
+    known = bool(np.isfinite(sites["stability"]).any())
     if known:
         table.add_column("stability", justify="right")
-    stability = np.full(plan.k, np.nan) if plan.stability is None else plan.stability
-    for rank, name in enumerate(plan.names[:_MOST_SITES], start=1):
-        share = "-" if np.isnan(stability[rank - 1]) else f"{stability[rank - 1]:.0%}"
-        table.add_row(str(rank), Text(name), f"{plan.gain[rank - 1]:.2%}", *([share] if known else []))
-    if plan.k > _MOST_SITES:
-        table.add_row("...", f"and {plan.k - _MOST_SITES} more", "")
+    for rank, name, gain, stable in zip(*(sites[one] for one in ("rank", "name", "gain", "stability")), strict=True):
+        share = "-" if np.isnan(stable) else f"{stable:.0%}"
+        table.add_row(str(rank), Text(name), f"{gain:.2%}", *([share] if known else []))
+    if len(plan.names) > _MOST_SITES:
+        table.add_row("...", f"and {len(plan.names) - _MOST_SITES} more", "")
     return Group(table, Text(_account(plan)))
 
 
@@ -180,7 +180,7 @@ def plan_summary(plan: Plan) -> dict[str, Any]:
     sites = plan.sites.to_dict(orient="records")
     target = {} if plan.predictor is None else {"target": {"name": plan.target, "classes": plan.predictor.classes}}
     return {
-        "k": plan.k, "sites": sites, "space": _space(plan), **target, "metrics": plan.metrics,
+        "k": len(sites), "sites": sites, "space": _space(plan), **target, "metrics": plan.metrics,
         "metadata": plan.metadata,
     }  # fmt: skip
 
@@ -255,7 +255,7 @@ def _percent(scores: Mapping[str, float], name: str) -> str:
 def _sites(plan: Plan) -> str:
     """Number of sites, data and target."""
     purpose = "" if plan.target is None else f" to predict {plan.target}"
-    return f"{plan.k} sites of {plan.origin.name}{purpose}"
+    return f"{len(plan.names)} sites of {plan.origin.name}{purpose}"
 
 
 def _account(plan: Plan) -> str:
@@ -296,7 +296,7 @@ def _space(plan: Plan) -> dict[str, int]:
 
 def _constraints(record: Mapping[str, Any]) -> list[str]:
     """Line on the constraints, if there are any."""
-    if not record:
+    if not record or not record["asked"]:
         return []
     cost = f", at a cost of {record['cost']:g}" if "cost" in record else ""
     existing = f"; the first {record['existing']} sites are existing ones" if record["existing"] else ""

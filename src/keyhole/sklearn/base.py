@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state, column_or_1d
 
 from keyhole.core.progress import progress
 from keyhole.core.run import Run
 from keyhole.data.alignment import align
+from keyhole.data.moments import Moments
 from keyhole.data.origin import SourceInfo
-from keyhole.data.preparation import PreparedSamples, prepare_with
+from keyhole.data.preparation import PreparedSamples, prepare_with, standardise
+from keyhole.data.readers.tables import samples_of_table
+from keyhole.data.sample_weights import repetitions, row_keys
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
 from keyhole.data.screening import Finding, exclude, notes, screen, warn_about
@@ -26,14 +29,12 @@ from keyhole.data.target import Target, TargetKind
 from keyhole.placement import SELECTORS, Selection
 from keyhole.placement.scorer import Scorer
 from keyhole.plan.plan import Plan
-from keyhole.sklearn.columns import Columns
+from keyhole.sklearn.columns import FEWEST_SAMPLES, fit_columns
 from keyhole.sklearn.sample_groups import Labels, held_out, rows_of, sample_groups
 from keyhole.workflow.arguments import AUTO, make_parts, make_run
 from keyhole.workflow.selection import choose_sites, fit_plan
 
 __all__ = ["KeyholeBase", "SizedSelector"]
-
-_ROUNDING = 1e-6  # share of a column's largest value
 
 
 @dataclass(eq=False, repr=False)
@@ -78,25 +79,33 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _selection_samples(self, values: NDArray[np.float64], target: Target | None) -> Samples:
         """Convert a table to samples with the constraints and loss weights that the parameters define."""
-        shape = (values.shape[1],) if self.grid_shape is None else tuple(int(n) for n in self.grid_shape)
+        if self.grid_shape is None:
+            samples = samples_of_table(self._columns, values)
+            samples = samples if self.scale else samples.with_weights("none")
+        else:
+            samples = self._images(values)
+        return samples.with_target(target).with_constraints(self._constraints())
+
+    def _images(self, values: NDArray[np.float64]) -> Samples:
+        """Convert rows that were flattened from images or maps."""
+        shape = tuple(int(n) for n in self.grid_shape)
         if int(np.prod(shape)) != values.shape[1]:
             raise ValueError(f"grid_shape={shape}: {int(np.prod(shape))} cells for {values.shape[1]} features")
-        samples = Samples.build(
-            values.reshape(len(values), 1, *shape), Sites.plain(shape), origin=SourceInfo("array", name="table")
-        )
-        if self.scale and self.grid_shape is None:
-            samples = samples.with_weights(_inverse_variances(values))
-        return samples.with_target(target).with_constraints(self._constraints(shape))
+        origin = SourceInfo("array", name="table")
+        return Samples.build(values.reshape(len(values), 1, *shape), Sites.plain(shape), origin=origin)
 
-    def _constraints(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the constraints on the encoded columns."""
-        owners = self._columns.owners
-        given = self.feature_groups
-        groups = self._columns.groups if given is None else np.asarray(self._by_name("feature_groups"))[owners]
-        constraints: dict[str, Any] = {} if groups is None else {"groups": np.asarray(groups).reshape(shape)}
+    def _constraints(self) -> dict[str, Any]:
+        """Return the constraints on the features."""
+        constraints: dict[str, Any] = {}
+        if self.feature_groups is not None:
+            constraints["groups"] = self._in_shape(self._by_name("feature_groups"))
         if self.must_select is not None:
-            constraints["existing"] = [int(at) for at in np.flatnonzero(np.isin(owners, self._must_select()))]
+            constraints["existing"] = self._must_select().tolist()
         return constraints
+
+    def _in_shape(self, values: Any) -> NDArray[Any]:
+        """Values of the features in the shape of the images."""
+        return np.asarray(values) if self.grid_shape is None else np.reshape(values, self.grid_shape)
 
     def _by_name(self, parameter: str) -> Any:
         """Return a parameter with one value for each feature, aligned by name if it is labelled."""
@@ -156,7 +165,7 @@ class SizedSelector(KeyholeBase):
     warm_start: bool = False
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Select the features.
 
         Parameters
@@ -165,20 +174,25 @@ class SizedSelector(KeyholeBase):
             ``(n_samples, n_features)``, an array or a frame.
         y
             Target, for estimators that predict one.
+        sample_weight
+            ``(n_samples,)``, how much each sample counts in fits and scores, as if it were there so many times; whole
+            multiples of a common unit are exact (`keyhole.data.sample_weights.repetitions`).
         groups
             ``(n_samples,)``, label of the group of each sample, such as its subject: a group is in the training or in
-            the validation part. See `set_fit_request` for routing.
+            the validation part. See `set_fit_request` for routing of both.
 
         Returns
         -------
         self
         """
-        self._columns, values = Columns.of(self, X, self.missing)
+        self._columns, values = fit_columns(self, X)
         target, seed = self._target(y, len(values)), self.random_state
         labels = sample_groups(groups, len(values))
         seed = int(seed) if isinstance(seed, Integral) else int(check_random_state(seed).randint(2**31 - 1))
         self._findings = self._screened(values, target)
         warn_about(self._findings)
+        rows = _sorted_rows(values, target, sample_weight, seed)
+        values, target, labels = values[rows], None if target is None else target.take(rows), rows_of(labels, rows)
         before = getattr(self, "plan_", None) if self.warm_start else None
         self.plan_ = self._plan(values, target, labels, seed, before)
         self._set_selected(self.plan_)
@@ -217,22 +231,14 @@ class SizedSelector(KeyholeBase):
 
     def _screened(self, values: NDArray[np.float64], target: Target | None) -> list[Finding]:
         """Return the columns of a table that are excluded unless they must be selected; none of images and maps."""
-        if self.grid_shape is not None:
-            return []
-        names = getattr(self, "feature_names_in_", [f"x{index}" for index in range(self.n_features_in_)])
-        excluded = [Finding(str(names[index]), reason) for index, reason in self._columns.left_out.items()]
-        owners = self._columns.owners
-        samples = self._selection_samples(values, target)
-        return [*excluded, *screen(samples, lambda site: str(names[owners[samples.sites.index[site]]]))]
+        return [] if self.grid_shape is not None else screen(self._selection_samples(values, target))
 
-    def _constraints(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the constraints on the encoded columns, which share the cost of their feature."""
-        constraints = super()._constraints(shape)
+    def _constraints(self) -> dict[str, Any]:
+        """Return the constraints on the features, with their costs."""
+        constraints = super()._constraints()
         if self.costs is not None:
-            owners = self._columns.owners
             each = np.broadcast_to(np.asarray(self._by_name("costs"), np.float64), self.n_features_in_)
-            shared = each / np.maximum(np.bincount(owners, minlength=len(each)), 1)
-            constraints |= {"costs": shared[owners].reshape(shape), "cost_limit": self.cost_limit}
+            constraints |= {"costs": self._in_shape(each), "cost_limit": self.cost_limit}
         return constraints
 
     def _count(self, prepared: PreparedSamples) -> int | None:
@@ -273,7 +279,7 @@ class SizedSelector(KeyholeBase):
         from joblib import Parallel, delayed
 
         rng = np.random.default_rng(seed)
-        draws = [rng.integers(len(values), size=len(values)) for _ in range(self.stability)]
+        draws = [np.sort(rng.integers(len(values), size=len(values))) for _ in range(self.stability)]  # still by key
         selected = Parallel(n_jobs=self.n_jobs)(
             delayed(_support)(
                 self, values[rows], None if target is None else target.take(rows), rows_of(groups, rows), seed
@@ -291,9 +297,25 @@ def _support(
     return np.isin(np.arange(estimator.n_features_in_), estimator._columns.owners[plan.indices])
 
 
+def _sorted_rows(
+    values: NDArray[np.float64], target: Target | None, sample_weight: Any, seed: int
+) -> NDArray[np.int64]:
+    """Return the samples, repeated by weight, by random keys, so that the order they were given in does not matter."""
+    rows = np.arange(len(values))
+    if sample_weight is not None:
+        weights = _check_sample_weight(sample_weight, values, dtype=np.float64, ensure_non_negative=True)
+        if np.count_nonzero(weights) < FEWEST_SAMPLES:
+            raise ValueError(f"sample_weight: at least {FEWEST_SAMPLES} samples need a weight above zero")
+        rows = np.repeat(rows, repetitions(weights))
+    keys = row_keys(values, seed)[rows]
+    return rows[np.lexsort((np.zeros(len(rows)) if target is None else target.values[rows], keys))]
+
+
 def _split(samples: Samples, seed: int) -> PreparedSamples:
     """Split into training and validation parts; there is no test part, which is for whoever calls ``score``."""
-    split = held_out(len(samples), samples.sample_groups, seed)
+    split = held_out(samples.values.reshape(len(samples), -1), samples.sample_groups, seed)
+    if samples.standardise:  # images have one scale
+        samples = standardise(samples, Moments.of(samples, split.development)[0])
     choosing, scaling = (Scaler.fit(samples.take(rows)) for rows in (split.train, split.development))
     return prepare_with(samples, split, choosing, scaling)
 
@@ -306,11 +328,3 @@ def _is_better(old: NDArray[np.int64], new: NDArray[np.int64], prepared: Prepare
         return False
     scorer = Scorer(prepared.train, prepared.validation, run)
     return bool(scorer(old) < scorer(new))
-
-
-def _inverse_variances(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return weights under which every column that varies counts alike; columns that do not vary count nothing."""
-    spread = np.nanstd(values, axis=0)
-    varies = spread > _ROUNDING * np.nanmax(np.abs(values), axis=0)
-    weights = np.where(varies, 1 / np.square(np.where(varies, spread, 1.0)), 0.0)
-    return weights if varies.any() else np.ones(values.shape[1])

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from sklearn.base import _fit_context, clone
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _check_sample_weight
 
-from keyhole.sklearn.columns import Columns
+from keyhole.sklearn.columns import fit_columns
 from keyhole.sklearn.sample_groups import Labels, rows_of, sample_groups
 from keyhole.sklearn.selectors import KeyholeSelector, ReconstructingSelector
 
@@ -70,7 +71,7 @@ class KeyholeSelectorCV(ReconstructingSelector):
     cv: Any = 5
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Score each number of features by cross-validation, then select on all samples.
 
         Parameters
@@ -79,6 +80,8 @@ class KeyholeSelectorCV(ReconstructingSelector):
             ``(n_samples, n_features)``, an array or a frame.
         y
             Ignored.
+        sample_weight
+            ``(n_samples,)``, how much each sample counts in fits and scores.
         groups
             ``(n_samples,)``, label of the group of each sample, which ``cv`` (such as ``GroupKFold()``) and every fit
             take into account.
@@ -89,21 +92,22 @@ class KeyholeSelectorCV(ReconstructingSelector):
         """
         from joblib import Parallel, delayed
 
-        self._columns, values = Columns.of(self, X, self.missing)
+        self._columns, values = fit_columns(self, X)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, values, dtype=np.float64)
         tried = self._candidates()
         labels = sample_groups(groups, len(values))
         folds = list(check_cv(self.cv).split(values, groups=labels))
         table = X if hasattr(X, "columns") else values
         jobs = [(count, fold) for count in tried for fold in folds]
         scores = Parallel(n_jobs=self.n_jobs)(
-            delayed(_score)(self._one(count), table, labels, *fold) for count, fold in jobs
+            delayed(_score)(self._one(count), table, weights, labels, *fold) for count, fold in jobs
         )
         by_fold = np.array(scores).reshape(len(tried), len(folds))
         mean, error = by_fold.mean(axis=1), by_fold.std(axis=1, ddof=1) / np.sqrt(len(folds))
         best = int(mean.argmax())
         self.n_features_to_select_ = int(tried[int(np.flatnonzero(mean >= mean[best] - error[best])[0])])
         self.cv_results_ = {"n_features": tried, "mean_score": mean, "standard_error": error}
-        selected = self._one(self.n_features_to_select_).fit(X, groups=labels)
+        selected = self._one(self.n_features_to_select_).fit(X, sample_weight=weights, groups=labels)
         for name in ("plan_", "support_", "ranking_", "scores_"):
             setattr(self, name, getattr(selected, name))
         return self
@@ -128,8 +132,10 @@ class KeyholeSelectorCV(ReconstructingSelector):
 
 
 def _score(
-    selector: KeyholeSelector, table: Any, groups: Labels, train: NDArray[np.int64], test: NDArray[np.int64]
-) -> float:
+    selector: KeyholeSelector, table: Any, weights: Labels, groups: Labels, train: NDArray[np.int64],
+    test: NDArray[np.int64],
+) -> float:  # fmt: skip
     """Fit on one part of a table and score on another."""
-    fitted = selector.fit(_safe_indexing(table, train), groups=rows_of(groups, train))
-    return float(fitted.score(_safe_indexing(table, test)))
+    of_train = {"sample_weight": rows_of(weights, train), "groups": rows_of(groups, train)}
+    fitted = selector.fit(_safe_indexing(table, train), **of_train)
+    return float(fitted.score(_safe_indexing(table, test), sample_weight=rows_of(weights, test)))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from keyhole.data.sample_weights import row_keys, validation_count
 from keyhole.data.split_cuts import draw_units, ranks
 from keyhole.data.splits import Split
 
@@ -34,23 +35,24 @@ def rows_of(groups: Labels, rows: NDArray[np.int64]) -> Labels:
     return None if groups is None else groups[rows]
 
 
-def held_out(count: int, groups: Labels, seed: int) -> Split:
-    """Split into training and validation parts at random, without a test part; groups stay whole.
+def held_out(values: NDArray[np.floating[Any]], groups: Labels, seed: int) -> Split:
+    """Split into training and validation parts at random, without a test part; groups, or copies, stay whole.
 
     Parameters
     ----------
-    count
-        Number of samples.
+    values
+        ``(n, m)``, samples sorted by their keys (`row_keys`), so that the first of them are a random part.
     groups
         Label of the group of each sample.
     seed
-        Seed of the permutation.
+        Seed of the keys, and of the order of the groups.
     """
-    rng, wanted = np.random.default_rng(seed), max(1, int(np.ceil(_VALIDATION * count)))
+    none, rows = np.empty(0, np.int64), np.arange(len(values))
     if groups is None:
-        order = rng.permutation(count)
-        return Split(np.sort(order[wanted:]), np.sort(order[:wanted]), np.empty(0, np.int64), "random")
+        wanted = validation_count(row_keys(values, seed), _VALIDATION)
+        return Split(rows[wanted:], rows[:wanted], none, "random")
+    rng, wanted = np.random.default_rng(seed), max(1, int(np.ceil(_VALIDATION * len(values))))
     units = ranks(groups)
     sizes = np.bincount(units).tolist()
     is_held_out = np.isin(units, draw_units(sizes, rng.permutation(len(sizes)).tolist(), wanted, keep=1))
-    return Split(np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out), np.empty(0, np.int64), "groups")
+    return Split(np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out), none, "groups")

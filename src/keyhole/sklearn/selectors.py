@@ -11,12 +11,13 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, column_or_1d
 
 from keyhole.data.target import Target, TargetKind
 from keyhole.models.predictors import PREDICTORS
 from keyhole.models.reconstructors import RECONSTRUCTORS
 from keyhole.sklearn.base import KeyholeBase, SizedSelector
+from keyhole.sklearn.columns import encode
 from keyhole.workflow.arguments import AUTO
 
 __all__ = ["KeyholeClassifierSelector", "KeyholeRegressorSelector", "KeyholeSelector", "ReconstructingSelector"]
@@ -54,7 +55,7 @@ class ReconstructingSelector(KeyholeBase):
         selected = check_array(X, dtype=np.float64, ensure_all_finite=finite)
         if selected.shape[1] != int(self.support_.sum()):
             raise ValueError(f"X has {selected.shape[1]} features, and {int(self.support_.sum())} were selected")
-        if not self._columns.numeric:
+        if not self._columns.is_plain:
             raise ValueError("a table with columns of words is not rebuilt from its numbers; use reconstruct")
         order = np.searchsorted(np.flatnonzero(self.support_), self.plan_.indices)
         return self._reconstructed(selected[:, order])
@@ -73,9 +74,9 @@ class ReconstructingSelector(KeyholeBase):
             ``(n_samples, n_encoded)``, one column for each number and for each category of a column of words.
         """
         check_is_fitted(self, "plan_")
-        return self._reconstructed(self._columns.encode(self, X)[:, self.plan_.indices])
+        return self._reconstructed(encode(self, X)[:, self.plan_.indices])
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the negative mean squared error of the reconstruction.
 
         Parameters
@@ -84,8 +85,15 @@ class ReconstructingSelector(KeyholeBase):
             ``(n_samples, n_features)``.
         y
             Ignored.
+        sample_weight
+            ``(n_samples,)``, weights of the mean.
         """
-        return -float(np.nanmean(np.square(self._columns.encode(self, X) - self.reconstruct(X))))
+        check_is_fitted(self, "plan_")
+        values = encode(self, X)
+        squares = np.square(values - self._reconstructed(values[:, self.plan_.indices]))
+        weights = _check_sample_weight(sample_weight, values, dtype=np.float64, ensure_non_negative=True)
+        each = np.where(np.isnan(squares), 0.0, weights[:, np.newaxis])
+        return -float(np.nansum(each * squares) / each.sum())
 
     def _reconstructed(self, readings: NDArray[np.float64]) -> NDArray[np.float64]:
         """Reconstruct from readings ``(n, K)`` in rank order."""
@@ -175,7 +183,7 @@ class _PredictingSelector(SizedSelector):
     def _predicted(self, X: Any) -> NDArray[np.float64]:
         """Predict probabilities, or numbers, from whole samples."""
         check_is_fitted(self, "plan_")
-        readings = self._columns.encode(self, X)[:, self.plan_.indices]
+        readings = encode(self, X)[:, self.plan_.indices]
         return self.plan_.predict_array(readings[:, :, np.newaxis], None)
 
 

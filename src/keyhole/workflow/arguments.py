@@ -259,9 +259,11 @@ def check_k(k: Any, samples: Samples) -> int:
     """Return K as an int; raise an InfeasibleError if it is infeasible."""
     if isinstance(k, bool) or not isinstance(k, numbers.Real) or not float(k).is_integer():
         raise InfeasibleError(f"k={k!r}: expected a whole number of sites")
-    count, most = int(float(k)), int(samples.observable.sum())
-    if samples.constraints is not None and count > 0:
-        samples.constraints.check(count)
+    constraints = samples.constraints
+    candidates = samples.observable if constraints is None else constraints.units()[1]
+    count, most = int(float(k)), int(candidates.sum())
+    if constraints is not None and constraints.asked.given() and count > 0:
+        constraints.check(count)
     elif not 1 <= count <= most:
         raise InfeasibleError(f"k={count} is infeasible: between 1 and {most} observable sites can be selected")
     return count

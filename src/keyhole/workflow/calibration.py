@@ -151,7 +151,7 @@ def _within(errors: NDArray[np.float64], half_width: NDArray[np.float64]) -> NDA
 
 def _pooled(models: FittedModels, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return ``(N, channels * m)`` in units in which channels can be pooled."""
-    return np.asarray(values / np.repeat(models.error_scale, len(models.domain)))
+    return np.asarray(values / models.error_scale.ravel())
 
 
 def _errors(part: Samples, reconstructed: NDArray[Any]) -> NDArray[np.float64]:

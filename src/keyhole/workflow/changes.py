@@ -75,7 +75,8 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
     if plan.sensors is None:
         if sensors is not None or samples.sensors is not None:
             raise SettingsError("sensors: those of the plan are at sites; give them as existing= of select instead")
-        existing = [*samples.sites.index[_sites_in(plan, samples)].tolist(), *sites_given(constraints.existing)]
+        kept = plan.names if plan.origin.columns else samples.sites.index[_sites_in(plan, samples)].tolist()
+        existing = [*kept, *sites_given(constraints.existing)]
     else:
         samples = _with_sensors_of(plan, samples if sensors is None else samples.with_sensors(sensors))
         existing = [*plan.names, *sites_given(constraints.existing)]

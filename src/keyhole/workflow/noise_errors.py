@@ -65,7 +65,7 @@ def _propagated(
 ) -> float:  # fmt: skip
     """Mean squared error that noise of the spread adds: readings may enter several features, by the covariates."""
     weights = linear.in_units(models.scaling)[: len(linear.weights)].astype(np.float64)
-    weights /= np.repeat(models.error_scale, len(models.domain))
+    weights /= models.error_scale.ravel()
     known, noise = _covariates(models, part, spread.size * len(weights)), np.diag(spread.T.ravel())
     rows, repeated = np.tile(noise, (len(known), 1)), np.repeat(known, len(noise), axis=0)
     changes = linear.features(rows, repeated) - linear.features(np.zeros_like(rows), repeated)
@@ -102,6 +102,6 @@ def _drawn(models: FittedModels, part: Samples, spread: NDArray[np.float64]) -> 
 
 def _mse(models: FittedModels, part: Samples, readings: NDArray[Any]) -> float:
     """Mean squared error of the reconstruction from some readings."""
-    found, scale = models.reconstruct_array(readings, part.time, part.covariates), models.error_scale
-    scores = metrics.evaluate(part.values, found, models.scaling.expected(part), models.domain, scale=scale)
-    return scores["mse"]
+    found = models.reconstruct_array(readings, part.time, part.covariates)
+    truth, found, expected = (one / models.error_scale for one in (part.values, found, models.scaling.expected(part)))
+    return metrics.evaluate(truth, found, expected, models.domain)["mse"]

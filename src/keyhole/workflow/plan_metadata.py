@@ -53,7 +53,7 @@ def constraint_metadata(samples: Samples, sites: NDArray[np.int64]) -> dict[str,
     if constraints is None:
         return {}
     n_existing = len(constraints.rules.existing)
-    found: dict[str, Any] = {"asked": constraints.specification.described(), "existing": n_existing}
+    found: dict[str, Any] = {"asked": constraints.asked.described(), "existing": n_existing}
     if constraints.rules.costs is not None:
         cost = float(constraints.rules.costs[sites[n_existing:]].sum())
         found |= {"cost": cost, "cost_limit": constraints.rules.limit}

@@ -113,9 +113,9 @@ class _Errors:
     def start(self) -> list[metrics.ErrorAccumulator]:
         origin, found = self.samples.origin, []
         for models, _, baseline in self.scored:
-            scale = baseline.scale if origin.units_differ else None
             names, weights = tuple(origin.variables), self.samples.weights
-            found.append(metrics.ErrorAccumulator(models.domain, weights, scale=scale, names=names))
+            units = {"scale": baseline.scale if origin.units_differ else None, "spread": baseline.spread}
+            found.append(metrics.ErrorAccumulator(models.domain, weights, names=names, **units))
         return found
 
     def update(self, state: list[metrics.ErrorAccumulator], panel: Panel[Samples]) -> list[metrics.ErrorAccumulator]:

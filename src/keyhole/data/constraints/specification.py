@@ -17,9 +17,10 @@ from keyhole.data.constraints.feasibility import largest_feasible
 from keyhole.data.constraints.feasible_set import PlacementRules
 from keyhole.data.constraints.groups import Grouping, labels_of
 from keyhole.data.constraints.regions import region
-from keyhole.data.constraints.site_lookup import find_sites
+from keyhole.data.constraints.site_lookup import find_sites, sites_given
 from keyhole.data.metric import NoMetric
 from keyhole.data.sites import Sites
+from keyhole.data.table_columns import TableColumns
 
 __all__ = ["Constraints", "ResolvedConstraints"]
 
@@ -133,7 +134,26 @@ class Constraints:
             rules.neighbours(0)  # refuses distances that cannot be
         labels = labels_of(self.groups, sites)
         grouping = None if labels is None else Grouping.of(labels, remaining)
-        return ResolvedConstraints(sites, observable, remaining, rules, grouping, self)
+        return ResolvedConstraints(sites, observable, remaining, rules, grouping, self, self)
+
+    def of_columns(self, columns: TableColumns) -> Constraints:
+        """Return the constraints on the encoded columns of a table, given those on its columns.
+
+        Parameters
+        ----------
+        columns : TableColumns
+            Encoding of the table.
+        """
+        allowed, forbidden = (
+            columns.each(mask, name) if _is_mask(mask) else mask
+            for name, mask in (("allowed", self.allowed), ("forbidden", self.forbidden))
+        )
+        return replace(
+            self, existing=columns.find(sites_given(self.existing)),
+            groups=self.groups if isinstance(self.groups, str) else columns.group_labels(self.groups),
+            costs=None if self.costs is None else columns.shared(self.costs),
+            allowed=allowed, forbidden=forbidden,
+        )  # fmt: skip
 
     def _costs(self, sites: Sites) -> tuple[NDArray[np.float64] | None, float]:
         """Cost of each site and limit of the total cost; None and infinity without costs."""
@@ -167,7 +187,9 @@ class ResolvedConstraints:
     grouping : Grouping, optional
         Sites that are selected together; None: each site by itself.
     specification : Constraints
-        The constraints as the user specified them.
+        The constraints as they were resolved.
+    asked : Constraints
+        The constraints as the user specified them: of a table about its columns, before they were encoded.
     """
 
     sites: Sites
@@ -176,6 +198,7 @@ class ResolvedConstraints:
     rules: PlacementRules
     grouping: Grouping | None = None
     specification: Constraints = Constraints()
+    asked: Constraints = Constraints()
 
     def units(self) -> tuple[PlacementRules, NDArray[np.bool_]]:
         """Return the rules and the observable flags of the candidates: sites, or groups of sites."""
@@ -239,6 +262,11 @@ def _clash(given: Constraints, fit: Callable[[Constraints], tuple[int, bool]], k
 def _count(count: int, sure: bool, want: int) -> str:
     """A count in words."""
     return f"{count}{' or more' if count >= want else ''} would"
+
+
+def _is_mask(region: Any) -> bool:
+    """Return whether a region has one value for each site."""
+    return region is not None and np.ndim(region) > 0 and np.asarray(region).dtype == bool
 
 
 def _positive(value: Any, what: str) -> float:

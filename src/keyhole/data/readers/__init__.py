@@ -13,6 +13,7 @@ import numpy as np
 from keyhole.core.errors import DataError, KeyholeWarning, SettingsError, StorageError
 from keyhole.core.memory import format_size, memory_limit
 from keyhole.core.paths import check_regular
+from keyhole.core.text import listed
 from keyhole.data.alignment import align
 from keyhole.data.labels import is_a, is_labelled
 from keyhole.data.readers.arrays import read_array, read_npy, read_npz
@@ -40,6 +41,7 @@ _FIELD = ("variable", "samples", "at", "memory")
 _IMAGES = ("size", "colour")
 _TABLE = ("target", "target_kind", "groups")
 _OF_ANY = ("memory", "groups")  # what applies to any source, whether or not its reader takes it
+_SHOWN = 5  # columns that a message names
 Reader = tuple[Callable[..., Samples], tuple[str, ...]]
 
 # Reader of each file extension, and the options it takes.
@@ -82,8 +84,8 @@ def read(
     Parameters
     ----------
     source : array-like, DataArray, Dataset, DataFrame, path, list of paths or Samples
-        An array ``(N, *grid)``, an xarray DataArray or Dataset, a pandas DataFrame, or a path: .npy, .npz, MATLAB
-        (version 5), NetCDF, Zarr, GRIB, CSV, Parquet, a folder or a zip of images. A folder of NetCDF
+        An array ``(N, *grid)``, an xarray DataArray or Dataset, a DataFrame (of pandas or polars), or a path: .npy,
+        .npz, MATLAB (version 5), NetCDF, Zarr, GRIB, CSV, Parquet, a folder or a zip of images. A folder of NetCDF
         files, a pattern (``"data/*.nc"``) or a list of paths is read as one field: files are concatenated along the
         sample dimension and sorted by time. Sites that are NaN, or masked, in every sample are not valid (land).
     variable : str or sequence of str, optional
@@ -197,7 +199,8 @@ def _read(source: Any, options: Mapping[str, Any]) -> Samples:
         return read_dataset(source, **_applicable("a Dataset", options, _FIELD))
     if is_a(source, "xarray", "DataArray"):
         return read_dataarray(source, **_applicable("a DataArray", options, ("samples", "at", "memory")))
-    if is_a(source, "pandas", "DataFrame"):
+    if is_a(source, "pandas", "DataFrame") or is_a(source, "polars", "DataFrame"):
+        source = source if is_a(source, "pandas", "DataFrame") else source.to_pandas()
         return read_frame(source, **_applicable("a DataFrame", options, _TABLE))
     if is_a(source, "dask.array", "Array"):
         raise DataError("cannot read a dask array without names; give xarray.DataArray(array, dims=('time', ...))")
@@ -250,10 +253,17 @@ def _check_complete(samples: Samples, where: str) -> None:
     """Raise a DataError if values are missing."""
     if samples.missing is None:
         return
-    partly = int(samples.missing.any(axis=(0, 1)).sum())
+    partly = np.flatnonzero(samples.missing.any(axis=(0, 1)))
+    remedy = "read with missing='model' (--missing model) to impute them"
+    if samples.origin.columns is not None:
+        columns = [
+            samples.origin.columns.columns[at] for at in samples.origin.columns.of_sites(samples.sites.index[partly])
+        ]
+        names = listed([repr(column.name) for column in columns], _SHOWN)
+        raise DataError(f"{where}column {names}: missing values (NaN or empty) in some samples; {remedy}")
     raise DataError(
-        f"{where}{partly} of {len(samples.sites)} sites have missing values (NaN) in some samples; read with "
-        "missing='model' (--missing model) to impute them, or set such sites to NaN in all samples"
+        f"{where}{len(partly)} of {len(samples.sites)} sites have missing values (NaN) in some samples; {remedy}, "
+        "or set such sites to NaN in all samples"
     )
 
 

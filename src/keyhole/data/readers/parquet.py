@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["load_parquet"]
 
-_LONGEST = 1000  # bytes of a text: dates and names of classes are short
+_LONGEST = 1000  # bytes of a text: dates, words and names of classes are short
 
 
 def load_parquet(path: Path, target: str | None = None, groups: str | None = None) -> pd.DataFrame:
-    """Load the numeric columns, the target, the groups, and the times as the index.
+    """Load the columns of numbers, words and dates, and the times as the index.
 
     Columns of other types are refused by the schema, and the declared sizes are compared with the free memory, before
     any value is read: repeated values take next to nothing in the file. An index that is not of times is not read.
@@ -57,16 +57,15 @@ def load_parquet(path: Path, target: str | None = None, groups: str | None = Non
         time = index[0] if len(index) == 1 and types.is_timestamp(schema.field(index[0]).type) else None
         names = [name for name in schema.names if name not in index]
         _check_types(schema, names, target, groups)
-        texts = [name for name in names if name in (TIME, target, groups) and _is_text(schema.field(name).type)]
+        texts = [name for name in names if _is_text(schema.field(name).type)]
         with parquet.ParquetFile(path, read_dictionary=texts) as file:
             _check_size(file.metadata, schema, path)
             table = file.read(columns=names if time is None else [*names, time])
-        for name in (one for one in names if one in (TIME, target, groups)):
+        for name in (name for name in names if not _is_number(schema.field(name).type)):
             _check_texts(table.column(name), name)
         times = None if time is None else table.column(time).to_pandas()
         frame: pd.DataFrame = table.select(names).to_pandas(split_blocks=True)
-        for name in texts:
-            frame[name] = frame[name].astype(object)
+        frame = frame.astype(dict.fromkeys(texts, object))
         if times is not None and TIME not in frame.columns:
             frame = frame.assign(**{TIME: times.to_numpy()})
         if TIME in frame.columns:
@@ -81,7 +80,7 @@ def _index_columns(schema: Any) -> list[str]:
 
 
 def _check_types(schema: Any, names: Sequence[str], target: str | None, groups: str | None) -> None:
-    """Raise a DataError for columns that are neither numbers, nor the target, groups or times."""
+    """Raise a DataError for columns that are neither numbers, words nor dates."""
     if target is not None:
         position_of(names, target)
         kind = schema.field(target).type
@@ -95,7 +94,8 @@ def _check_types(schema: Any, names: Sequence[str], target: str | None, groups: 
     if time is not None and not (_is_date(time) or _is_text(time)):
         raise DataError(f"{TIME}: not dates ({time}); write them as 2023-02-01, or rename the column")
     kinds = {name: schema.field(name).type for name in names if name not in (TIME, target, groups)}
-    check_columns(names, [f"{name} ({kind})" for name, kind in kinds.items() if not _is_number(kind)])
+    known = (_is_number, _is_text, _is_category, _is_date)
+    check_columns(names, [f"{name} ({kind})" for name, kind in kinds.items() if not any(one(kind) for one in known)])
 
 
 def _check_size(footer: Any, schema: Any, path: Path) -> None:
@@ -108,14 +108,14 @@ def _check_size(footer: Any, schema: Any, path: Path) -> None:
 
 
 def _check_texts(column: Any, name: str) -> None:
-    """Raise a DataError for texts too long for dates and classes; read as a dictionary, each is held once."""
+    """Raise a DataError for texts too long for words; read as a dictionary, each is held once."""
     from pyarrow import compute
 
     for part in column.chunks:
         if _is_category(part.type) and _is_text(part.type.value_type) and len(part.dictionary):
             longest = compute.max(compute.binary_length(part.dictionary)).as_py() or 0
             if longest > _LONGEST:
-                raise DataError(f"{name}: a text of {longest} bytes; names of classes have at most {_LONGEST}")
+                raise DataError(f"{name}: a text of {longest} bytes; words have at most {_LONGEST}")
 
 
 def _is_number(kind: Any) -> bool:

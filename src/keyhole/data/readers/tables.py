@@ -1,10 +1,11 @@
-"""Readers of tables (DataFrames, CSV, Parquet): a sample is a row, a site a column; one column may be the target."""
+"""Readers of tables (DataFrames, CSV, Parquet): a sample is a row, a column one site or more, or the target."""
 
 from __future__ import annotations
 
 import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,13 @@ from numpy.typing import NDArray
 from keyhole.core.errors import DataError, SettingsError
 from keyhole.core.paths import open_regular
 from keyhole.core.text import listed
+from keyhole.data.dates import parse_dates
 from keyhole.data.origin import SourceInfo, clock_of
 from keyhole.data.readers.files import decoding
 from keyhole.data.sample_labels import INDEX, Coordinates
 from keyhole.data.samples import Samples
 from keyhole.data.sites import Sites
+from keyhole.data.table_columns import TableColumns
 from keyhole.data.target import Target, TargetKind, looks_like_classes
 
 if TYPE_CHECKING:
@@ -30,11 +33,11 @@ __all__ = [
     "index_by_time",
     "load_csv",
     "load_values",
-    "parse_dates",
     "position_of",
     "read_csv",
     "read_frame",
     "read_parquet",
+    "samples_of_table",
 ]
 
 TIME = "time"
@@ -51,7 +54,8 @@ def read_frame(
     Parameters
     ----------
     frame : DataFrame
-        Numeric columns. An index of dates, or one of numbers or durations that is named ``time``, gives the times.
+        Columns of numbers, words or dates, see `TableColumns`. A column of dates that is named ``time``, an index of
+        dates, or one of numbers or durations that is named ``time``, gives the times.
     target : str, optional
         The column to predict from the others, of any type.
     target_kind : {"class", "number"}, optional
@@ -69,7 +73,7 @@ def read_frame(
     Raises
     ------
     DataError
-        If a column other than the target is not numeric, or names are not unique.
+        If names are not unique, ``time`` holds no dates, or a word stands among numbers.
 
     Examples
     --------
@@ -82,6 +86,9 @@ def read_frame(
     if groups is not None and groups in frame.columns and groups != target:
         coordinates[groups] = frame[groups].to_numpy()
         frame = frame.drop(columns=groups)
+    if TIME in frame.columns and target != TIME and frame[TIME].dtype.kind not in "biuf":
+        frame = frame.copy(deep=False)
+        index_by_time(frame, TIME)
     if target is None:
         if target_kind is not None:
             raise SettingsError(
@@ -101,7 +108,8 @@ def read_csv(
     Parameters
     ----------
     path : Path
-        The first row names the columns; a column named ``time`` gives the times.
+        The first row names the columns; a column named ``time`` gives the times. Words are kept as they are written,
+        so that only an empty field is missing.
     target, target_kind, groups
         As for `read_frame`.
 
@@ -109,14 +117,14 @@ def read_csv(
     -------
     Samples
     """
-    frame = load_csv(path, whole=True)
+    frame = load_csv(path, whole=True, words=True)
     if any(column.startswith("Unnamed: ") for column in frame.columns):  # row numbers would be a site like any other
         raise DataError("a column has no name; name it or leave it out (pandas: to_csv(index=False))")
     if target is not None and target in frame.columns:
-        frame[target] = _typed(_text_column(path, target), target, target_kind)
+        frame[target] = _typed(_text_columns(path, [target])[target], target, target_kind)
     if groups is not None and groups in frame.columns:
-        frame[groups] = _text_column(path, groups)
-    if TIME in frame.columns:
+        frame[groups] = _text_columns(path, [groups])[groups]
+    if TIME in frame.columns and target != TIME:
         index_by_time(frame, TIME)
     return read_frame(frame, target=target, target_kind=target_kind, groups=groups, name=path.stem)
 
@@ -143,7 +151,7 @@ def read_parquet(
     return read_frame(frame, target=target, target_kind=target_kind, groups=groups, name=path.stem)
 
 
-def load_csv(path: Path, *, whole: bool = False) -> pd.DataFrame:
+def load_csv(path: Path, *, whole: bool = False, words: bool = False) -> pd.DataFrame:
     """Load a CSV file whose first row names the columns.
 
     Parameters
@@ -152,6 +160,8 @@ def load_csv(path: Path, *, whole: bool = False) -> pd.DataFrame:
         A CSV file.
     whole : bool
         Whether rows that are shorter than the header are an error; longer ones always are.
+    words : bool
+        Whether words are kept as they are written, so that only an empty field is missing, and ``NA`` is a word.
 
     Returns
     -------
@@ -172,7 +182,8 @@ def load_csv(path: Path, *, whole: bool = False) -> pd.DataFrame:
         repeated = sorted(name for name, count in names.items() if count > 1)
         if repeated:
             raise DataError(f"{path}: column {repeated[0]!r} stands more than once")
-        return pd.read_csv(path, encoding=_ENCODING, index_col=False)
+        frame = pd.read_csv(path, encoding=_ENCODING, index_col=False)
+        return _with_words(frame, path) if words else frame
 
 
 def load_values(path: Path) -> Any:
@@ -205,6 +216,34 @@ def load_values(path: Path) -> Any:
     return frame.set_index(where[0] if len(where) == 1 else where)[last]
 
 
+def samples_of_table(
+    columns: TableColumns, values: NDArray[Any], *, time: NDArray[Any] | None = None, name: str = "table"
+) -> Samples:
+    """Make samples of an encoded table, whose columns count alike, whatever their units, and words as one column.
+
+    Parameters
+    ----------
+    columns : TableColumns
+        The columns, and how they are encoded.
+    values : ndarray of shape (n, encoded)
+        What `TableColumns.encode` returns.
+    time : ndarray of shape (n,), optional
+        Time of each row.
+    name : str
+        Name of the data.
+
+    Returns
+    -------
+    Samples
+    """
+    names = tuple(columns.names)
+    check_columns(names, [])
+    sites = Sites.build((len(names),), ("column",), {"column": np.arange(len(names))}, names=names)
+    origin = SourceInfo("table", name=name, clock=clock_of(time), columns=None if columns.is_plain else columns)
+    samples = Samples.build(values[:, np.newaxis], sites, time=time, origin=origin)
+    return samples.with_weights("variance").with_constraints(None)
+
+
 def index_by_time(frame: pd.DataFrame, column: str) -> None:
     """Make a column of dates the index of a frame, in place; raise a DataError if they are not dates."""
     import pandas as pd
@@ -215,41 +254,11 @@ def index_by_time(frame: pd.DataFrame, column: str) -> None:
         raise DataError(f"{column}: not dates ({error}); write them as 2023-02-01, or rename the column") from error
 
 
-def parse_dates(values: Any) -> NDArray[np.datetime64]:
-    """Parse ISO 8601 dates.
-
-    Parameters
-    ----------
-    values : array-like of shape (n,)
-        Text or dates; numbers are refused, which pandas would take as nanoseconds since 1970.
-
-    Returns
-    -------
-    ndarray of datetime64[ns]
-        In UTC.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If values are not dates.
-
-    Examples
-    --------
-    >>> parse_dates(["2020-01-01T01:00+01:00"]).astype("datetime64[m]")
-    array(['2020-01-01T00:00'], dtype='datetime64[m]')
-    """
-    import pandas as pd
-
-    column = np.atleast_1d(np.asarray(values))
-    if column.ndim > 1 or column.dtype.kind in "biufc":
-        raise TypeError(f"{column.dtype} of shape {column.shape}")
-    return pd.to_datetime(column, format="ISO8601", utc=True).tz_localize(None).to_numpy("datetime64[ns]")
-
-
 def check_columns(names: Sequence[str], others: Sequence[str]) -> None:
-    """Raise a DataError if names of columns repeat, or if there are ``others`` that are not numeric."""
+    """Raise a DataError if names of columns repeat, or if there are ``others`` that are not used."""
     if others:
-        raise DataError(f"columns that are not numbers: {', '.join(others[:_SHOWN])}; leave them out or encode them")
+        shown = ", ".join(others[:_SHOWN])
+        raise DataError(f"columns that are not numbers, words or dates: {shown}; leave them out or encode them")
     if len(set(names)) < len(names):
         raise DataError("two columns have the same name; a site's name must be its own")
 
@@ -284,11 +293,23 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             line = reader.line_num + 1
 
 
-def _text_column(path: Path, column: str) -> pd.Series[Any]:
-    """Read one column as text; pandas would take words like None for missing values."""
+def _text_columns(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+    """Read some columns as text; pandas would take words like None for missing values."""
     import pandas as pd
 
-    return pd.read_csv(path, encoding=_ENCODING, usecols=[column], dtype=str, keep_default_na=False)[column]
+    return pd.read_csv(path, encoding=_ENCODING, usecols=list(columns), dtype=str, keep_default_na=False)
+
+
+def _with_words(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Return a frame with columns of words as they stand in the file, where only an empty field is missing."""
+    import pandas as pd
+
+    kinds = {name: pd.api.types.infer_dtype(frame[name], skipna=True) for name in frame.columns}
+    words = [name for name, kind in kinds.items() if kind in ("string", "mixed", "mixed-integer")]
+    if not words:
+        return frame
+    texts = _text_columns(path, words)
+    return frame.assign(**{name: texts[name].mask(texts[name].str.strip() == "") for name in words})
 
 
 def _typed(texts: pd.Series[Any], name: str, kind: TargetKind | None) -> pd.Series[Any]:
@@ -322,18 +343,12 @@ def _index_coordinates(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
 
 
 def _samples(frame: pd.DataFrame, name: str, coordinates: Coordinates) -> Samples:
-    """Samples of a frame of numeric columns."""
-    import pandas as pd
-
-    names = tuple(str(column) for column in frame.columns)
-    check_columns(names, [str(one) for one, kind in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)])
-    sites = Sites.build((len(names),), ("column",), {"column": np.arange(len(names))}, names=names)
-    time = _index_time(frame)
-    values = frame.to_numpy()
-    if values.dtype == object:  # numeric types that numpy does not combine
-        values = frame.to_numpy(float, na_value=np.nan)
-    origin = SourceInfo("table", name=name, clock=clock_of(time))
-    return Samples.build(values[:, np.newaxis], sites, time=time, origin=origin, coordinates=coordinates)
+    """Samples of the columns of a frame."""
+    names = [str(column) for column in frame.columns]
+    check_columns(names, [])
+    columns = TableColumns.of(frame)
+    made = samples_of_table(columns, columns.encode(frame), time=_index_time(frame), name=name)
+    return replace(made, coordinates=coordinates)
 
 
 def _index_time(frame: pd.DataFrame) -> NDArray[Any] | None:

@@ -121,7 +121,7 @@ class LinearReconstructor(Reconstructor):
         ndarray
             ``(features + columns, channels * m)``.
         """
-        unit = np.repeat(scaling.scale[:, np.newaxis], len(self.domain), axis=1)
+        unit = np.broadcast_to(scaling.unit, (len(scaling.scale), len(self.domain)))
         if scaling.root is not None:
             unit = unit / scaling.root
         features, columns = len(self.weights), len(scaling.baseline)
