@@ -90,7 +90,7 @@ def test_map_page_says_what_the_plan_says(map_comparison, map_page):
     assert f"4 sites reconstruct height with a test RMSE of {rmse}" in page.text["top"]
     assert all(entry.method in page.text["top"] for entry in map_comparison.entries)
     assert all(name in page.text["table"] for name in plan.names)
-    assert page.rows["table"] == plan.k * (2 + 2 + 4)
+    assert page.rows["table"] == plan.k * (2 + 2 + 3)
     for fact in (
         "36 train, 10 validation, 12 test; 2 left out between them",
         plan.metadata["data"]["fingerprint"],

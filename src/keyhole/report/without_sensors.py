@@ -89,7 +89,8 @@ def baseline_text(
 
 def known_without_sensors(plan: Plan, units: str) -> str:
     """Return the errors of what is known of the last part of a plan that was scored; see `baseline_text`."""
-    scores, count = list(plan.metrics.values())[-1], plan.k * plan.reading_channels
+    scores: Mapping[str, float] = [{}, *plan.metrics.values()][-1]
+    count = plan.k * plan.reading_channels
     known = baseline_text(scores, plan.scaling.climatology, units=units, components=count)
     if known and "memory" in plan.metadata:
         return f"{known} (principal components are left out, since the data stay in their file)"
