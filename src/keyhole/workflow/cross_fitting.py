@@ -241,7 +241,7 @@ class _Found:
             missing: Incomplete(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
             for missing, found in self.incomplete.items()
         }
-        scale = np.repeat(self.models.error_scale, len(self.models.domain))
+        scale = self.models.error_scale.ravel()
         return PredictionIntervals.fit(complete, incomplete, scale=scale, series=self.samples.is_series, local=local)
 
 
