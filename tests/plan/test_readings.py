@@ -257,15 +257,15 @@ def test_a_new_record_is_no_reason_to_warn(array_plan):
         array_plan.reconstruct(readings)
 
 
-def test_a_site_that_hardly_varied_has_the_range_of_its_channel():
+def test_a_column_that_never_varied_has_the_range_of_its_value():
     """Constant in training: the scale of the channel stands for the width."""
     values = smooth(40, 4)
     values[:, 2] = 5.0
     plan = quick(pd.DataFrame(values, columns=list("abcd")), k=1, constraints={"existing": ["c"]})
     typical = values[0, plan.indices]
-    typical[list(plan.names).index("c")] = 5.0 + 0.9 * plan.scaling.scale[0]
+    typical[list(plan.names).index("c")] = 5.0 + 0.9 * 5.0
     plan.reconstruct(typical)
-    typical[list(plan.names).index("c")] = 5.0 + 1.1 * plan.scaling.scale[0]
+    typical[list(plan.names).index("c")] = 5.0 + 1.1 * 5.0
     with pytest.warns(ReadingsWarning, match="'c'"):
         plan.reconstruct(typical)
 
