@@ -64,6 +64,17 @@ class Lines:
         """
         return list(dict.fromkeys(one[word] for one in self.records))
 
+    def whatever_protocol(self) -> Lines:
+        """Select the last record of each data set, method, K and seed, whatever its protocol.
+
+        Returns
+        -------
+        Lines
+            For benchmarks whose protocol, such as a time limit, changes some of the methods only.
+        """
+        names = ("data", "method", "reconstructor", "k", "seed")
+        return Lines(list({tuple(one[name] for name in names): one for one in self.records}.values()))
+
     def latest(self, *swept: str) -> Lines:
         """Select the last successful record of each case, whatever its other settings: older ones are out of date.
 

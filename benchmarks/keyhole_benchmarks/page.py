@@ -63,7 +63,7 @@ def write_page(results: Path, out: Path, readme: Path | None) -> list[Path]:
         raise DataError(f"{results}: no lines; run keyhole-bench table1 first")
     reading = results.parent / "reading.md"
     written = draw_chart(found["table1"].records, out.parent / "images" / "paper")
-    written += draw_features(found["tables"], out.parent / "images" / "tables")
+    written += draw_features(found["tables"].whatever_protocol(), out.parent / "images" / "tables")
     text = [*_page(found, reading.read_text() if reading.exists() else ""), *_figures(out.parent)]
     _write(out, "\n".join(text) + "\n")
     if readme is not None:
@@ -81,7 +81,7 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield from _section("Ablation of the stages", texts.ABLATION, ablation, found["ablation"])
     yield from _section("Constraints, prediction intervals and failures", texts.NETWORKS, networks, found["networks"])
     yield from _part("Sensors on a water network", texts.GRAPHS, graphs, found["graphs"])
-    yield from _section("Features of tables", texts.TABLES, tables, found["tables"])
+    yield from _part("Features of tables", texts.TABLES, tables, found["tables"])
     yield from _section("Speed", texts.SPEED, speed, found["speed"])
     yield from _section("Answers", texts.ANSWERS, answers, found["table1"])
     yield from _section("Table 1: reconstruction error", texts.TABLE1, table1, found["table1"])

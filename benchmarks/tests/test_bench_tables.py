@@ -44,11 +44,26 @@ def test_lines_become_a_table_and_a_picture(tmp_path):
     left = [np.mean(lines.where(method=name).metric("fvu")) for name in ("keyhole_reconstruction", "f_test")]
     assert left[0] < 0.8 * left[1]
     page = list(section(lines))
-    assert page[0] == "### breast cancer, K = 5, 2 splits"
-    assert sum("Keyhole" in row for row in page) == 2
+    assert page[0].startswith("`KeyholeClassifierSelector` is the first, or within one standard error of it, on ")
+    assert page[2] == "### breast cancer, K = 5, 2 splits"
+    assert sum("**`Keyhole" in row for row in page) == 2
     paths = draw_features(lines, tmp_path)
     assert [path.name for path in paths] == ["breast_cancer.png", "breast_cancer.svg"]
     assert all(path.stat().st_size > 1000 for path in paths)
+
+
+def test_the_latest_line_of_each_split_counts_and_differences_are_paired():
+    """Whatever the time limit of a line; two splits of which one is hard for both."""
+
+    def line(method, seed, accuracy, protocol="24 s"):
+        return {"data": "digits", "method": method, "seed": seed, "k": 16, "reconstructor": "trees", "protocol": protocol,
+                "metrics": {"accuracy": accuracy, "fvu": 0.5}, "notes": {"choosing_seconds": 2.0}}  # fmt: skip
+
+    old = [line("keyhole", seed, 0.2, "30 s") for seed in (0, 1)]
+    own = [line("keyhole", seed, accuracy) for seed, accuracy in ((0, 0.89), (1, 0.59))]
+    page = list(section(Lines([*old, *own, line("f_test", 0, 0.9), line("f_test", 1, 0.6)])))
+    assert "on 0 of 1 tables (none)" in page[0]
+    assert "0.740 (0.150) | 0.010 (0.000) |" in next(row for row in page if "**`Keyhole" in row)
 
 
 def test_splits_differ_and_are_kept(tmp_path):

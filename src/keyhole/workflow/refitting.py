@@ -109,7 +109,7 @@ def select_again(
     whole, validation = (part.with_count(k) for part in (everything.development, everything.validation))
     view = SelectionView.of(whole, validation, whole, supervised=selector.supervised)
     own = found.sites[len(everything.existing) :]
-    again = selector.refit(replace(found, sites=view.numbers(own)), view.development, run)
+    again = selector.refit(replace(found, sites=view.numbers(own), scorer=None), view.development, run)
     if failures:
         again = harden_against_failures(again, SelectionView.of(whole, validation, whole).development, failures, run)
     return np.concatenate([everything.existing, view.sites(again.sites)])
