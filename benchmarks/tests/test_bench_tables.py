@@ -56,8 +56,9 @@ def test_the_latest_line_of_each_split_counts_and_differences_are_paired():
     """Whatever the time limit of a line; two splits of which one is hard for both."""
 
     def line(method, seed, accuracy, protocol="24 s"):
-        return {"data": "digits", "method": method, "seed": seed, "k": 16, "reconstructor": "trees", "protocol": protocol,
-                "metrics": {"accuracy": accuracy, "fvu": 0.5}, "notes": {"choosing_seconds": 2.0}}  # fmt: skip
+        about = {"data": "digits", "k": 16, "reconstructor": "trees", "notes": {"choosing_seconds": 2.0}}
+        metrics = {"accuracy": accuracy, "fvu": 0.5}
+        return about | {"method": method, "seed": seed, "protocol": protocol, "metrics": metrics}
 
     old = [line("keyhole", seed, 0.2, "30 s") for seed in (0, 1)]
     own = [line("keyhole", seed, accuracy) for seed, accuracy in ((0, 0.89), (1, 0.59))]
