@@ -153,6 +153,10 @@ SUPERSEDED = {
         line["bench"] == "steps" and line["method"] == "vln"
         and "latent_learning_rate" not in line["settings"]["selector"]
     ),
+    "auto had learned masks among its stages for fields; sites and errors are of that version": lambda line: (
+        line["bench"] in ("quality", "ablation") and line["date"] < "2026-11-19"
+        and (line["method"] == "auto" or line["bench"] == "ablation")
+    ),
     "HNet-LN on MNIST had a learning rate of the masks that did not converge with every seed": lambda line: (
         line["bench"] == "table1" and line["method"] == "hnet" and line["data"] == "mnist"
         and line["settings"]["selector"]["mask_learning_rate"] == 0.002

@@ -64,7 +64,7 @@ def test_quality_has_a_line_for_each_method_and_reconstructor(run, monkeypatch):
     begun = [row["by"] for row in ours["notes"]["stages"]]
     assert begun == [stage for stage in STAGES if stage in begun]
     assert begun[:2] == ["greedy", "qr"]
-    assert [row["by"] for row in ours["notes"]["fits"]][1] == "kernel"
+    assert {row["by"] for row in ours["notes"]["fits"]} >= {"ridge", "kernel"}
     assert ours["metrics"]["validation_fvu"] > 0
     row = cells(quality_section(lines))[1]
     ridge = min(lines.where(method=method, reconstructor="ridge").metric("fvu")[0] for method in quality.CLASSICAL)
@@ -110,7 +110,7 @@ def test_every_variant_has_settings_that_auto_takes(variant):
     from keyhole.models.reconstructors import RECONSTRUCTORS
 
     settings, reconstructor = ablation.VARIANTS[variant]
-    assert SELECTORS.make("auto", settings).settings()["stages"]
+    assert SELECTORS.make("auto", settings).settings()["stages"] == settings.get("stages")
     assert reconstructor in ("auto", *RECONSTRUCTORS)
 
 

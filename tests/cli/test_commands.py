@@ -438,7 +438,7 @@ def test_constraints_on_the_command_line(folder, command):
 def test_sites_for_other_tools(folder, command):
     """CSV to standard output, or a file by its ending."""
     assert command("select", "field.nc", "-k", 3, *QUICK, "--out", "plan.keyhole").code == 0
-    assert command("sites", "plan.keyhole").out.splitlines()[0].startswith("rank,index,name,lat,lon,gain,existing")
+    assert command("sites", "plan.keyhole").out.splitlines()[0].startswith("rank,index,name,lat,lon,gain,stability")
     assert command("sites", "plan.keyhole", "--out", "sites.geojson").code == 0
     assert len(json.loads(Path("sites.geojson").read_text())["features"]) == 3
     assert command("sites", "plan.keyhole", "--out", "sites.shp").code == 1

@@ -52,7 +52,7 @@ def test_sensors_on_cells_are_selected_as_sites_are(method, how):
     usual, other = kh.select(samples, **options), kh.select(samples, sensors=sensors, **options)
     np.testing.assert_array_equal(usual.numbers, other.numbers)
     for part, scores in usual.metrics.items():
-        assert other.metrics[part] == pytest.approx(scores, rel=1e-6), part
+        assert other.metrics[part] == pytest.approx(scores, rel=2e-5), part
     np.testing.assert_allclose(usual.gain, other.gain, atol=1e-7)
 
 
@@ -62,7 +62,7 @@ def test_with_noise_and_weights_too():
     usual = kh.select(samples, 3, method="exchange", reconstructor="ridge")
     other = kh.select(samples, 3, method="exchange", reconstructor="ridge", sensors=Sensors.every_site())
     np.testing.assert_array_equal(usual.indices, other.indices)
-    assert other.metrics["test"] == pytest.approx(usual.metrics["test"], rel=1e-6)
+    assert other.metrics["test"] == pytest.approx(usual.metrics["test"], rel=2e-5)
 
 
 # Gains against the definition -----------------------------------------------------------------------------------------

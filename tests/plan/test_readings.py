@@ -258,14 +258,15 @@ def test_a_new_record_is_no_reason_to_warn(array_plan):
 
 
 def test_a_column_that_never_varied_has_the_range_of_its_value():
-    """Constant in training: the scale of the channel stands for the width."""
+    """Constant in training: the unit of the column stands for the width."""
     values = smooth(40, 4)
     values[:, 2] = 5.0
     plan = quick(pd.DataFrame(values, columns=list("abcd")), k=1, constraints={"existing": ["c"]})
-    typical = values[0, plan.indices]
-    typical[list(plan.names).index("c")] = 5.0 + 0.9 * 5.0
+    at, typical = list(plan.names).index("c"), values[0, plan.indices]
+    width = float(np.broadcast_to(plan.reading_scale, (plan.k, 1))[at, 0])
+    typical[at] = 5.0 + 0.9 * width
     plan.reconstruct(typical)
-    typical[list(plan.names).index("c")] = 5.0 + 1.1 * 5.0
+    typical[at] = 5.0 + 1.1 * width
     with pytest.warns(ReadingsWarning, match="'c'"):
         plan.reconstruct(typical)
 

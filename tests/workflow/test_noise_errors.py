@@ -25,7 +25,7 @@ def by_draws(plan, test, scale, draws=300):
         for _ in range(draws):
             noisy = readings + level * scale * rng.normal(size=readings.shape)
             errors = plan.reconstruct_array(noisy, test.time, test.covariates) - test.values
-            squares.append(np.nanmean(np.square(errors / plan.error_scale[:, np.newaxis])))
+            squares.append(np.nanmean(np.square(errors / plan.error_scale)))
         found[name] = np.mean(squares) ** 0.5
     return found
 

@@ -39,16 +39,16 @@ def reconstruct(
     from keyhole.plan.files import read_readings, write_reconstruction, write_region
 
     check_outputs({"PLAN": plan, "READINGS": readings, "--region": region}, {"--out": out}, writable=False)
-    given = read_readings(readings)
+    made, given = load(plan), read_readings(readings)
     if region is not None:
         where, level = region_of(region, "--region"), 0.9 if interval is None else interval
-        rows = write_region(load(plan), given, out, where, time or None, level, outliers=outliers)
+        rows = write_region(made, given, out, where, time or None, level, outliers=outliers)
         if as_json:
             print_json({"out": str(out), "shape": [rows, 3]})
         else:
             say(f"mean over the region in {rows} rows: {out}")
         return
-    shape = write_reconstruction(load(plan), given, out, time or None, interval, outliers=outliers)
+    shape = write_reconstruction(made, given, out, time or None, interval, outliers=outliers)
     if as_json:
         print_json({"out": str(out), "shape": list(shape)})
     else:

@@ -282,7 +282,10 @@ class Scaler:
     def unit(self) -> NDArray[np.float64]:
         """What values are divided by: ``(channels, 1)``, or ``(channels, m)`` where each site has its own spread."""
         scale = self.scale[:, np.newaxis]
-        return scale if self.spread is None else scale * self.spread
+        if self.spread is None:
+            return scale
+        with np.errstate(over="ignore"):  # of a damaged file; what is not finite is refused where it is used
+            return np.asarray(scale * self.spread)
 
     def unit_at(self, sites: NDArray[np.int64] | slice) -> NDArray[np.float64]:
         """Return the unit of some sites, ``(channels, 1)`` or ``(channels, sites)``."""

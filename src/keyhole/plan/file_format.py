@@ -138,7 +138,7 @@ def _unpack(given: Mapping[str, Any], arrays: Arrays) -> Plan:
         intervals=_intervals(header, arrays, k * width, channels * len(domain)),
         gain=array_of(arrays, "sites.gain", (k,)),
         metadata=dict(given["metadata"]),
-        metrics=dict(given["metrics"]),
+        metrics=header.metrics,
         history=list(given["history"]),
         ranges=array_of(arrays, "sites.range", (2, k, width)) if "sites.range" in arrays else None,
         stability=array_of(arrays, "sites.stability", (k,)) if "sites.stability" in arrays else None,

@@ -356,7 +356,7 @@ def _without_sensors(plan: Plan) -> list[str]:
     """Lines on what is known of the last part that was scored, without sensors."""
     units = _error_units(plan)
     known = known_without_sensors(plan, units)
-    warnings = baseline_warnings(list(plan.metrics.values())[-1], units)
+    warnings = baseline_warnings([{}, *plan.metrics.values()][-1], units)
     return [f"without sensors: {known}", *warnings] if known else []
 
 
