@@ -257,6 +257,8 @@ def test_constraints_are_about_columns():
 def test_networks_of_columns_are_extended():
     plan = kh.extend(kh.select(mixed(), 2, **QUICK), mixed(), 1)
     assert plan.sites["existing"].tolist() == [True, True, False]
+    with pytest.raises(SettingsError, match="columns of words"):
+        kh.drop(plan, mixed(), 1)
     assert kh.compare(mixed(), 2, ["greedy", "qr"]).choice.plan.sites.shape[0] == 2
     assert len(kh.curve(mixed(), [1, 2], ["greedy"]).rows) == 2
 

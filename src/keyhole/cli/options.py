@@ -392,8 +392,8 @@ class WeightOptions:
     Parameters
     ----------
     weights
-        Loss weights: area (cell area, the default on a lat/lon grid), none, a region of interest as for --allow, or a
-        .npy, .nc or .csv file of weights.
+        Loss weights: area (cell area, the default on a lat/lon grid), variance (columns count alike, the default of
+        tables), none, a region of interest as for --allow, or a .npy, .nc or .csv file of weights.
     noise
         Standard deviation of the measurement noise in the data's units, or a file of them as for --costs; without it,
         searches assume 1 % of the spread (0: perfect sensors).
@@ -406,7 +406,7 @@ class WeightOptions:
     def apply(self, samples: Any) -> Any:
         """Return the samples (or the out-of-core store) with these loss weights and this measurement noise."""
         if self.weights is not None:
-            plain = self.weights in ("area", "none")
+            plain = self.weights in ("area", "variance", "none")
             samples = samples.with_weights(self.weights if plain else region_of(self.weights, "--weights"))
         return samples if self.noise is None else samples.with_noise(number_or_array(self.noise))
 

@@ -368,6 +368,8 @@ class Samples(SampleSet):
         Samples
         """
         if isinstance(weights, str) and weights == "variance":
+            if self.channels > 1:
+                raise SettingsError("weights='variance': sites of several channels; take them apart (channels_apart)")
             return replace(self, weights=None, standardise=True)
         if self.origin.columns is not None and not isinstance(weights, str | None):
             weights = self.origin.columns.each(weights, "weights")

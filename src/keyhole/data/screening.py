@@ -47,6 +47,11 @@ class Finding:
     candidate: bool = False
     reconstructed: bool = True
 
+    @property
+    def outcome(self) -> str:
+        """What becomes of it: a candidate, excluded from these, or left out, as it has no sites."""
+        return "candidate" if self.candidate else "excluded" if self.sites else "left out"
+
 
 def screen(samples: Samples, name: Callable[[int], str] | None = None) -> list[Finding]:
     """Find columns that number the rows, and columns that duplicate others; existing sites are never excluded.
@@ -124,11 +129,12 @@ def warn_about(findings: Sequence[Finding]) -> None:
     if not findings:
         return
     consequences = {
-        False: "no candidate unless named as existing (existing=, --existing, must_select=)",
-        True: "still a candidate; leave it out of the table if it only names the rows",
+        "left out": "left out (must_select= of an estimator takes it)",
+        "excluded": "no candidate unless named as existing (existing=, --existing, must_select=)",
+        "candidate": "still a candidate; leave it out of the table if it only names the rows",
     }
-    groups = {candidate: [one for one in findings if one.candidate is candidate] for candidate in consequences}
-    parts = [_sentence(group, consequences[candidate]) for candidate, group in groups.items() if group]
+    groups = {outcome: [one for one in findings if one.outcome == outcome] for outcome in consequences}
+    parts = [_sentence(group, consequences[outcome]) for outcome, group in groups.items() if group]
     warnings.warn("; ".join(parts), KeyholeWarning, stacklevel=3)
 
 

@@ -134,6 +134,8 @@ def drop(
     >>> kh.drop(first, kh.datasets.sst(), k=2).k
     3
     """
+    if len(plan.names) < plan.k:
+        raise SettingsError("drop: the plan has columns of words, whose indicators go together; select fewer anew")
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < plan.k:
         raise InfeasibleError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
     run = make_run(seed=seed, device=device, time_limit=time_limit)

@@ -118,7 +118,8 @@ def select(
         distance, costs and cost limit, groups, and existing sites, to which ``k`` are added.
     weights
         Loss weights of the sites, as `Samples.with_weights` takes them: ``"area"`` (the default where the areas of the
-        sites are known), ``"none"``, an array of the shape of the data, or a region of interest.
+        sites are known), ``"variance"`` (the default of tables, whose columns then count alike), ``"none"``, an array
+        of the shape of the data, or a region of interest.
     noise
         Standard deviation of the measurement noise in the units of the data: a scalar, or one value for each channel or
         site. Selection, fitting and scoring then use readings with this noise. None: readings are free of noise, and
