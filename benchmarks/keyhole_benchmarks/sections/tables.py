@@ -70,10 +70,12 @@ def _standing(lines: Lines) -> str:
         here = lines.where(data=data)
         mean, error = _behind(here.where(method=_OWN), here.where(method=_ranked(here)[0]))
         close += [DATA.get(data, data)] if mean <= error or mean == 0 else []
+    slowest, processor = own.note("choosing_seconds"), own.note("choosing_cpu_seconds")
+    of_processor = f", {_seconds(max(processor))} of one processor" if processor else ""
     return (
         f"`KeyholeClassifierSelector` is the first, or within one standard error of it, on {len(close)} of "
         f"{len(tables)} tables ({', '.join(close) or 'none'}); its slowest fit took "
-        f"{_seconds(max(own.note('choosing_seconds')))} seconds."
+        f"{_seconds(max(slowest))} seconds{of_processor}."
     )
 
 
@@ -91,7 +93,7 @@ def _ranked(lines: Lines) -> list[str]:
 
 def _row(lines: Lines, first: Lines) -> list[str]:
     name, accuracy, seconds = lines.records[0]["method"], lines.metric("accuracy"), lines.note("choosing_seconds")
-    behind = "" if lines.records == first.records else "{:.3f} ({:.3f})".format(*_behind(lines, first))
+    behind = "" if lines.records == first.records else "{:z.3f} ({:.3f})".format(*_behind(lines, first))
     words = PEERS[name].words
     return [
         f"**{words}**" if name.startswith(_OWN) else words,
