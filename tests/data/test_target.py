@@ -181,7 +181,6 @@ def test_a_column_called_time_gives_the_times(tmp_path):
 
 BAD_CSV = {
     "no such column": ("a,b,c,d,e,f\n" + "1,2,3,4,5,6\n" * 2, "z", "no column 'z'; there are a, b, c, d, e and 1 more"),
-    "text beside the target": ("a,who,y\n1,x,2\n2,y,3\n", "y", "columns that are not numbers: who"),
     "constant target": ("a,y\n1,2.5\n2,2.5\n", "y", "target 'y': it is constant"),
     "missing target": ("a,y\n1,2.5\n2,\n3,1.5\n", "y", "target 'y': missing in 1 of 3"),
     "repeated name": ("a,y,a\n1,2,3\n", "y", "column 'a' stands more than once"),
