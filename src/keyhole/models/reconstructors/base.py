@@ -38,27 +38,6 @@ class Reconstructor(Model):
     any_size: ClassVar[bool] = False
     tried: Sequence[dict[str, Any]] = ()
 
-    @abstractmethod
-    def fit(self, train: ScaledSamples, sites: NDArray[np.int64], *, validation: ScaledSamples, run: Run) -> Self:
-        """Fit to the readings at ``sites``.
-
-        Parameters
-        ----------
-        train
-            Scaled training samples.
-        sites
-            Numbers of the K sites, ``(K,)``, in rank order.
-        validation
-            Scaled validation samples, used only for early stopping and model selection.
-        run
-            Seed, deadline, and folder for checkpoints.
-
-        Returns
-        -------
-        Reconstructor
-            The fitted reconstructor itself.
-        """
-
     def fit_fold(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Reconstructor:
         """Return another one with the hyperparameters of this one, fitted to all samples but a fold, for cross-fitting.
 
