@@ -263,6 +263,26 @@ def test_networks_of_columns_are_extended():
     assert len(kh.curve(mixed(), [1, 2], ["greedy"]).rows) == 2
 
 
+def test_new_tables_are_read_with_the_words_of_the_plan(tmp_path, command):
+    """In another order, and without one of them; a word that the plan does not know is a missing value."""
+    plan = kh.select(mixed().drop(columns="flag"), 2, **QUICK)
+    later = mixed(200).drop(columns="flag").replace({"colour": {"green": "red"}}).iloc[:, ::-1]
+    again = plan.refit(later)
+    assert again.domain.names == plan.domain.names
+    assert again.names == plan.names
+    assert kh.extend(plan, later, 1).names[:2] == plan.names
+    plan.save(tmp_path / "plan.keyhole")
+    later.to_csv(tmp_path / "later.csv", index=False)
+    made = command("refit", tmp_path / "plan.keyhole", tmp_path / "later.csv", "--out", tmp_path / "again.keyhole")
+    assert made.code == 0, made.err
+    assert kh.load(tmp_path / "again.keyhole").domain.names == plan.domain.names
+    with pytest.raises(DataError, match="the table lacks 'size'"):
+        plan.refit(later.drop(columns="size"))
+    unknown = later.assign(colour=["mauve", *later["colour"][1:]])
+    with pytest.warns(ReadingsWarning, match="mauve"), pytest.raises(DataError, match="'colour': missing values"):
+        plan.refit(unknown)
+
+
 # One treatment ------------------------------------------------------------------------------------------------------
 
 

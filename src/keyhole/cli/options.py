@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from keyhole.data.climatology import Anomalies
     from keyhole.data.constraints import Constraints
     from keyhole.data.samples import Samples
+    from keyhole.data.table_columns import TableColumns
     from keyhole.data.target import TargetKind
     from keyhole.plan.plan import Plan
 
@@ -154,7 +155,8 @@ class InputOptions:
     covariates: str | None = None
 
     def read_samples(
-        self, source: list[str], target: TargetOptions | None = None, *, memory: str | None = None
+        self, source: list[str], target: TargetOptions | None = None, *, memory: str | None = None,
+        columns: TableColumns | None = None,
     ) -> Samples:  # fmt: skip
         """Read and preprocess samples.
 
@@ -173,7 +175,7 @@ class InputOptions:
             With covariates, anomalies and separate channels as the options say.
         """
         kind = self._anomalies()
-        samples = self._read(source[0] if len(source) == 1 else source, target or TargetOptions(), memory)
+        samples = self._read(source[0] if len(source) == 1 else source, target or TargetOptions(), memory, columns)
         if samples.memory is not None:
             within = f"in passes within {format_size(samples.memory)} of memory"
             say(f"{_size_of(samples)} stay where they are stored, and are read {within}")
@@ -189,11 +191,14 @@ class InputOptions:
         options = replace(self, missing="model") if plan.metadata.get("missing") == "model" else self
         options = replace(options, group_by=options.group_by or groups_column(plan))
         if plan.predictor is None:
-            return options.read_samples(source, memory=memory)
+            return options.read_samples(source, memory=memory, columns=plan.origin.columns)
         kind = "class" if plan.predictor.is_class else "number"
-        return options.read_samples(source, TargetOptions(plan.predictor.target, kind), memory=memory)
+        target = TargetOptions(plan.predictor.target, kind)
+        return options.read_samples(source, target, memory=memory, columns=plan.origin.columns)
 
-    def _read(self, source: str | list[str], target: TargetOptions, memory: str | None) -> Samples:
+    def _read(
+        self, source: str | list[str], target: TargetOptions, memory: str | None, columns: TableColumns | None
+    ) -> Samples:
         """Read a file, several, or a built-in data set."""
         from keyhole.data import datasets
         from keyhole.data.readers import read
@@ -207,7 +212,8 @@ class InputOptions:
         }  # fmt: skip
         if not isinstance(source, str) or source not in datasets.DATASETS:
             missing: Any = self.missing
-            return read(source, target=target.target, target_kind=kind, missing=missing, memory=memory, **options)
+            options |= {"target": target.target, "target_kind": kind, "columns": columns}
+            return read(source, missing=missing, memory=memory, **options)
         for option, value in options.items():
             if value is not None:
                 name = "group-by" if option == "groups" else option.replace("_", "-")

@@ -251,7 +251,10 @@ def _read_like(
     if groups is None and not is_read:
         groups = groups_column(plan)
     missing = "error" if is_read else missing or _missing(plan)
-    samples = read(data, target=target, target_kind=target_kind, groups=groups, missing=missing, memory=memory)
+    columns = None if is_read else plan.origin.columns
+    samples = read(
+        data, target=target, target_kind=target_kind, groups=groups, missing=missing, memory=memory, columns=columns
+    )
     there, here = plan.domain, samples.sites
     if not there.auxiliary and (here.shape, here.dims) != (there.shape, there.dims):
         raise PlanError(

@@ -32,6 +32,7 @@ from keyhole.data.readers.matlab import read_mat
 from keyhole.data.readers.remote import is_remote, read_remote
 from keyhole.data.readers.tables import load_csv, read_csv, read_frame, read_parquet
 from keyhole.data.samples import Samples
+from keyhole.data.table_columns import TableColumns
 from keyhole.data.target import TargetKind
 from keyhole.data.values import fits
 
@@ -39,7 +40,7 @@ __all__ = ["FILES", "IN_FOLDERS", "named_paths", "read"]
 
 _FIELD = ("variable", "samples", "at", "memory")
 _IMAGES = ("size", "colour")
-_TABLE = ("target", "target_kind", "groups")
+_TABLE = ("target", "target_kind", "groups", "columns")
 _OF_ANY = ("memory", "groups")  # what applies to any source, whether or not its reader takes it
 _SHOWN = 5  # columns that a message names
 Reader = tuple[Callable[..., Samples], tuple[str, ...]]
@@ -78,6 +79,7 @@ def read(
     graph: Any = None,
     vertical_scale: float | None = None,
     memory: str | int | None = None,
+    columns: TableColumns | None = None,
 ) -> Samples:
     """Read samples of a field from an array, a labelled object or a file.
 
@@ -128,6 +130,10 @@ def read(
         Bytes that work on the data may take, such as ``"2GiB"``; None: half of what is free. A field that takes more
         than a third of it stays in its file (or in its dask array), and is read a few samples at a time.
 
+    columns : TableColumns, optional
+        How the columns of a table are encoded, such as ``plan.origin.columns``, so that words of new data are those of
+        the plan; None: by what they hold.
+
     Returns
     -------
     Samples
@@ -149,7 +155,7 @@ def read(
         raise SettingsError(f"missing={missing!r}: 'error' or 'model' is needed")
     options = {
         "variable": variable, "group": group, "samples": samples, "at": at, "channels": channels, "size": size,
-        "colour": colour, "target": target, "target_kind": target_kind,
+        "colour": colour, "target": target, "target_kind": target_kind, "columns": columns,
     }  # fmt: skip
     limit = memory_limit(memory)
     if isinstance(source, Samples):

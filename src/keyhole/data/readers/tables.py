@@ -47,7 +47,7 @@ _SHOWN = 5
 
 def read_frame(
     frame: pd.DataFrame, *, target: str | None = None, target_kind: TargetKind | None = None,
-    groups: str | None = None, name: str = "table",
+    groups: str | None = None, columns: TableColumns | None = None, name: str = "table",
 ) -> Samples:  # fmt: skip
     """Read samples from a DataFrame.
 
@@ -63,6 +63,8 @@ def read_frame(
     groups : str, optional
         A column that names the group of each row, of any type: a coordinate of the samples instead of a site. So is the
         index, if it holds no times.
+    columns : TableColumns, optional
+        How the columns are encoded, such as those of a plan; None: by what they hold.
     name : str
         Name of the data.
 
@@ -94,15 +96,17 @@ def read_frame(
             raise SettingsError(
                 f"target_kind={target_kind!r} has no meaning without a target; give one, or leave it out"
             )
-        return _samples(frame, name, coordinates)
+        return _samples(frame, name, coordinates, columns)
     position = position_of([str(column) for column in frame.columns], target)
     column = Target.of(frame.iloc[:, position], name=target, kind=target_kind)
-    return _samples(frame.drop(columns=frame.columns[position]), name, coordinates).with_target(column)
+    others = frame.drop(columns=frame.columns[position])
+    return _samples(others, name, coordinates, columns).with_target(column)
 
 
 def read_csv(
-    path: Path, *, target: str | None = None, target_kind: TargetKind | None = None, groups: str | None = None
-) -> Samples:
+    path: Path, *, target: str | None = None, target_kind: TargetKind | None = None, groups: str | None = None,
+    columns: TableColumns | None = None,
+) -> Samples:  # fmt: skip
     """Read samples from a CSV file.
 
     Parameters
@@ -110,7 +114,7 @@ def read_csv(
     path : Path
         The first row names the columns; a column named ``time`` gives the times. Words are kept as they are written,
         so that only an empty field is missing.
-    target, target_kind, groups
+    target, target_kind, groups, columns
         As for `read_frame`.
 
     Returns
@@ -126,19 +130,20 @@ def read_csv(
         frame[groups] = _text_columns(path, [groups])[groups]
     if TIME in frame.columns and target != TIME:
         index_by_time(frame, TIME)
-    return read_frame(frame, target=target, target_kind=target_kind, groups=groups, name=path.stem)
+    return read_frame(frame, target=target, target_kind=target_kind, groups=groups, columns=columns, name=path.stem)
 
 
 def read_parquet(
-    path: Path, *, target: str | None = None, target_kind: TargetKind | None = None, groups: str | None = None
-) -> Samples:
+    path: Path, *, target: str | None = None, target_kind: TargetKind | None = None, groups: str | None = None,
+    columns: TableColumns | None = None,
+) -> Samples:  # fmt: skip
     """Read samples from a Parquet file.
 
     Parameters
     ----------
     path : Path
         A column named ``time``, or an index of timestamps, gives the times.
-    target, target_kind, groups
+    target, target_kind, groups, columns
         As for `read_frame`.
 
     Returns
@@ -148,7 +153,7 @@ def read_parquet(
     from keyhole.data.readers.parquet import load_parquet
 
     frame = load_parquet(path, target, groups)
-    return read_frame(frame, target=target, target_kind=target_kind, groups=groups, name=path.stem)
+    return read_frame(frame, target=target, target_kind=target_kind, groups=groups, columns=columns, name=path.stem)
 
 
 def load_csv(path: Path, *, whole: bool = False, words: bool = False) -> pd.DataFrame:
@@ -342,11 +347,16 @@ def _index_coordinates(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
     return {str(name): labels.to_numpy() for name, labels in levels.items() if name}
 
 
-def _samples(frame: pd.DataFrame, name: str, coordinates: Coordinates) -> Samples:
-    """Samples of the columns of a frame."""
+def _samples(frame: pd.DataFrame, name: str, coordinates: Coordinates, columns: TableColumns | None) -> Samples:
+    """Samples of the columns of a frame, encoded anew or as given."""
     names = [str(column) for column in frame.columns]
     check_columns(names, [])
-    columns = TableColumns.of(frame)
+    if columns is not None:
+        absent = [column.name for column in columns.columns if column.name not in names]
+        if absent:
+            raise DataError(f"the table lacks {listed(list(map(repr, absent)), _SHOWN)}, which the plan was made with")
+        frame = frame.iloc[:, [names.index(column.name) for column in columns.columns]]
+    columns = columns or TableColumns.of(frame)
     made = samples_of_table(columns, columns.encode(frame), time=_index_time(frame), name=name)
     return replace(made, coordinates=coordinates)
 
