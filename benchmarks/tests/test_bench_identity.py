@@ -119,6 +119,9 @@ def without_data(monkeypatch):
         monkeypatch.setattr(networks, "_loaded", on_grid)
         monkeypatch.setattr(networks, "_prepared", lambda name, variant: prepared)
         monkeypatch.setattr(tables, "_rows", lambda name, split: ((), ()))
+        for name, parts in sizes.items():
+            rows = SimpleNamespace(given=range(parts.get("given", 0)), later=range(parts.get("later", 0)))
+            monkeypatch.setitem(floor.FLOOR_SETS, name, (lambda rows=rows: rows, ()))
 
     return prepare
 
