@@ -42,7 +42,8 @@ a line is skipped. All choices are made without the test part. Lower is better. 
 QUALITY = """`keyhole-bench quality`: `auto` selects sites and reconstructor with a limit of 1200 seconds on at most
 2 cores, and stops earlier where nothing is left to try; closed-form steps are not interrupted, so it may take longer.
 "Best classical + ridge" is the better of QR and greedy. "Its sites" is the error of `auto` relative to the better of
-them when their sites get the same reconstructor, selected in the same way and in the same time."""
+them when their sites get the same reconstructor, selected in the same way and in the same time. Lines until
+2026-11-18 are of an `auto` that had learned masks among its stages for fields, and took the smallest error."""
 BY_TIME = """`keyhole-bench quality --limit` with the seconds at the head of each column: the error of `auto` relative
 to the best classical sites with ridge, which take seconds; in brackets the minutes that it took."""
 ABLATION = """`keyhole-bench ablation --limit` with the seconds of the protocol: `auto` with one stage left out, and

@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keyhole.cli.bundles import command
+from keyhole.cli.constraint_options import CostOptions, RegionOptions, constraints_of
 from keyhole.cli.options import (
-    CostOptions,
     InputOptions,
     Json,
     Out,
     PlanFile,
     Refit,
-    RegionOptions,
     RunOptions,
     SensorOptions,
     SettingOptions,
     SizeOptions,
     Sources,
     WeightOptions,
-    constraints_of,
 )
 from keyhole.cli.output import check_outputs, say, show_plan, texts_of
 

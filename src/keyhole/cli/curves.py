@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keyhole.cli.bundles import command
+from keyhole.cli.constraint_options import ExistingOptions, RegionOptions, constraints_of
 from keyhole.cli.options import (
-    ExistingOptions,
     InputOptions,
     Json,
     Methods,
-    RegionOptions,
     RunOptions,
     SensorOptions,
     SettingOptions,
@@ -21,7 +20,6 @@ from keyhole.cli.options import (
     Sources,
     TargetOptions,
     WeightOptions,
-    constraints_of,
     method_names,
 )
 from keyhole.cli.output import check_outputs, say, show_curve, texts_of

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keyhole.cli.bundles import command
+from keyhole.cli.constraint_options import CostOptions, ExistingOptions, RegionOptions, constraints_of
 from keyhole.cli.options import (
-    CostOptions,
-    ExistingOptions,
     InputOptions,
     Json,
     Methods,
     Out,
     Refit,
-    RegionOptions,
     RunOptions,
     SensorOptions,
     SettingOptions,
@@ -24,7 +22,6 @@ from keyhole.cli.options import (
     Sources,
     TargetOptions,
     WeightOptions,
-    constraints_of,
     method_names,
 )
 from keyhole.cli.output import check_outputs, say, show_comparison, show_plan, texts_of

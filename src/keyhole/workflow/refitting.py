@@ -116,14 +116,14 @@ def select_again(
 
 
 def refit_models(models: FittedModels, everything: PreparedSamples, sites: NDArray[np.int64], run: Run) -> FittedModels:
-    """Fit reconstructor and predictor to the readings of some sites in all samples.
+    """Fit reconstructor and predictor to the readings of some sites in the development part.
 
     Parameters
     ----------
     models
         The fitted models that were chosen.
     everything
-        All samples, from `prepare_all`.
+        All samples, from `prepare_all`; or prepared samples, whose development part lacks the test part.
     sites
         Numbers of the sites by rank.
     run

@@ -53,7 +53,7 @@ from keyhole.workflow.plan_metadata import (
     target_metadata,
     training_history,
 )
-from keyhole.workflow.refitting import Seconds, refit_on_all, select_again
+from keyhole.workflow.refitting import Seconds, refit_models, refit_on_all, select_again
 from keyhole.workflow.scoring import gains, scores_of
 
 __all__ = ["SELECTION_SHARE", "choose_sites", "fit_plan", "fit_reconstructor", "make_plan", "select"]
@@ -464,15 +464,4 @@ def _refitted(models: FittedModels, prepared: PreparedSamples, run: Run) -> Fitt
     reconstructor, predictor = models.reconstructor, models.predictor
     if not reconstructor.closed_form or (predictor is not None and not predictor.closed_form):
         return models
-    on: Any = {
-        "train": prepared.development,
-        "sites": models.candidates_in(prepared.samples),
-        "validation": prepared.validation,
-        "run": run,
-    }
-    return replace(
-        models,
-        scaling=prepared.scaling,
-        reconstructor=reconstructor.clone().fit(**on),
-        predictor=None if predictor is None else predictor.clone().fit(**on),
-    )
+    return refit_models(models, prepared, models.candidates_in(prepared.samples), run)
