@@ -171,8 +171,10 @@ def _orthonormal(rows: NDArray[np.float64], directions: NDArray[np.float64]) -> 
     return np.asarray(right[sizes > _RANK_TOLERANCE**0.5 * max(sizes[0], 1e-300)])
 
 
-def rank_sites(train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> NDArray[np.int64]:
-    """Rank given sites by greedy selection among them.
+def rank_sites(
+    train: ScaledSamples, sites: NDArray[np.int64], run: Run, *, selector: Selector | None = None
+) -> NDArray[np.int64]:  # fmt: skip
+    """Rank given sites by selection among them.
 
     Parameters
     ----------
@@ -182,6 +184,8 @@ def rank_sites(train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> NDAr
         Numbers of the sites.
     run
         Seed and progress.
+    selector
+        The selector that ranks; None: greedy selection.
 
     Returns
     -------
@@ -198,4 +202,4 @@ def rank_sites(train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> NDAr
     among = np.zeros(len(train.observable), bool)
     among[sites] = True
     only = replace(train, observable=among)
-    return Greedy().select(only, len(sites), validation=None, run=run).sites
+    return (selector or Greedy()).select(only, len(sites), validation=None, run=run).sites
