@@ -33,6 +33,7 @@ class Random(Selector):
     """
 
     name: ClassVar[str] = "random"
+    quick: ClassVar[bool] = True
     any_size: ClassVar[bool] = True
     nested: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
@@ -55,6 +56,7 @@ class Variance(Selector):
     """
 
     name: ClassVar[str] = "variance"
+    quick: ClassVar[bool] = True
     any_size: ClassVar[bool] = True
     nested: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
@@ -89,6 +91,7 @@ class QR(Selector):
     """
 
     name: ClassVar[str] = "qr"
+    quick: ClassVar[bool] = True
     assumes_noise: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
     any_size: ClassVar[bool] = True
@@ -142,6 +145,7 @@ class Greedy(Selector):
     """
 
     name: ClassVar[str] = "greedy"
+    quick: ClassVar[bool] = True
     any_size: ClassVar[bool] = True
     nested: ClassVar[bool] = True
     assumes_noise: ClassVar[bool] = True

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "choice_text",
     "noise_errors",
     "noise_warning",
     "number",
@@ -190,6 +191,17 @@ def _left_out(sizes: Mapping[str, Any]) -> str:
     time = f"{sizes['gap']} sample{'s' * (sizes['gap'] != 1)}"
     most = "; 5 % are left out at most" if sizes["left_out"] < 2 * sizes["gap"] else ""
     return f"; {sizes['left_out']} left out between them (decorrelation time: {time}{most})"
+
+
+def choice_text(by: str) -> str:
+    """Return the rule that a method of a comparison was chosen by.
+
+    Examples
+    --------
+    >>> choice_text("the validation part")
+    'the simplest within one standard error of the best by the validation part'
+    """
+    return f"the simplest within one standard error of the best by {by}"
 
 
 def noise_errors(scores: Mapping[str, float]) -> dict[str, float]:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from keyhole.plan.plan import Plan
 from keyhole.report.formatting import (
+    choice_text,
     noise_errors,
     noise_warning,
     refit_text,
@@ -61,7 +62,7 @@ def comparison_table(comparison: Comparison) -> RenderableType:
         apart = with_error(f"{difference.value:.1%}", difference.standard_error, ".1%")
         apart = "-" if entry is comparison.entries[0] else apart
         table.add_row(entry.method, *(_shown(figure, scores) for figure in figures), apart, f"{entry.seconds:.1f}")
-    return Group(table, *map(Text, [*_as_good(comparison), *_without_sensors(first)]))
+    return Group(table, *map(Text, [*_as_good(comparison), *_chosen(comparison), *_without_sensors(first)]))
 
 
 def _as_good(comparison: Comparison) -> list[str]:
@@ -70,6 +71,12 @@ def _as_good(comparison: Comparison) -> list[str]:
     close = [entry.method for entry, difference in pairs if difference.is_small]
     found = f"as good as {comparison.entries[0].method} (within one standard error): {', '.join(close)}"
     return [found] if close else []
+
+
+def _chosen(comparison: Comparison) -> list[str]:
+    """Sentence on the method that is chosen, and by what; of several."""
+    by = comparison.chosen_by
+    return [f"chosen: {comparison.choice.method}, {choice_text(by)}"] if by else []
 
 
 def curve_table(curve: Curve) -> RenderableType:
