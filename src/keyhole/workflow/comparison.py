@@ -97,6 +97,12 @@ class Comparison:
     prepared: PreparedSamples
     entries: Sequence[Entry]
 
+    def __repr__(self) -> str:
+        """Return a table of the methods and their errors, as `keyhole compare` prints it."""
+        from keyhole.report.tables import as_text, comparison_table
+
+        return as_text(comparison_table(self))
+
     @property
     def choice(self) -> Entry:
         """The simplest method within one standard error of the best on validation (`metrics.simplest`).
