@@ -15,6 +15,7 @@ from example_data import quick, smooth
 from keyhole.core.progress import progress
 from keyhole.core.run import Event
 from keyhole.placement import Selection, Selector
+from keyhole.report.formatting import share
 from keyhole.report.tables import comparison_table, plan_summary, plan_table
 from keyhole.workflow.comparison import compare
 
@@ -139,7 +140,7 @@ def test_methods_that_are_as_good_as_the_best_are_named(rng):
 
 def test_errors_are_shown_with_their_standard_errors(field_plan):
     scores = field_plan.metrics["test"]
-    assert f"unexplained variance {scores['fvu']:.1%} +- {scores['fvu_se']:.1%}" in shown(plan_table(field_plan))
+    assert f"unexplained variance {share(scores['fvu'])} +- {share(scores['fvu_se'])}" in shown(plan_table(field_plan))
 
 
 def test_a_comparison_without_any_error_is_shown_too():

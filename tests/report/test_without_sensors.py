@@ -11,6 +11,7 @@ from rich.console import Console
 import keyhole as kh
 from example_data import monthly_field, quick, smooth
 from keyhole.report import write_report
+from keyhole.report.formatting import share
 from keyhole.report.tables import comparison_table, curve_table, plan_table
 from keyhole.report.without_sensors import baseline_text, baseline_warnings
 from keyhole.workflow.comparison import compare
@@ -29,9 +30,9 @@ def plan():
 
 def test_a_summary_names_both_errors_the_anomalies_and_the_baselines(plan):
     text, scores = shown(plan_table(plan)), plan.metrics["test"]
-    assert f"unexplained variance {scores['fvu']:.1%}" in text
-    assert f" of the anomalies, {scores['fvu_field']:.1%} of the field" in text
-    assert f"relative L2 error {scores['relative_l2']:.2%}" in text
+    assert f"unexplained variance {share(scores['fvu'])}" in text
+    assert f" of the anomalies, {share(scores['fvu_field'])} of the field" in text
+    assert f"relative L2 error {share(scores['relative_l2'], digits=2)}" in text
     assert "anomalies from harmonics of the year, chosen by cross-validation" in text
     mean, persistence = (scores[f"baseline_rmse[{name}]"] for name in ("mean", "persistence"))
     assert f"without sensors: mean {mean:.3g} degC, harmonics of the year " in text
