@@ -277,8 +277,8 @@ def _grouped_like(plan: Plan, samples: Samples) -> Samples:
         return samples.with_groups(name)
     by = f" ({name})" if name else ""
     warnings.warn(
-        f"the samples of the plan were split by groups{by}, and these have none: samples of one group may be in several "
-        "parts, and errors too small; name the groups (groups=, --group-by)",
+        f"the samples of the plan were split by groups{by}, and these have none: samples of one group may be in "
+        "several parts, and errors too small; name the groups (groups=, --group-by)",
         KeyholeWarning,
         stacklevel=4,
     )
