@@ -48,17 +48,20 @@ def result(data: ReportData) -> str:
     """
     plan, scores = data.plan, data.plan.metrics["test"]
     k = len(plan.names)
-    count = f"{k} site{'s' * (k != 1)} reconstruct{'s' * (k == 1)}"
+    count = f"{k} site{'s' * (k != 1)}"
+    start = f"{count} reconstruct{'s' * (k == 1)} {plan.origin.name}"
+    if plan.predictor is not None:
+        start = f"{count} predict{'s' * (k == 1)} {_target_error(plan)} They reconstruct {plan.origin.name}"
     error = _with_own_error(scores, "rmse", data.units)
     units = variable_units(plan.origin.variables, scores)
     parts = ", ".join(f"{name} {quantity(scores[f'rmse[{name}]'], unit)}" for name, unit in units.items())
     error += f" ({parts})" if parts else ""
     warnings = "".join(f" {one[0].upper()}{one[1:]}." for one in baseline_warnings(scores, data.units))
     without = known_without_sensors(plan, data.units)
-    known = warnings + (f" RMSE without sensors: {without}." if without else "")
+    error_name = "Errors" if plan.predictor is not None else "RMSE"
+    known = warnings + (f" {error_name} without sensors: {without}." if without else "")
     return (
-        f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(plan, scores)}.{known}"
-        f"{_target_sentence(plan)}"
+        f"{start} with a test RMSE of {error}; {_explained(plan, scores)}.{known}"
         f"{_noise_sentence(data)}{_refit_sentence(data)}"
     )
 
@@ -82,6 +85,7 @@ def methods(comparison: Comparison) -> list[dict[str, Any]]:
         {
             "method": entry.method,
             "reconstructor": entry.plan.reconstructor.name,
+            "target": _target_cell(entry.plan),
             "rmse": _with_own_error(entry.plan.metrics["test"], "rmse", units),
             "fvu": _share(entry.plan.metrics["test"], "fvu"),
             "difference": _difference(difference, is_best=entry is comparison.entries[0]),
@@ -252,15 +256,21 @@ def _explained(plan: Plan, scores: Mapping[str, float]) -> str:
     return f"{share} of the variance of the anomalies is unexplained, {of_field} of that of the field"
 
 
-def _target_sentence(plan: Plan) -> str:
-    """Sentence on the prediction of the target, if there is one."""
+def _target_error(plan: Plan) -> str:
+    """The target and its error on test, as the end of a sentence."""
+    scores = plan.metrics["test"]
+    if plan.predictor is not None and plan.predictor.is_class:
+        return f"{plan.target} with a misclassification rate of {_share(scores, 'target_error')} on test."
+    unexplained = f"{_share(scores, 'target_fvu')} unexplained variance"
+    return f"{plan.target} with a test RMSE of {_with_own_error(scores, 'target_rmse', '')}, {unexplained}."
+
+
+def _target_cell(plan: Plan) -> str:
+    """Error of the target on test, for the table of methods; empty without a target."""
     if plan.predictor is None:
         return ""
     scores = plan.metrics["test"]
-    if plan.predictor.is_class:
-        return f" The misclassification rate of {plan.target} on test is {_share(scores, 'target_error')}."
-    unexplained = f"{_share(scores, 'target_fvu')} unexplained variance"
-    return f" The test RMSE of {plan.target} is {_with_own_error(scores, 'target_rmse', '')}, with {unexplained}."
+    return _share(scores, "target_error") if plan.predictor.is_class else _with_own_error(scores, "target_rmse", "")
 
 
 def _seconds(seconds: float) -> str:
