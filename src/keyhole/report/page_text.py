@@ -48,10 +48,7 @@ def result(data: ReportData) -> str:
     """
     plan, scores = data.plan, data.plan.metrics["test"]
     k = len(plan.names)
-    count = f"{k} site{'s' * (k != 1)}"
-    start = f"{count} reconstruct{'s' * (k == 1)} {plan.origin.name}"
-    if plan.predictor is not None:
-        start = f"{count} predict{'s' * (k == 1)} {_target_error(plan)} They reconstruct {plan.origin.name}"
+    count = f"{k} site{'s' * (k != 1)} reconstruct{'s' * (k == 1)}"
     error = _with_own_error(scores, "rmse", data.units)
     units = variable_units(plan.origin.variables, scores)
     parts = ", ".join(f"{name} {quantity(scores[f'rmse[{name}]'], unit)}" for name, unit in units.items())
@@ -61,7 +58,8 @@ def result(data: ReportData) -> str:
     error_name = "Errors" if plan.predictor is not None else "RMSE"
     known = warnings + (f" {error_name} without sensors: {without}." if without else "")
     return (
-        f"{start} with a test RMSE of {error}; {_explained(plan, scores)}.{known}"
+        f"{_target_sentence(plan)}"
+        f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(plan, scores)}.{known}"
         f"{_noise_sentence(data)}{_refit_sentence(data)}"
     )
 
@@ -256,13 +254,15 @@ def _explained(plan: Plan, scores: Mapping[str, float]) -> str:
     return f"{share} of the variance of the anomalies is unexplained, {of_field} of that of the field"
 
 
-def _target_error(plan: Plan) -> str:
-    """The target and its error on test, as the end of a sentence."""
+def _target_sentence(plan: Plan) -> str:
+    """Sentence on the prediction of the target, if there is one."""
+    if plan.predictor is None:
+        return ""
     scores = plan.metrics["test"]
-    if plan.predictor is not None and plan.predictor.is_class:
-        return f"{plan.target} with a misclassification rate of {_share(scores, 'target_error')} on test."
+    if plan.predictor.is_class:
+        return f"The misclassification rate of {plan.target} on test is {_share(scores, 'target_error')}. "
     unexplained = f"{_share(scores, 'target_fvu')} unexplained variance"
-    return f"{plan.target} with a test RMSE of {_with_own_error(scores, 'target_rmse', '')}, {unexplained}."
+    return f"The test RMSE of {plan.target} is {_with_own_error(scores, 'target_rmse', '')}, with {unexplained}. "
 
 
 def _target_cell(plan: Plan) -> str:
