@@ -164,7 +164,8 @@ def noise(data: ReportData) -> list[dict[str, str]]:
 
 def trained(comparison: Comparison) -> Entry | None:
     """Return the chosen entry if it was trained by gradient descent, else the best that was, or None."""
-    return next((entry for entry in (comparison.choice, *comparison.entries) if entry.plan.history), None)
+    entries = (comparison.choice, *comparison.entries)
+    return next((entry for entry in entries if any("step" in row for row in entry.plan.history)), None)
 
 
 def metadata(data: ReportData) -> dict[str, str]:
@@ -218,7 +219,7 @@ def _refit_sentence(data: ReportData) -> str:
         return ""
     return (
         f" Errors, error maps and reconstructions are of sites and models that had not seen the test part; the sites "
-        f"listed and drawn by rank are those to use: {refit_text(data.final.metadata['refit'], data.final.k)}."
+        f"listed and drawn by rank are those to use, fitted to {refit_text(data.final.metadata['refit'], data.final.k)}."
     )
 
 
