@@ -217,9 +217,10 @@ def _refit_sentence(data: ReportData) -> str:
     """Sentence on what was measured, where the plan to use was fitted to the test part too."""
     if data.final is None or not data.final.metadata.get("refit", {}).get("samples"):
         return ""
+    fitted = refit_text(data.final.metadata["refit"], data.final.k)
     return (
         f" Errors, error maps and reconstructions are of sites and models that had not seen the test part; the sites "
-        f"listed and drawn by rank are those to use, fitted to {refit_text(data.final.metadata['refit'], data.final.k)}."
+        f"listed and drawn by rank are those to use, fitted to {fitted}."
     )
 
 
