@@ -216,7 +216,7 @@ def _selectors() -> Iterator[tuple[str, dict[str, Any]]]:
         alone = {"warm_start": "none"} if name in ("iln", "vln", "sct", "simplex") else {}
         settings = {"train": {**QUICK, "steps": 40} if alone else QUICK, "n_masks": 8, **alone}
         yield name, case("field", 5, SEARCH, method=name, reconstructor="ridge", settings=settings)
-    # From the sites of greedy selection: a cold start goes by eigenvectors of the graph, which differ between processors.
+    # From the sites of greedy selection: a cold start goes by the eigenvectors, which vary by processor.
     settings = {"train": {**QUICK, "steps": 40}, "n_masks": 8}
     yield "graph_vln", case("graph", 4, SEARCH, method="graph_vln", reconstructor="ridge", settings=settings)
     for name in ("cae", "cae_distinct", "aefs"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -252,6 +253,33 @@ def test_workflows_take_groups(table):
     field = xr.DataArray(smooth(60, 6), dims=("run", "x")).assign_coords(batch=("run", np.arange(60) // 10))
     plan = field.keyhole.select(k=2, method="qr", reconstructor="ridge", groups="batch")
     assert plan.metadata["split"]["groups"] == "batch"
+
+
+def cruises() -> xr.DataArray:
+    """Samples of six cruises, a coordinate along them."""
+    labels = ("obs", np.repeat(np.arange(6), 10))
+    return xr.DataArray(smooth(60, 8), {"cruise": labels}, ("obs", "station"), "temp")
+
+
+@pytest.mark.parametrize("as_samples", [False, True])
+def test_networks_of_grouped_samples_are_changed_by_the_same_coordinate(as_samples):
+    """Without it, samples of one cruise would be in several parts, and the errors too small."""
+    field = cruises()
+    plan, data = quick(field, groups="cruise"), kh.read(field) if as_samples else field
+    for changed in (kh.extend(plan, data, 1, method="qr"), kh.drop(plan, data, 1), plan.refit(data)):
+        assert changed.metadata["split"]["kind"] == "groups"
+        assert changed.metadata["split"]["groups"] == "cruise"
+
+
+def test_a_network_of_grouped_samples_warns_of_data_without_groups():
+    field = cruises()
+    named, unnamed = quick(field, groups="cruise"), quick(field, groups=field.cruise.to_numpy())
+    for plan in (named, unnamed):
+        with pytest.warns(kh.KeyholeWarning, match="groups"):
+            plan.refit(field.drop_vars("cruise"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        unnamed.refit(field, groups="cruise")
 
 
 def test_networks_of_grouped_samples_are_extended_and_reduced_by_the_same_column(table):

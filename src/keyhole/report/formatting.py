@@ -17,6 +17,7 @@ __all__ = [
     "plain",
     "quantity",
     "refit_text",
+    "share",
     "shorten",
     "split_text",
     "variable_units",
@@ -138,6 +139,18 @@ def plain(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
+def share(value: float, digits: int = 1) -> str:
+    """Format a share in percent; one that would round to zero by its size.
+
+    Examples
+    --------
+    >>> share(0.1234), share(0.0), share(3.7e-10), share(0.00002, digits=2)
+    ('12.3%', '0.0%', '4e-08%', '0.002%')
+    """
+    text = f"{value:.{digits}%}"
+    return f"{100 * value:.1g}%" if value and not float(text[:-1]) else text
+
+
 def with_error(text: str, error: float, form: str, sign: str = "+-") -> str:
     """Append a standard error to a formatted number, if it is known.
 
@@ -148,7 +161,7 @@ def with_error(text: str, error: float, form: str, sign: str = "+-") -> str:
     error : float
         Its standard error; NaN if unknown.
     form : str
-        Format specification of the error.
+        Format specification of the error; percents are formatted by `share`.
     sign : str
         What stands between them.
 
@@ -157,7 +170,9 @@ def with_error(text: str, error: float, form: str, sign: str = "+-") -> str:
     >>> with_error("56.5%", 0.021, ".1%"), with_error("56.5%", float("nan"), ".1%")
     ('56.5% +- 2.1%', '56.5%')
     """
-    return f"{text} {sign} {error:{form}}" if math.isfinite(error) else text
+    if not math.isfinite(error):
+        return text
+    return f"{text} {sign} {share(error) if form == '.1%' else format(error, form)}"
 
 
 def split_text(sizes: Mapping[str, Any]) -> str:

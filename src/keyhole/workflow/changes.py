@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.errors import InfeasibleError, PlanError, SettingsError
+from keyhole.core.errors import InfeasibleError, KeyholeWarning, PlanError, SettingsError
 from keyhole.core.progress import reporting
 from keyhole.core.run import Run
 from keyhole.data.alignment import same_sites
@@ -43,7 +44,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
         Plan of the existing network; its sites are kept and come first in the new plan.
     data
         `Samples` of the sites of the plan, or anything that `read` takes. Target, treatment of missing values and the
-        column of a table that names groups of samples are those of the plan unless given.
+        column or coordinate that names groups of samples are those of the plan unless given.
     k
         Number of further sites; None under a cost limit.
     constraints
@@ -110,7 +111,7 @@ def drop(
     reconstructor
         Name or object, as in `select`; by default the plan's kind and settings.
     groups
-        Groups of samples, as in `select`; of a table by default the column that named those of the plan.
+        Groups of samples, as in `select`; by default the column or coordinate that named those of the plan.
     missing
         Treatment of missing values, as in `read`; by default the plan's.
     seed, device, time_limit, split, memory, refit
@@ -161,7 +162,7 @@ def refit(
     data
         `Samples` of the sites of the plan, or anything that `read` takes. The target is that of the plan.
     groups
-        Groups of samples, as in `select`; of a table by default the column that named those of the plan.
+        Groups of samples, as in `select`; by default the column or coordinate that named those of the plan.
     missing
         Treatment of missing values, as in `read`; by default the plan's.
     seed, device, time_limit, split, memory, refit
@@ -262,7 +263,26 @@ def _read_like(
             f"{here.shape}"
         )
     _sites_in(plan, samples)
+    samples = _grouped_like(plan, samples)
     return samples.anomalies(plan.scaling.climatology.kind)
+
+
+def _grouped_like(plan: Plan, samples: Samples) -> Samples:
+    """Group samples by the coordinate that named the groups of the plan's; warn where there is none."""
+    split = plan.metadata.get("split") or {}
+    name = split.get("groups", "")
+    if samples.sample_groups is not None or not (name or split.get("kind") == "groups"):
+        return samples
+    if name in samples.coordinates or (name == "time" and samples.time is not None):
+        return samples.with_groups(name)
+    by = f" ({name})" if name else ""
+    warnings.warn(
+        f"the samples of the plan were split by groups{by}, and these have none: samples of one group may be in "
+        "several parts, and errors too small; name the groups (groups=, --group-by)",
+        KeyholeWarning,
+        stacklevel=4,
+    )
+    return samples
 
 
 def _sites_in(plan: Plan, samples: Samples) -> NDArray[np.int64]:

@@ -104,6 +104,12 @@ class Comparison:
     entries: Sequence[Entry]
     in_turn: Mapping[str, Ratio] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Return a table of the methods and their errors, as `keyhole compare` prints it."""
+        from keyhole.report.tables import as_text, comparison_table
+
+        return as_text(comparison_table(self))
+
     @cached_property
     def choice(self) -> Entry:
         """The simplest method within one standard error of the best, by the rule of ``auto`` (`metrics.choose`).
