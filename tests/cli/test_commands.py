@@ -256,7 +256,7 @@ DATA = {
     "named set that is elsewhere": (("select", "mnist", "-k", "3"), "set KEYHOLE_DATA to a folder"),
     "K of 0": (("select", "plain.npy", "-k", "0"), "k=0 is infeasible: between 1 and 20 observable sites"),
     "K of too many": (("select", "plain.npy", "-k", "21"), "k=21 is infeasible: between 1 and 20 observable sites"),
-    "several arrays": (("select", "many.npz", "-k", "3"), "name one with variable"),
+    "several arrays": (("select", "many.npz", "-k", "3"), "name one (variable="),
     "no such variable": (("select", "field.nc", "-k", "3", "--variable", "air"), "no field 'air'"),
     "no such axis": (("select", "plain.npy", "-k", "3", "--channels", "9"), "channels=9 is not an axis"),
     "anomalies without time": (("select", "plain.npy", "-k", "3", "--anomalies", "month"), "need a time"),

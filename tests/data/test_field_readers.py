@@ -71,7 +71,7 @@ def test_the_variable_of_a_netcdf_must_be_clear(tmp_path):
     path, field = tmp_path / "two.nc", monthly_field()
     xr.Dataset({"sst": field, "other": field + 1}).to_netcdf(path)
     assert kh.read(path, variable="other").origin.name == "other"
-    with pytest.raises(DataError, match=rf"{path}: holds 2 fields \(sst, other\); name one with variable"):
+    with pytest.raises(DataError, match=rf"{path}: holds 2 fields \(sst, other\); name one \(variable="):
         kh.read(path)
     with pytest.raises(DataError, match=f"{path}: no field 'air'; there is sst, other"):
         kh.read(path, variable="air")

@@ -329,7 +329,7 @@ def test_what_is_no_npz_is_refused(tmp_path, content):
     ("names", "variable", "says"),
     [
         ([], None, "holds no array"),
-        (["a", "b"], None, r"holds 2 arrays \(a, b\); name one with variable"),
+        (["a", "b"], None, r"holds 2 arrays \(a, b\); name one \(variable="),
         (["a", "b"], "c", "no array 'c'; there is a, b"),
     ],
 )

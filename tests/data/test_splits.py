@@ -336,3 +336,10 @@ def test_samples_of_a_group_are_left_out_together(labels):
 def test_one_group_cannot_be_left_out():
     with pytest.raises(DataError, match="at least 2"):
         splits.folds(np.arange(5), 3, groups=np.zeros(5))
+
+
+@pytest.mark.parametrize("split", [Split.blocks(80), Split.random(80), Split.groups(np.arange(80) // 4)])
+def test_a_split_of_another_number_of_samples_is_refused(split):
+    """A smaller one would leave samples out without a word."""
+    with pytest.raises(DataError, match="of 80 samples, and there are 100"):
+        kh.select(np.random.default_rng(0).normal(size=(100, 6)), k=2, method="qr", reconstructor="ridge", split=split)

@@ -408,6 +408,8 @@ def check(split: Split, n: int) -> None:
         if part.min() < 0 or part.max() >= n:
             raise DataError(f"split: the {name} part names samples outside 0 to {n - 1}")
     every = np.concatenate(list(parts.values()))
+    if split.kind != "given" and len(every) + len(split.left_out) != n:
+        raise DataError(f"split: it is of {len(every) + len(split.left_out)} samples, and there are {n}")
     if len(np.unique(every)) < len(every):
         raise DataError("split: a sample is in more than one part; train, validation and test must be disjoint")
 

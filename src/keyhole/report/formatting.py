@@ -277,7 +277,7 @@ def refit_text(record: Mapping[str, Any], k: int) -> str:
     Examples
     --------
     >>> refit_text({"samples": 494, "same_sites": 19}, 25)
-    'all 494 samples, which chose 19 of the 25 sites again'
+    'all 494 samples, where 6 of the 25 sites are other ones than measured'
     >>> refit_text({"samples": 0, "kept": "no time was left to train dense again"}, 25)
     'training and validation samples, as measured: no time was left to train dense again'
     """
@@ -286,7 +286,7 @@ def refit_text(record: Mapping[str, Any], k: int) -> str:
     same = record.get("same_sites", 0)
     if same == k:
         return f"all {record['samples']} samples, at the same sites"
-    return f"all {record['samples']} samples, which chose {same} of the {k} sites again"
+    return f"all {record['samples']} samples, where {k - same} of the {k} sites are other ones than measured"
 
 
 def variable_units(variables: Mapping[str, Mapping[str, Any]], scores: Mapping[str, float]) -> dict[str, str]:
