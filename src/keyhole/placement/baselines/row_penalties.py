@@ -125,8 +125,7 @@ class GroupNorms(RowPenalty):
 
     def shrink(self, rows: Array, weight: float) -> Array:
         """Shorten each group by its weight, or to zero."""
-        norms = np.maximum(self.norms(rows), _TINY)
-        return np.asarray(rows * np.maximum(0.0, 1 - weight * self.weights / norms)[self.labels, None])
+        return np.asarray(rows * _remaining(self.norms(rows), weight * self.weights)[self.labels, None])
 
     def dual_norms(self, gradient: Array) -> Array:
         """Smallest weight of the penalty at which each group stays zero, ``(groups,)``."""
@@ -185,8 +184,8 @@ class SparseGroupNorms(GroupNorms):
 
     def shrink(self, rows: Array, weight: float) -> Array:
         """Shorten sites, then groups."""
-        norms = np.maximum(_norms_of(self.sites, rows), _TINY)
-        within = rows * np.maximum(0.0, 1 - weight * self.share / norms)[self.sites, None]
+        norms = _norms_of(self.sites, rows)
+        within = rows * _remaining(norms, np.full(len(norms), weight * self.share))[self.sites, None]
         return super().shrink(within, weight * (1 - self.share))
 
     def dual_norms(self, gradient: Array) -> Array:
@@ -264,8 +263,7 @@ class ExclusiveNorms(RowPenalty):
         first = np.searchsorted(group, np.arange(self._n_groups))
         rank = np.arange(1, len(norms) + 1) - first[group]
         sums = np.maximum.reduceat(_running(norms[order], first, group) / (1 + weight * rank), first)
-        factors = np.maximum(0.0, 1 - weight * sums[self.groups] / np.maximum(norms, _TINY))
-        return np.asarray(rows * factors[self.labels, None])
+        return np.asarray(rows * _remaining(norms, weight * sums[self.groups])[self.labels, None])
 
     def excess(self, gradient: Array, rows: Array, alpha: float) -> Array:
         """Norm of each site's gradient beyond the group's bound, relative to the largest of the group."""
@@ -302,6 +300,11 @@ class ExclusiveNorms(RowPenalty):
 def _norms_of(labels: NDArray[np.int64], rows: Array) -> Array:
     """Norm of the rows with each label."""
     return np.sqrt(np.bincount(labels, weights=np.einsum("ct,ct->c", rows, rows)))
+
+
+def _remaining(norms: Array, less: Array) -> Array:
+    """Share of each norm that is left once it is reduced by so much, or to zero."""
+    return np.asarray(1 - np.divide(less, norms, out=np.ones(len(norms)), where=norms > less))
 
 
 def _running(values: Array, first: NDArray[np.int64], group: NDArray[np.int64]) -> Array:
