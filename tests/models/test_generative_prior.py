@@ -154,6 +154,20 @@ def test_loss_weights_count_in_the_readings():
     assert np.square(left).mean() < 0.2 * np.square(data.validation.targets).mean()
 
 
+def test_covariates_are_inputs_of_the_decoder():
+    """What they tell is known without any reading."""
+    rng = np.random.default_rng(0)
+    told = rng.normal(size=(200, 1))
+    samples = kh.read(told @ rng.normal(size=(1, 9)) + 0.1 * rng.normal(size=(200, 9))).with_covariates(columns=told)
+    data, sites = prepare(samples, None, seed=0), np.array([0, 4])
+    training = {"steps": 300, "batch_size": 32, "ema_decay": 0.9}
+    prior = GenerativePrior(n_latent=2, width=32, train=training)
+    prior.fit(data.train, sites, validation=data.validation, run=Run())
+    nothing = np.full((len(data.validation), 2, 1), np.nan, np.float32)
+    left = data.validation.targets - prior.reconstruct(nothing, data.validation.covariates)
+    assert np.square(left).mean() < 0.2 * np.square(data.validation.targets).mean()
+
+
 def test_training_goes_on_where_it_was_stopped(tmp_path):
     """Interrupted, then resumed: the arrays of a training left alone."""
 

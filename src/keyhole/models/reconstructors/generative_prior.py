@@ -106,12 +106,12 @@ def negative_evidence(outputs: tuple[Tensor, Tensor, Tensor], truth: Tensor, *, 
 class _DrawnBatches(nn.Module):
     """Batches of values, covariates and targets with noise for the codes, drawn anew each time."""
 
-    def __init__(self, batches: FixedBatches, n_latent: int) -> None:
+    def __init__(self, batches: Batches, n_latent: int) -> None:
         super().__init__()
         self.batches, self.samples, self.n_latent = batches, batches.samples, n_latent
 
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
-        *inputs, targets = self.batches(batch)
+        *inputs, targets = self.batches(batch, generator)
         noise = torch.randn(len(batch), self.n_latent, generator=generator).to(targets.device)
         return (*inputs, noise, targets)
 
@@ -229,16 +229,17 @@ class GenerativePrior(NetworkReconstructor):
         estimate
             None: the decoder gives the whole field.
         """
-        decoder = cast("DenseNet", self.network)
-        at_sites = tensor_of(readings * self.roots[:, np.newaxis]).flatten(1)
-        given = tensor_of(known(covariates, len(readings)))
-        narrow, parts = self._at_sites(decoder), []
-        for chunk in zip(torch.split(at_sites, CHUNK), torch.split(given, CHUNK), strict=True):
-            codes = fit_codes(narrow, *chunk, tensor_of(self.starts), self.code_weight, self.options)
-            with torch.inference_mode():
-                parts.append(decoder(torch.cat([codes, chunk[1]], dim=1)).numpy())
-        packed = np.concatenate([*parts, np.zeros((0, self.n_outputs), np.float32)])
-        return packed.reshape(len(readings), self.channels, len(self.domain))
+        parts = [np.zeros((0, self.n_outputs), np.float32)]
+        with torch.inference_mode(False):  # fits need gradients, also where a caller has switched them off
+            decoder = cast("DenseNet", self.network)
+            narrow, starts = self._at_sites(decoder), tensor_of(self.starts)
+            at_sites = tensor_of(readings * self.roots[:, np.newaxis]).flatten(1)
+            given = tensor_of(known(covariates, len(readings)))
+            for chunk in zip(torch.split(at_sites, CHUNK), torch.split(given, CHUNK), strict=True):
+                codes = fit_codes(narrow, *chunk, starts, self.code_weight, self.options)
+                with torch.no_grad():
+                    parts.append(decoder(torch.cat([codes, chunk[1]], dim=1)).numpy())
+        return np.concatenate(parts).reshape(len(readings), self.channels, len(self.domain))
 
     def _at_sites(self, decoder: DenseNet) -> DenseNet:
         """The decoder with the outputs at the selected sites alone, in the order of the readings."""
@@ -322,10 +323,10 @@ def fit_codes(
     wanted, given = (part.repeat_interleave(restarts, dim=0) for part in (readings.nan_to_num(), covariates))
 
     def objective(codes: Tensor) -> Tensor:
-        left = (decoder(torch.cat([codes, given], dim=1)) - wanted) * observed
-        return left.square().sum(dim=1) + weight * codes.square().sum(dim=1)
+        left: Tensor = (decoder(torch.cat([codes, given], dim=1)) - wanted) * observed
+        return torch.sum(left.square(), dim=1) + weight * torch.sum(codes.square(), dim=1)
 
-    with torch.inference_mode(False), torch.enable_grad():
+    with torch.enable_grad():
         codes = starts.repeat(count, 1).requires_grad_()
         optimiser = torch.optim.Adam([codes])
         for step in range(settings.n_steps):
@@ -333,4 +334,4 @@ def fit_codes(
             (codes.grad,) = torch.autograd.grad(objective(codes).sum(), codes)
             optimiser.step()
         best = objective(codes).detach().reshape(count, restarts).argmin(dim=1)
-    return codes.detach().unflatten(0, (count, restarts))[torch.arange(count), best]
+    return codes.detach()[best + restarts * torch.arange(count)]

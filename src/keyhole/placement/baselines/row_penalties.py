@@ -289,7 +289,7 @@ class ExclusiveNorms(RowPenalty):
         return int(self.groups.max()) + 1
 
     def _sums(self, rows: Array) -> Array:
-        return np.bincount(self.groups, weights=self.norms(rows), minlength=self._n_groups)
+        return np.asarray(np.bincount(self.groups, weights=self.norms(rows), minlength=self._n_groups), np.float64)
 
     def _largest(self, norms: Array) -> Array:
         largest = np.zeros(self._n_groups)

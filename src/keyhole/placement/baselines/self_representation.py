@@ -110,7 +110,7 @@ class RobustRows(ReweightedRows):
 
     def _step(self, scales: Array) -> tuple[Array, Array, float]:
         """Return the norms of the residuals and of the rows, and the objective after one reweighting of both."""
-        root = np.linalg.qr(self.scores / np.sqrt(2 * self.state)[:, np.newaxis], mode="r")
+        root = np.linalg.qr(self.scores / np.sqrt(2 * self.state)[:, np.newaxis]).R
         rows = reweighted_ridge(root @ self.design, root, self.spread(scales))
         lengths = self._smooth(self.scores - self.scores @ (self.design @ rows))
         norms = site_norms(rows, self.channels)
