@@ -88,3 +88,10 @@ def test_the_seed_draws_the_samples_of_the_graph():
     samples = kh.read(np.random.default_rng(0).normal(size=(60, 20))).as_scaled()
     runs = [MCFS(max_samples=12).select(samples, 5, validation=None, run=Run(seed=seed)).sites for seed in (0, 0, 1)]
     assert runs[0].tolist() == runs[1].tolist() != runs[2].tolist()
+
+
+def test_copies_of_a_site_are_left_out_without_a_warning():
+    """A regression takes one of equal columns (which one may differ between regressions): all three are among four."""
+    values = np.repeat(np.random.default_rng(0).normal(size=(40, 3)), 4, axis=1)
+    found = MCFS().select(kh.read(values - values.mean(axis=0)).as_scaled(), 4, validation=None, run=Run())
+    assert {site // 4 for site in found.sites.tolist()} == {0, 1, 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar
 
 import numpy as np
@@ -123,8 +124,11 @@ def sparse_coefficients(values: NDArray[np.float64], target: NDArray[np.float64]
     >>> sparse_coefficients(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), np.array([3.0, -3, 1, -1]), 1)
     array([2., 0.])
     """
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import lars_path
 
-    # The path goes on for as many steps as there may be coefficients, and a few more for those that leave it again.
-    path = lars_path(values - values.mean(axis=0), target - target.mean(), method="lasso", max_iter=2 * most + 1)[2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of columns left out because others equal them
+        # The path goes on for as many steps as there may be coefficients, and more for those that leave it again.
+        path = lars_path(values - values.mean(axis=0), target - target.mean(), method="lasso", max_iter=2 * most + 1)[2]
     return np.asarray(path[:, np.flatnonzero(np.count_nonzero(path, axis=0) <= most)[-1]])
