@@ -211,8 +211,8 @@ class GenerativePrior(NetworkReconstructor):
 
     def finish(self, task: SupervisedTask, run: Run) -> None:
         """Set the weight on the code and the codes that fits start from."""
-        samples = task.batches if task.validation is None else task.validation
-        settings = self.options
+        task.cpu()  # the model is there already, its data may be on another device
+        samples, settings = task.validation or task.batches, self.options
         self.code_weight = _unexplained(task, samples) if settings.code_weight is None else settings.code_weight
         drawn = run.generator("initial codes").normal(size=(settings.n_restarts, settings.n_latent))
         self.starts = np.concatenate([np.zeros_like(drawn[:1]), drawn[1:]]).astype(np.float32)

@@ -171,7 +171,7 @@ class NetworkReconstructor(Reconstructor):
         Parameters
         ----------
         task
-            The finished training, on the CPU.
+            The finished training, its model on the CPU.
         run
             Its seed.
         """
