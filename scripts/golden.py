@@ -204,7 +204,8 @@ def case(
 
 def _selectors() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every selector, those that train with few steps."""
-    for name in ("greedy", "qr", "variance", "laplacian", "lasso", "group_lasso", "linear_autoencoder"):
+    sparse = ("lasso", "group_lasso", "sparse_group_lasso", "exclusive_lasso", "self_representation")
+    for name in ("greedy", "qr", "variance", "laplacian", "mcfs", *sparse, "linear_autoencoder"):
         yield name, case("field", 5, method=name, reconstructor="ridge")
     for name in ("exchange", "random"):
         yield name, case("few", 6, method=name, reconstructor="ridge")
@@ -238,6 +239,7 @@ def _reconstructors() -> Iterator[tuple[str, dict[str, Any]]]:
         "dense_conv": {"width": 16, "blocks": 1, "filters": 4, "layers": 1},
         "resnet": {"filters": 4, "blocks": 1},
         "dcgan": {"filters": 4},
+        "generative_prior": {"n_latent": 4, "width": 16, "blocks": 1, "n_steps": 50},
         "residual": {"width": 16, "blocks": 1},
         "ensemble": {"members": 2, "width": 16, "blocks": 1},
     }

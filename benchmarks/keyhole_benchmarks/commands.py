@@ -42,11 +42,11 @@ def table1(
     results: Results = _RESULTS,
     device: Device = "auto",
 ) -> None:
-    """Reconstruction error of the paper's five systems, and of QR and greedy with the same networks."""
+    """Reconstruction error of the paper's systems, QR and greedy with the same networks, and linear measurements."""
     from keyhole.data.datasets import DATASETS
     from keyhole_benchmarks import table1 as bench
 
-    chosen = _chosen(methods, bench.METHODS)
+    chosen = _chosen(methods, (*bench.METHODS, bench.REFERENCE))
     _check("data", _names(data), tuple(DATASETS))
     _run("table1", bench.jobs(protocol, _names(data), chosen, _numbers(k), _numbers(seeds)), results, device)
 

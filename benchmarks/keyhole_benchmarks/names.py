@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["DATA", "METHODS", "Measure", "measure"]
+__all__ = ["DATA", "METHODS", "REFERENCES", "Measure", "measure"]
 
 # In the order of the paper's tables, then the classical ones.
 METHODS = {
     "cae": "CAE", "iln": "ILN", "sct": "SCT", "vln": "VLN", "hnet": "HNet-LN", "qr": "QR", "greedy": "greedy",
 }  # fmt: skip
+# What has no sites, and stands beside the methods to compare with.
+REFERENCES = {"linear_measurements": "K linear measurements"}
 DATA = {
     "mnist": "MNIST", "ipsl": "IPSL", "ncep": "NCEP", "celeba": "CelebA", "oisst": "OISST 2.5°", "sst": "SST",
     "isolet": "Isolet", "coil20": "COIL20", "digits": "digits", "madelon": "madelon",

@@ -1,4 +1,7 @@
-"""Table 1 of the paper: reconstruction error of its five systems, beside classical sites with the same networks."""
+"""Table 1 of the paper: reconstruction error of its five systems, beside classical sites with the same networks.
+
+A reference has no sites: K free linear measurements, decoded as the refit decodes K sites.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from keyhole.models.supervised_training import train_settings_for
 from keyhole.placement import SELECTORS, Selection
 from keyhole.workflow.arguments import check_k
 from keyhole_benchmarks.data import Data, load
+from keyhole_benchmarks.linear_measurements import fit_linear_measurements
 from keyhole_benchmarks.mask_arrays import mask_arrays
 from keyhole_benchmarks.protocols import Protocol, paper_ks, protocol_of
 from keyhole_benchmarks.published import METHODS as PAPER
@@ -27,11 +31,12 @@ from keyhole_benchmarks.published import published_mse
 from keyhole_benchmarks.records import Case
 from keyhole_benchmarks.runner import Job, Outcome
 
-__all__ = ["CLASSICAL", "KS", "METHODS", "jobs", "refit_settings"]
+__all__ = ["CLASSICAL", "KS", "METHODS", "REFERENCE", "jobs", "refit_settings"]
 
 KS = {"mnist": (20, 30, 50), "ipsl": (20, 50, 100), "ncep": (100, 200, 300), "celeba": (100, 200, 300)}
 CLASSICAL = ("qr", "greedy")
 METHODS = (*PAPER, *CLASSICAL)
+REFERENCE = "linear_measurements"
 _SHOWN = 8
 OWN = "own"  # the network that was trained with the sites, not refitted
 RESNET = "resnet"  # the same network, trained on classical sites
@@ -51,6 +56,8 @@ class _Row:
     @property
     def reconstructors(self) -> tuple[str, ...]:
         """The paper's systems are scored by their own network, then by our refit; classical sites by both networks."""
+        if self.method == REFERENCE:
+            return (REFIT,)
         return (RESNET, REFIT) if self.method in CLASSICAL else (OWN, REFIT)
 
     def cases(self, data: Data) -> list[Case]:
@@ -110,7 +117,8 @@ def jobs(
         for k, seed, method in product(ks or paper_ks(name, KS), seeds, methods):
             row = _Row(name, scale, method, k, seed)
             if method not in CLASSICAL or seed == seeds[0]:
-                yield Job(row.cases(loaded), loaded.split(), scale.precision, partial(_work, row, loaded))
+                work = _measure if method == REFERENCE else _work
+                yield Job(row.cases(loaded), loaded.split(), scale.precision, partial(work, row, loaded))
 
 
 def refit_settings(samples: int) -> dict[str, Any]:
@@ -147,6 +155,16 @@ def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
             comparable=first and published is not None and row.data == "mnist",
             arrays=_arrays(data, selection) if first else {},
         )
+
+
+def _measure(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
+    """The reference: measurements are trained with a network of the refit's size, for as many steps."""
+    prepared, given = data.scaled, refit_settings(len(data.scaled.train))
+    settings = DenseSettings(**{name: value for name, value in given.items() if name != "inner"})
+    model, history = fit_linear_measurements(prepared.train, prepared.validation, row.k, settings, run)
+    errors = [one["validation"] for one in history]
+    notes = {"components_validation": errors[0], "best_validation": min(errors)}
+    yield Outcome(data.score(prepared, model.reconstruct(data.test(prepared))), row.k, notes)
 
 
 def _score(name: str, row: _Row, data: Data, selection: Selection, run: Run) -> dict[str, float]:

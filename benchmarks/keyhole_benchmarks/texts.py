@@ -12,6 +12,7 @@ __all__ = [
     "FLOOR",
     "HEAD",
     "L1",
+    "LINEAR_MEASUREMENTS",
     "NETWORKS",
     "QUALITY",
     "SPEED",
@@ -98,6 +99,10 @@ cuts nothing but the grid of weights.
 for some seed, where the last sites of the ranking are nearly random. "Distinct" counts CAE's distinct features; its
 refit gets K sites, completed with those of the largest variance. The paper's climate and CelebA rows are of other data
 and an unknown scale."""
+# Below a table that has such a row.
+LINEAR_MEASUREMENTS = """The reference has no sites: K rows of weights over the whole field are trained together with a
+decoder of the refit's size, for as many steps (Wu et al., 2019), from the K leading principal components on. Images are
+not augmented, which they may be for the refit."""
 STEPS = """`keyhole-bench steps`. Mask distributions need very different learning rates, so that one for all would
 decide the order of methods. Each of them, and CAE's selector layer, gets the learning rate with the least validation
 error at K = 20, for IPSL and for MNIST; NCEP and CelebA, which have more sites and shorter runs, have MNIST's. VLN's

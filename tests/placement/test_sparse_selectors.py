@@ -15,16 +15,26 @@ import keyhole as kh
 from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Event, Run
 from keyhole.placement.baselines.aefs import AEFS, SparseRows
-from keyhole.placement.baselines.group_lasso_solver import GroupLassoProblem, SolutionPath
+from keyhole.placement.baselines.exclusive_lasso import ExclusiveLasso
 from keyhole.placement.baselines.laplacian_score import Laplacian, laplacian_scores, neighbour_graph
 from keyhole.placement.baselines.lasso import GroupLasso, Lasso, blocks
-from keyhole.placement.baselines.linear_autoencoder import Encoder, LinearAutoencoder, reweighted_ridge
+from keyhole.placement.baselines.linear_autoencoder import Encoder, LinearAutoencoder
+from keyhole.placement.baselines.mcfs import MCFS
+from keyhole.placement.baselines.reweighted_rows import reweighted_ridge
+from keyhole.placement.baselines.row_penalties import GroupNorms
 from keyhole.placement.baselines.self_regression import regress_on_sites
+from keyhole.placement.baselines.self_representation import SelfRepresentation
+from keyhole.placement.baselines.sparse_group_lasso import SparseGroupLasso
+from keyhole.placement.baselines.sparse_regression import SolutionPath, SparseRegression
 
 SHORT = {"steps": 300, "batch_size": 64, "ema_decay": 0.0}
 SPARSE = {
     "lasso": Lasso(),
     "group_lasso": GroupLasso(block_size=1),
+    "sparse_group_lasso": SparseGroupLasso(block_size=1),
+    "exclusive_lasso": ExclusiveLasso(),
+    "self_representation": SelfRepresentation(),
+    "mcfs": MCFS(),
     "linear_autoencoder": LinearAutoencoder(),
     "aefs": AEFS(n_hidden=16, train=SHORT),
 }
@@ -106,15 +116,16 @@ def random_problem(seed, singles):
     columns, equations, targets = rng.integers(4, 30), rng.integers(3, 12), rng.integers(1, 8)
     labels = np.arange(columns) if singles else np.unique(rng.integers(0, 6, columns), return_inverse=True)[1]
     weights = np.ones(columns) if singles else np.sqrt(np.bincount(labels))
-    return GroupLassoProblem(
-        rng.normal(size=(equations, columns)), rng.normal(size=(equations, targets)), labels, weights
-    )
+    design, targets = rng.normal(size=(equations, columns)), rng.normal(size=(equations, targets))
+    return SparseRegression(design, targets, GroupNorms(labels, weights))
 
 
 def assert_optimal(problem, rows, alpha):
-    pressure = problem.weights * problem.gradient_norms(problem.targets - problem.design @ rows)
-    norms = np.array([np.linalg.norm(rows[problem.labels == g]) for g in range(len(problem.weights))])
-    bound = alpha * problem.weights
+    labels, weights = problem.penalty.labels, problem.penalty.weights
+    gradient = problem.design.T @ (problem.targets - problem.design @ rows)
+    pressure = np.array([np.linalg.norm(gradient[labels == g]) for g in range(len(weights))])
+    norms = np.array([np.linalg.norm(rows[labels == g]) for g in range(len(weights))])
+    bound = alpha * weights
     assert (pressure <= 1.02 * bound).all()
     np.testing.assert_allclose(pressure[norms > 1e-2], bound[norms > 1e-2], rtol=2e-2)
 
@@ -137,7 +148,7 @@ def test_nothing_enters_above_the_highest_weight():
     path.go(1.001 * path.highest)
     assert not path.rows.any()
     path.go(0.99 * path.highest)
-    assert np.count_nonzero(problem.norms(path.rows)) == 1
+    assert np.count_nonzero(problem.penalty.norms(path.rows)) == 1
 
 
 def test_lasso_in_components_is_the_lasso_on_the_samples():
@@ -152,7 +163,8 @@ def test_lasso_in_components_is_the_lasso_on_the_samples():
     alpha = selection.notes["alpha"] * highest
     raw = MultiTaskLasso(alpha=alpha, fit_intercept=False, tol=1e-8, max_iter=10_000).fit(x, x)
     expected = np.linalg.norm(raw.coef_, axis=0)
-    path = SolutionPath(GroupLassoProblem(regression.design, regression.targets, np.arange(20), np.ones(20)))
+    penalty = GroupNorms(np.arange(20), np.ones(20))
+    path = SolutionPath(SparseRegression(regression.design, regression.targets, penalty))
     path.go(alpha)
     np.testing.assert_allclose(np.linalg.norm(path.rows, axis=1), expected, atol=2e-3 * expected.max())
     assert selection.sites.tolist() == np.argsort(-expected, kind="stable")[:6].tolist()
@@ -244,11 +256,12 @@ def test_the_encoder_solves_the_lasso_of_its_decoder(channels):
     encoder = Encoder(regression, 5, 0.3)
     norms = encoder.fit()
     labels = np.tile(np.arange(20), channels)
-    problem = GroupLassoProblem(regression.design, regression.targets @ encoder.decoder.T, labels, np.ones(20))
+    penalty = GroupNorms(labels, np.ones(20))
+    problem = SparseRegression(regression.design, regression.targets @ encoder.decoder.T, penalty)
     path = SolutionPath(problem)
     path.go(encoder.weight / 2)
     rows = path.rows
-    np.testing.assert_allclose(norms, problem.norms(rows), atol=0.03 * norms.max())
+    np.testing.assert_allclose(norms, problem.penalty.norms(rows), atol=0.03 * norms.max())
 
 
 def test_more_penalty_leaves_fewer_rows():
@@ -360,7 +373,7 @@ def test_a_time_limit_that_is_over_still_gives_k_sites(name):
     assert len(events) <= 1
 
 
-@pytest.mark.parametrize("name", ["lasso", "group_lasso", "linear_autoencoder"])
+@pytest.mark.parametrize("name", sorted(SPARSE.keys() - {"aefs"}))
 def test_progress_is_reported_and_never_falls(name):
     """Each step of the search is an event of its stage."""
     events: list[Event] = []

@@ -49,6 +49,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "dense_conv": {"width": 4, "blocks": 1, "filters": 2, "layers": 1, "train": TRAIN},
     "resnet": {"filters": 2, "blocks": 1, "train": TRAIN},
     "dcgan": {"filters": 2, "train": TRAIN},
+    "generative_prior": {"n_latent": 2, "width": 4, "blocks": 1, "n_steps": 2, "n_restarts": 2, "train": TRAIN},
     "residual": {"width": 4, "blocks": 1, "train": TRAIN},
     "ensemble": {"members": 2, "width": 4, "blocks": 1, "train": TRAIN},
 }

@@ -17,7 +17,7 @@ from keyhole.core.errors import DataError
 from keyhole.report.style import INK, MUTED, RULE, SMALL, WIDE, heading, new_figure, tidy
 from keyhole_benchmarks.drawing.stored_cases import Line, latest
 from keyhole_benchmarks.drawing.style import COLOURS, MARKS
-from keyhole_benchmarks.names import DATA, METHODS, measure
+from keyhole_benchmarks.names import DATA, METHODS, REFERENCES, measure
 
 __all__ = ["charted", "table1_chart"]
 
@@ -45,7 +45,7 @@ def table1_chart(lines: Iterable[Line]) -> Figure:
 
     A mark is the mean over the seeds, its whisker goes from the least to the most. Open marks are of the network that
     was trained with the sites (for classical sites the paper's), filled ones of the refit; ticks are the paper's
-    values where they compare.
+    values where they compare, dashed lines references that have no sites.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def table1_chart(lines: Iterable[Line]) -> Figure:
 
 
 def charted(lines: Iterable[Line]) -> list[Line]:
-    """Select the records that the chart shows: the latest, of known methods and data sets.
+    """Select the records that the chart shows: the latest, of known methods, references and data sets.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def charted(lines: Iterable[Line]) -> list[Line]:
     list
         Records in their order.
     """
-    return [line for line in latest(lines) if line["data"] in DATA and line["method"] in METHODS]
+    return [line for line in latest(lines) if line["data"] in DATA and line["method"] in {**METHODS, **REFERENCES}]
 
 
 def _spots(data: str, lines: Iterable[Line]) -> _Spots:
@@ -105,6 +105,10 @@ def _spots(data: str, lines: Iterable[Line]) -> _Spots:
 def _draw(axes: Axes, data: str, spots: _Spots) -> None:
     ks = sorted({k for _, _, k in spots})
     for (method, refit, k), spot in spots.items():
+        if method in REFERENCES:
+            middle, error = ks.index(k), float(np.mean(spot.errors))
+            axes.hlines(error, middle - 0.5, middle + 0.5, colors=MUTED, linestyles="dashed", linewidth=1.0)
+            continue
         place = ks.index(k) + _STEP * (list(METHODS).index(method) - (len(METHODS) - 1) / 2)
         _draw_spot(axes, place, spot, method, refit=refit)
     for border in np.arange(len(ks) - 1) + 0.5:
@@ -164,5 +168,9 @@ def _names(methods: set[str]) -> list[Line2D]:
     return [
         Line2D([], [], marker=MARKS[name], label=METHODS[name], linestyle="none", color=COLOURS[name])
         for name in METHODS
+        if name in methods
+    ] + [
+        Line2D([], [], label=REFERENCES[name], linestyle="dashed", linewidth=1.0, color=MUTED)
+        for name in REFERENCES
         if name in methods
     ]

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.markdown import spread, table
-from keyhole_benchmarks.names import DATA, METHODS, measure
+from keyhole_benchmarks.names import DATA, METHODS, REFERENCES, measure
 from keyhole_benchmarks.table1 import OWN, REFIT
+from keyhole_benchmarks.texts import LINEAR_MEASUREMENTS
 
 __all__ = ["table1"]
 
@@ -39,7 +40,18 @@ def _one(lines: Lines, data: str, k: int) -> Iterator[str]:
     yield from ("", f"### {DATA.get(data, data)}, K = {k}", "", f"{words}; seeds {seeds}.", "")
     header = ["method", "published", "as in the paper", "ratio", "our refit", "concentration", "distinct", "seconds"]
     rows = [_row(lines.where(method=method), data) for method in METHODS if len(lines.where(method=method))]
-    yield from table(header, rows)
+    references = [_reference(lines.where(method=name), data) for name in REFERENCES if len(lines.where(method=name))]
+    yield from table(header, rows + references)
+    if references:
+        yield from (LINEAR_MEASUREMENTS, "")
+
+
+def _reference(lines: Lines, data: str) -> list[str]:
+    """A row without sites: the error, where the refits are, and the time."""
+    metric, factor, _ = measure(data)
+    seconds = max(one["seconds"] for one in lines)
+    name, error = REFERENCES[lines.records[0]["method"]], spread(lines.metric(metric, factor))
+    return [f"{name} (reference)", "", "", "", error, "", "", f"{seconds:.0f}"]
 
 
 def _row(lines: Lines, data: str) -> list[str]:

@@ -11,9 +11,9 @@ from keyhole.core.settings import Settings
 from keyhole.training.settings import TrainSettings
 
 __all__ = [
-    "DCGANSettings", "DenseConvSettings", "DenseSettings", "EnsembleSettings", "GraphRidgeSettings", "KernelSettings",
-    "ModelSelectionSettings", "NetworkSettings", "OptimalInterpolationSettings", "ResNetSettings", "ResidualSettings",
-    "width_for",
+    "DCGANSettings", "DenseConvSettings", "DenseSettings", "EnsembleSettings", "GenerativePriorSettings",
+    "GraphRidgeSettings", "KernelSettings", "ModelSelectionSettings", "NetworkSettings",
+    "OptimalInterpolationSettings", "ResNetSettings", "ResidualSettings", "width_for",
 ]  # fmt: skip
 
 
@@ -105,6 +105,19 @@ class DCGANSettings(NetworkSettings):
     """Decoder of DCGAN from the readings to the grid."""
 
     filters: int = Field(32, ge=1, le=1024)  # of the last but one layer; each before it has twice as many
+
+
+class GenerativePriorSettings(NetworkSettings):
+    """Decoder of a variational auto-encoder, whose code is fitted to the readings."""
+
+    n_latent: int = Field(20, ge=1, le=4096)  # length of the code; theirs for MNIST
+    width: int | None = Field(None, ge=1, le=16_384)  # None: by the number of samples, see `width_for`
+    blocks: int = Field(2, ge=0, le=64)  # as of the dense network on the readings
+    # Weight on the code's square; None: the variance of what the decoder does not explain, for the most probable code.
+    code_weight: float | None = Field(None, ge=0)
+    n_restarts: int = Field(4, ge=1, le=1000)  # fits from different codes, of which the best is kept; theirs are ten
+    n_steps: int = Field(200, ge=1, le=10_000)  # of each fit; theirs are a thousand, without a falling learning rate
+    code_learning_rate: float = Field(0.1, gt=0)  # at first; theirs for MNIST
 
 
 class ResidualSettings(Settings):

@@ -16,6 +16,7 @@ __all__ = [
     "CAESettings",
     "CovarianceLimits",
     "ExchangeSettings",
+    "ExclusiveLassoSettings",
     "ForestSettings",
     "GreedySettings",
     "GroupLassoSettings",
@@ -24,6 +25,9 @@ __all__ = [
     "LassoSettings",
     "LearnedSettings",
     "LocalSearchSettings",
+    "MCFSSettings",
+    "SelfRepresentationSettings",
+    "SparseGroupLassoSettings",
     "SupervisedSettings",
 ]
 
@@ -99,12 +103,36 @@ class GroupLassoSettings(LassoSettings):
     block_size: int = Field(2, ge=1)  # sites along each side of a block; the smallest that is a block
 
 
+class SparseGroupLassoSettings(GroupLassoSettings):
+    """Sparse-group lasso on blocks of sites."""
+
+    lasso_share: float = Field(0.5, ge=0, le=1)  # of the penalty; both parts alike
+
+
+class ExclusiveLassoSettings(LassoSettings):
+    """Exclusive lasso on blocks of sites."""
+
+    block_size: int | None = Field(None, ge=1)  # sites along each side; None: the smallest with at most K blocks
+
+
 class LaplacianSettings(Settings):
     """Laplacian score."""
 
     max_samples: int = Field(2000, ge=1)  # of the graph, drawn by the run's seed; memory grows with them
 
     n_neighbors: int = Field(5, ge=1)  # that a sample is joined to; the usual number
+
+
+class MCFSSettings(LaplacianSettings):
+    """Multi-cluster feature selection."""
+
+    n_eigenvectors: int = Field(5, ge=1)  # of the graph, one for each cluster; theirs where clusters are not known
+
+
+class SelfRepresentationSettings(Settings):
+    """Regularised self-representation."""
+
+    max_samples: int = Field(2000, ge=1)  # drawn by the run's seed; each has a weight, updated in every step
 
 
 class AEFSSettings(Settings):

@@ -138,11 +138,17 @@ class FittedModels:
             raise PlanError(f"readings: some are missing, and the others' covariance is singular ({error})") from error
         return filled.transpose(0, 2, 1).astype(np.float32)
 
+    def inputs(self, readings: NDArray[Any], time: NDArray[Any] | None) -> NDArray[np.float32]:
+        """Return what the reconstructor takes: scaled readings, missing ones imputed unless it does without them."""
+        if self.reconstructor.takes_missing:
+            return self._scale_readings(readings, time)
+        return self.scaled(readings, time)
+
     def reconstruct_array(
         self, readings: NDArray[Any], time: NDArray[Any] | None, covariates: Any = None
     ) -> NDArray[np.floating[Any]]:
         """Reconstruct the valid sites, ``(N, channels, m)``, in the user's units."""
-        columns = self.reconstruct_columns(self.scaled(readings, time), time, covariates)
+        columns = self.reconstruct_columns(self.inputs(readings, time), time, covariates)
         return columns.reshape(len(readings), -1, len(self.domain))
 
     def reconstruct_columns(

@@ -220,8 +220,8 @@ class _Found:
         part, truth = part.take(some), flat(part.values)[some][:, self.columns]
         for missing in np.unique(np.geomspace(1, fitted.k, _COUNTS).round().astype(int)).tolist():
             given = self._without(readings[some], missing)
-            filled = fitted.scaled(given, part.time)
-            estimate = fitted.reconstruct_columns(filled, part.time, part.covariates, self.columns)
+            filled, inputs = fitted.scaled(given, part.time), fitted.inputs(given, part.time)
+            estimate = fitted.reconstruct_columns(inputs, part.time, part.covariates, self.columns)
             self.incomplete[missing].append(Incomplete(start + some, flat(filled), truth - estimate))
 
     def _without(self, readings: NDArray[np.floating], missing: int) -> NDArray[np.float64]:

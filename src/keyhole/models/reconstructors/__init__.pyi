@@ -3,6 +3,7 @@ from .bounds import ValueBounds as ValueBounds
 from .dcgan import DCGAN as DCGAN
 from .dense_conv import DenseConv as DenseConv
 from .ensemble import Ensemble as Ensemble
+from .generative_prior import GenerativePrior as GenerativePrior
 from .kernel_ridge import Kernel as Kernel
 from .linear import LinearReconstructor as LinearReconstructor
 from .model_selection import fit_best as fit_best

@@ -30,12 +30,16 @@ class Reconstructor(Model):
     ----------
     any_size
         Whether it is fitted to samples that stay in their file, going through them in panels.
+    takes_missing
+        Whether readings may be NaN where they are missing. For all others they are imputed from the other readings of
+        the same sample.
     tried
         One record per candidate that model selection compared before it chose this one; empty otherwise.
     """
 
     kind: ClassVar[str] = "reconstructor"
     any_size: ClassVar[bool] = False
+    takes_missing: ClassVar[bool] = False
     tried: Sequence[dict[str, Any]] = ()
 
     def fit_fold(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Reconstructor:
@@ -64,7 +68,8 @@ class Reconstructor(Model):
         Parameters
         ----------
         readings
-            Scaled readings, ``(N, K, channels)``, sites in the order given to ``fit``.
+            Scaled readings, ``(N, K, channels)``, sites in the order given to ``fit``; without NaN, unless it is
+            declared as ``takes_missing``.
         covariates
             ``(N, columns)``, with the columns of the samples given to ``fit``; None if they had none.
 

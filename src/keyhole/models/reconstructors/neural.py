@@ -162,7 +162,19 @@ class NetworkReconstructor(Reconstructor):
         has_missing = train.missing is not None or (validation is not None and validation.missing is not None)
         task = self._task(batches, scored, has_missing)
         self.history = train_supervised(task, self.options, self.train_settings, stage=stage, run=run)
+        self.finish(task, run)
         return self
+
+    def finish(self, task: SupervisedTask, run: Run) -> None:
+        """Set what is learned once the network is trained; nothing by default.
+
+        Parameters
+        ----------
+        task
+            The finished training, its model on the CPU.
+        run
+            Its seed.
+        """
 
     @property
     def can_refit(self) -> bool:

@@ -24,6 +24,7 @@ RECONSTRUCTORS: Registry[type[Reconstructor]] = Registry(
         "dense_conv": f"{_HERE}.dense_conv:DenseConv",
         "resnet": f"{_HERE}.neural:ResNetReconstructor",
         "dcgan": f"{_HERE}.dcgan:DCGAN",
+        "generative_prior": f"{_HERE}.generative_prior:GenerativePrior",
         "residual": f"{_HERE}.residual:Residual",
         "ensemble": f"{_HERE}.ensemble:Ensemble",
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar
 
 import numpy as np
@@ -10,26 +11,78 @@ from numpy.typing import NDArray
 from keyhole.core.run import Event, Run
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.placement.base import Selection, Selector, complete
-from keyhole.placement.baselines.group_lasso_solver import Array, GroupLassoProblem, SolutionPath
-from keyhole.placement.baselines.self_regression import regress_on_sites, site_norms
+from keyhole.placement.baselines.row_penalties import Array, GroupNorms, RowPenalty
+from keyhole.placement.baselines.self_regression import Regression, regress_on_sites, site_norms
+from keyhole.placement.baselines.sparse_regression import SolutionPath, SparseRegression
 from keyhole.placement.settings import GroupLassoSettings, LassoSettings
 
-__all__ = ["GroupLasso", "Lasso", "blocks"]
+__all__ = ["GroupLasso", "Lasso", "SparseRegressionSelector", "blocks"]
 
-_STEP = 0.9  # from one weight of the penalty to the next
-_LOWEST = 1e-3  # weight, as a share of that at which all rows are zero, below which the data give no more
 _HALVINGS = 6
 
 
-class Lasso(Selector):
+class SparseRegressionSelector(Selector):
+    r"""Base of the lassos: linear self-reconstruction of the samples from few sites, under some penalty on rows.
+
+    .. math:: \min_W \tfrac{1}{2n} \|X - X W\|_F^2 + \alpha\,\Omega(W)
+
+    The weight :math:`\alpha` falls until K sites are active, then is bisected to the largest that gives K. Sites are
+    ranked by the norm of their rows there, not by order of entry: the first to enter stand for whole regions, and are
+    outdone as others join. Solved in principal components (see `Regression`) by working sets (see `SolutionPath`).
+    A subclass implements ``penalty``, and may override ``ranking``.
+    """
+
+    settings_class: ClassVar[type[LassoSettings]] = LassoSettings
+    options: LassoSettings
+
+    @abstractmethod
+    def penalty(self, train: ScaledSamples, regression: Regression, k: int) -> RowPenalty:
+        """Return the penalty of the rows of the regression's design.
+
+        Parameters
+        ----------
+        train
+            Scaled samples.
+        regression
+            Their regression on their own sites.
+        k
+            Number of sites.
+        """
+
+    def ranking(self, penalty: RowPenalty, rows: Array, norms: Array) -> NDArray[np.int64]:
+        """Return all sites of the regression in rank order.
+
+        Parameters
+        ----------
+        penalty
+            As ``penalty`` returned it.
+        rows
+            The solution.
+        norms
+            Norm of each site's rows.
+        """
+        return np.argsort(-norms, kind="stable")
+
+    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
+        """Lower the weight until ``k`` sites are active."""
+        regression = regress_on_sites(train, most=max(4 * k, 200))
+        penalty = self.penalty(train, regression, k)
+        problem = SparseRegression(regression.design, regression.targets, penalty)
+        path = SolutionPath(problem, self.options.max_steps)
+        alpha, rows = _sparsest(path, k, run, self.name, regression.channels)
+        norms = site_norms(rows, regression.channels)
+        order = self.ranking(penalty, rows, norms)
+        order = order[norms[order] > 0]
+        notes = {"alpha": alpha / path.highest, "active": len(order), "gap": problem.gap(rows, alpha)}
+        return Selection(complete(regression.sites[order], k, train), notes=notes)
+
+
+class Lasso(SparseRegressionSelector):
     r"""Multi-task lasso: linear self-reconstruction of the samples from few sites.
 
     .. math:: \min_W \tfrac{1}{2n} \|X - X W\|_F^2 + \alpha \sum_s \|W_s\|_F
 
-    with one term for each site, all its channels together. The weight :math:`\alpha` falls until K sites are active,
-    then is bisected to the largest that gives K. Sites are ranked by the norm of their rows there, not by order of
-    entry: the first to enter stand for whole regions, and are outdone as others join. Solved in principal components
-    (see `Regression`) by working sets (see `SolutionPath`).
+    with one term for each site, all its channels together; see `SparseRegressionSelector`.
 
     Parameters
     ----------
@@ -50,31 +103,18 @@ class Lasso(Selector):
     """
 
     name: ClassVar[str] = "lasso"
-    settings_class: ClassVar[type[LassoSettings]] = LassoSettings
-    options: LassoSettings
-    block_size: int = 1
 
-    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
-        """Lower the penalty until ``k`` sites are active."""
-        regression = regress_on_sites(train, most=max(4 * k, 200))
-        group = blocks(train.sites.shape, train.sites.index[regression.sites], self.block_size)
-        labels = np.tile(group, regression.channels)
-        problem = GroupLassoProblem(regression.design, regression.targets, labels, np.sqrt(np.bincount(group)))
-        path = SolutionPath(problem, self.options.max_steps)
-        alpha, rows = _sparsest(path, k, run, self.name, regression.channels)
-        norms = site_norms(rows, regression.channels)
-        order = np.lexsort((-norms, group, -(problem.norms(rows) / problem.weights)[group]))
-        order = order[norms[order] > 0]
-        notes = {"alpha": alpha / path.highest, "active": len(order), "gap": problem.gap(rows, alpha)}
-        return Selection(complete(regression.sites[order], k, train), notes=notes)
+    def penalty(self, train: ScaledSamples, regression: Regression, k: int) -> RowPenalty:
+        """Return the sum of the sites' norms."""
+        return GroupNorms(regression.row_sites, np.ones(len(regression.sites)))
 
 
-class GroupLasso(Lasso):
+class GroupLasso(SparseRegressionSelector):
     r"""Group lasso: sites enter by square blocks of the grid, or by runs of columns.
 
     .. math:: \min_W \tfrac{1}{2n} \|X - X W\|_F^2 + \alpha \sum_g \sqrt{|g|}\, \|W_g\|_F
 
-    with :math:`|g|` the number of sites of a block that may be selected. The weight is found as in `Lasso`. Blocks are
+    with :math:`|g|` the number of sites of a block that may be selected; see `SparseRegressionSelector`. Blocks are
     ranked by :math:`\|W_g\|_F / \sqrt{|g|}`, and the sites of a block, by the norm of their rows, follow each other.
 
     Parameters
@@ -98,10 +138,16 @@ class GroupLasso(Lasso):
     settings_class: ClassVar[type[GroupLassoSettings]] = GroupLassoSettings
     options: GroupLassoSettings
 
-    def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
-        """Lower the penalty until the active blocks hold ``k`` sites."""
-        self.block_size = self.options.block_size
-        return super().select(train, k, validation=validation, run=run)
+    def penalty(self, train: ScaledSamples, regression: Regression, k: int) -> RowPenalty:
+        """Return the sum of the blocks' norms, each with the root of its size."""
+        group = blocks(train.sites.shape, train.sites.index[regression.sites], self.options.block_size)
+        return GroupNorms(np.tile(group, regression.channels), np.sqrt(np.bincount(group)))
+
+    def ranking(self, penalty: RowPenalty, rows: Array, norms: Array) -> NDArray[np.int64]:
+        """Return sites block by block."""
+        group = penalty.labels[: len(norms)]
+        size = penalty.norms(rows) / np.sqrt(np.bincount(group))
+        return np.lexsort((-norms, group, -size[group]))
 
 
 def blocks(shape: tuple[int, ...], sites: NDArray[np.int64], side: int) -> NDArray[np.int64]:
@@ -131,10 +177,10 @@ def _sparsest(path: SolutionPath, k: int, run: Run, stage: str, channels: int) -
 
     There are fewer where the weight is at its lowest or time is up.
     """
+    penalty, most = path.problem.penalty, 0
     high = low = path.highest
-    most = 0
-    while most < k and low > _LOWEST * path.highest and run.seconds_left() > 0:
-        high, low = low, low * _STEP
+    while most < k and low > penalty.lowest * path.highest and run.seconds_left() > 0:
+        high, low = low, low * penalty.step
         path.go(low)
         most = max(most, _n_active(path.rows, channels))
         run.tell(Event(stage, min(most, k), k))

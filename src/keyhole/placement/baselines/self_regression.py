@@ -50,6 +50,11 @@ class Regression:
         """Columns of the design that one site has."""
         return int(self.design.shape[1]) // len(self.sites)
 
+    @property
+    def row_sites(self) -> NDArray[np.int64]:
+        """Position in ``sites`` of each column of the design, that is of each row of the coefficients."""
+        return np.tile(np.arange(len(self.sites)), self.channels)
+
 
 def regress_on_sites(train: ScaledSamples, most: int) -> Regression:
     """Set up the regression of samples on their own sites.
