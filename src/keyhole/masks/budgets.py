@@ -19,8 +19,10 @@ _RECENTRE_RATE = 0.05  # share of the shift towards a count of k that dual ascen
 class Budget(nn.Module, ABC):
     """Base class: turns a sample of masks into those that the reconstructor receives, and adds a cost for open sites.
 
-    In each training step, apply `masks` to the input, add `loss` to the objective, step the optimiser, then call
-    `update` with the same sample. A budget is a module: its state (multiplier, k) is part of `state_dict`.
+    In each training step, `masks, penalty = budget(distribution, sample)`: apply the masks to the input, add the
+    penalty to the objective, step the optimiser, then call `update` with the same sample. A budget is a module: its
+    state (multiplier, k) is part of `state_dict`. A subclass implements `masks`, `loss` and `update`, as far as they
+    differ.
 
     `ExactK` is the best default when the number of sites is given; `DualAscent` keeps the soft masks of the paper and
     meets the number on average; `L0Penalty` is the paper's objective, where the number depends on the weight.
@@ -49,9 +51,24 @@ class Budget(nn.Module, ABC):
         Returns
         -------
         Tensor
-            `(draws, *grid)`, differentiable in the distribution's parameters.
+            `(draws, *event_shape)`, differentiable in the distribution's parameters.
         """
         return sample.values
+
+    def forward(self, distribution: MaskDistribution, sample: MaskSample) -> tuple[Tensor, Tensor]:
+        """Compute the masks and the term that is added to the objective: `masks, penalty = budget(distribution, draw)`.
+
+        Parameters
+        ----------
+        distribution, sample
+            As in `masks`.
+
+        Returns
+        -------
+        masks, penalty : Tensor
+            What `masks` and `loss` return.
+        """
+        return self.masks(distribution, sample), self.loss(distribution, sample)
 
     @abstractmethod
     def loss(self, distribution: MaskDistribution, sample: MaskSample) -> Tensor:
@@ -84,7 +101,7 @@ class L0Penalty(Budget):
 
     .. math:: \text{weight} \cdot \frac{1}{m} \sum_i P(S_i > 0)
 
-    with `m` observable sites. The number of sites is not prescribed: it results from the weight, which has to be
+    with `m` valid sites. The number of sites is not prescribed: it results from the weight, which has to be
     searched. Prefer `DualAscent` or `ExactK` when K is given.
 
     Parameters
@@ -101,9 +118,9 @@ class L0Penalty(Budget):
     Examples
     --------
     >>> from keyhole.masks import HardConcrete
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> distribution = HardConcrete(torch.ones(5, dtype=torch.bool), generator=generator)
-    >>> round(L0Penalty(0.1).loss(distribution, distribution.sample(4, generator)).item(), 4)
+    >>> distribution = HardConcrete(5)
+    >>> masks, penalty = L0Penalty(0.1)(distribution, distribution.draw(4))
+    >>> round(penalty.item(), 4)
     0.0832
     """
 
@@ -124,7 +141,7 @@ class L0Penalty(Budget):
         Tensor
             Scalar.
         """
-        return self.weight * sample.expected_l0 / distribution.sites
+        return self.weight * sample.expected_l0 / distribution.n_sites
 
 
 class CountBudget(Budget):
@@ -232,7 +249,7 @@ class DualAscent(CountBudget):
         Returns
         -------
         Tensor
-            `(draws, *grid)`, with the gradient of the soft masks in both cases.
+            `(draws, *event_shape)`, with the gradient of the soft masks in both cases.
         """
         if not self.hard:
             return sample.values
@@ -255,7 +272,7 @@ class DualAscent(CountBudget):
         Raises
         ------
         InfeasibleError
-            There are fewer than k observable sites, or k is less than 1.
+            There are fewer than k valid sites, or k is less than 1.
         """
         distribution.check_k(self.k)
         count = self._count(sample)
@@ -324,9 +341,9 @@ class ExactK(CountBudget):
     Examples
     --------
     >>> from keyhole.masks import CorrelatedLogitNormal
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> distribution = CorrelatedLogitNormal(torch.ones(4, 4, dtype=torch.bool), generator=generator)
-    >>> ExactK(3).masks(distribution, distribution.sample(2, generator)).sum((1, 2)).tolist()
+    >>> distribution = CorrelatedLogitNormal((4, 4))
+    >>> masks, penalty = ExactK(3)(distribution, distribution.draw(2))
+    >>> masks.sum((1, 2)).tolist()
     [3.0, 3.0]
     """
 
@@ -345,12 +362,12 @@ class ExactK(CountBudget):
         Returns
         -------
         Tensor
-            `(draws, *grid)`; ties between logits are resolved in C order.
+            `(draws, *event_shape)`; ties between logits are resolved in C order.
 
         Raises
         ------
         InfeasibleError
-            There are fewer than k observable sites, or k is less than 1.
+            There are fewer than k valid sites, or k is less than 1.
         """
         distribution.check_k(self.k)
         ordered, order = _largest(sample.logits.detach(), self.k)
