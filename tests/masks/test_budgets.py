@@ -13,8 +13,7 @@ from example_data import smooth
 from keyhole.core.errors import InfeasibleError
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
-from keyhole.masks import MASK_DISTRIBUTIONS, MaskDistribution, share
-from keyhole.masks.budgets import Budget, DualAscent, ExactK, L0Penalty
+from keyhole.masks import MASK_DISTRIBUTIONS, Budget, DualAscent, ExactK, L0Penalty, MaskDistribution, share
 from keyhole.placement.learned import Learned
 from keyhole.placement.settings import LearnedSettings
 

@@ -92,15 +92,13 @@ def test_concrete_starts_with_its_own_atoms():
 
 
 @pytest.mark.parametrize("stretch", [(-0.1, 1.1), (-0.3, 1.2)])
-def test_hnet_starts_with_pooled_atoms_of_a_fifth(stretch):
-    """Over all sites together, by sampling; and every site has mean zero where the stretch is symmetric."""
-    distribution = make_distribution("hnet", torch.ones(10, 10, dtype=torch.bool), gamma=stretch[0], eta=stretch[1])
-    with torch.no_grad():
-        sample = distribution.draw(20_000, seeded(3))
-    values, centre = sample.values, distribution.temperature * (distribution.lower_logit + distribution.upper_logit) / 2
-    assert (sample.logits.mean(0) - centre).abs().max() < 0.1
-    assert float((values == 0).float().mean()) == pytest.approx(0.2, abs=0.01)
-    assert float((values == 1).float().mean()) == pytest.approx(0.2, abs=0.01)
+def test_hnet_starts_with_atoms_of_a_fifth_at_every_site(stretch):
+    """Not only on average over the sites, and by other draws than those that it was made with."""
+    distribution = make_distribution("hnet", (10, 10), gamma=stretch[0], eta=stretch[1])
+    opened, below_one, _ = frequencies(distribution)
+    error = 4.5 * (0.2 * 0.8 / 4096) ** 0.5  # of quantiles of the 4096 reference draws
+    assert (1 - opened - 0.2).abs().max() < error
+    assert (1 - below_one - 0.2).abs().max() < error
 
 
 def test_vln_samples_have_covariance_w_w():

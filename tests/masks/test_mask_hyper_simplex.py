@@ -134,3 +134,30 @@ def test_simplex_refuses_more_choices_than_latents():
     """The rows of a site could not be orthogonal."""
     with pytest.raises(SettingsError, match="n_options"):
         make_distribution("simplex", n_options=5, rank=4)
+
+
+@pytest.mark.parametrize("n_options", [1, 2, 3])
+def test_simplex_option_marginals_against_sampling(n_options):
+    """How often each option is the largest component; they add up to the marginals of the sites."""
+    distribution = roughened(make_distribution("simplex", n_options=n_options)).double()
+    with torch.no_grad():
+        chosen = torch.cat([distribution.composition(20_000, seeded(s)).argmax(-1) for s in range(5)])
+    found = distribution.option_marginals
+    assert found.shape == (n_options, 3, 4)
+    for option in range(n_options):
+        share = (chosen == option).double().mean(0)
+        error = 4.5 * standard_error(share, len(chosen)) + 1e-3
+        assert ((distribution.pack(found[option]) - share).abs() < error).all()
+    torch.testing.assert_close(found.sum(0), distribution.marginals, atol=2e-3, rtol=0)
+
+
+def test_simplex_says_which_option_to_put_where():
+    """Sites in the order of `top`, each with the option that is most probable there."""
+    distribution = make_distribution("simplex", (2, 3), n_options=3)
+    with torch.no_grad():
+        distribution.bias[4, 2] += 6
+        distribution.bias[1, 0] += 5
+    sites, options = distribution.top_options(2)
+    assert torch.equal(sites, distribution.top(2))
+    assert dict(zip(sites.tolist(), options.tolist(), strict=True)) == {4: 2, 1: 0}
+    assert options.dtype == torch.int64

@@ -14,7 +14,8 @@ loop.
 `SimplexLogitNormal` (simplex)    each site takes one of several options (instruments, precisions) or none
 `L0Penalty`                       weight on the expected number of open sites; the number results from the weight
 `DualAscent`                      a Lagrange multiplier holds the expected number at K
-`ExactK`                          every mask opens exactly K sites
+`ExactK`                          every mask opens exactly K sites; straight-through gradient
+`Reinforce`                       every mask opens exactly K sites; score-function gradient
 `MaskDistribution.top`            K sites by marginal probability
 `frequency`                       K sites by sampled frequency
 `best_of`                         K sites of the best of several joint samples, by a score
@@ -53,8 +54,9 @@ Ten features, of which only 3 and 7 determine the target; a linear model and the
 from __future__ import annotations
 
 from keyhole.masks.base import MaskDistribution, concentration_of
-from keyhole.masks.budgets import Budget, CountBudget, DualAscent, ExactK, L0Penalty
+from keyhole.masks.budgets import Budget, CountBudget, DualAscent, L0Penalty
 from keyhole.masks.collapse import best_of, frequency, rounded
+from keyhole.masks.exact_k import ExactK, Reinforce
 from keyhole.masks.graph_logit_normal import GraphLogitNormal
 from keyhole.masks.hard_concrete import HardConcrete
 from keyhole.masks.hyper_network import HyperNetworkLogitNormal
@@ -76,6 +78,7 @@ __all__ = [
     "L0Penalty",
     "MaskDistribution",
     "MaskSample",
+    "Reinforce",
     "SimplexLogitNormal",
     "best_of",
     "concentration_of",

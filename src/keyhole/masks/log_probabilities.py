@@ -65,7 +65,7 @@ class LogProbabilities(ValidSites, ABC):
         NotImplementedError
             Sites are correlated.
         """
-        self._require_independent("log_prob", "in closed form; marginal_log_prob has that of each site")
+        self._require_independent("log_prob", "masks have no joint density in closed form; see marginal_log_prob")
         of_sites = self.marginal_log_prob(mask)
         return of_sites.flatten(of_sites.dim() - len(self.event_shape)).sum(-1)
 
@@ -85,7 +85,7 @@ class LogProbabilities(ValidSites, ABC):
         NotImplementedError
             Sites are correlated.
         """
-        self._require_independent("entropy", "and no entropy in closed form")
+        self._require_independent("entropy", "masks have no entropy in closed form")
         return self._clip.entropy(self._required_density()).sum()
 
     def logit_log_prob(self, logits: Tensor) -> Tensor:
@@ -106,14 +106,13 @@ class LogProbabilities(ValidSites, ABC):
         NotImplementedError
             The logits have no density, or none in closed form.
         """
-        self._require_independent("logit_log_prob", "in closed form")
+        self._require_independent("logit_log_prob", "logits have no joint density in closed form")
         return self._required_density().log_density(logits).sum(-1)
 
-    def _require_independent(self, method: str, otherwise: str) -> None:
+    def _require_independent(self, method: str, consequence: str) -> None:
         if self.correlated:
             raise NotImplementedError(
-                f"{method}: the sites of {type(self).__name__} are correlated, so that its masks have no joint density "
-                f"{otherwise}"
+                f"{method}: the sites of {type(self).__name__} are correlated, so that {consequence}"
             )
 
     def _required_density(self) -> LogitDensity:

@@ -19,13 +19,17 @@ from keyhole.data.samples import Samples
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.masks import (
     MASK_DISTRIBUTIONS,
+    Budget,
+    CountBudget,
+    DualAscent,
+    ExactK,
     GraphLogitNormal,
+    L0Penalty,
     MaskDistribution,
     MaskSample,
     collapse,
     concentration_of,
 )
-from keyhole.masks.budgets import Budget, CountBudget, DualAscent, ExactK, L0Penalty
 from keyhole.placement.base import Selection, Selector, complete, with_fixed
 from keyhole.placement.classical import QR, Greedy, rank_sites
 from keyhole.placement.learned_objectives import MaskObjective, make_objective
