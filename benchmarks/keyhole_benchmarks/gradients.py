@@ -194,8 +194,7 @@ def make_distribution(name: str, state: str, seed: int) -> Distribution:
     if name == "iln":
         made = IndependentLogitNormal(N_SITES, generator=generator).double()
     else:
-        options = {"rank": RANK, "independent_std": INDEPENDENT_STD}
-        made = CorrelatedLogitNormal(N_SITES, generator=generator, **options).double()
+        made = CorrelatedLogitNormal(N_SITES, rank=RANK, independent_std=INDEPENDENT_STD, generator=generator).double()
     if state == "concentrated":
         made.warm_start([0, 3])
     location = made.mu if isinstance(made, IndependentLogitNormal) else made.bias
@@ -255,7 +254,8 @@ def _largest(chosen: list[int], location: Tensor, spread: Tensor) -> Tensor:
     below, above = torch.special.ndtr(score), torch.special.ndtr(-score)
     density = torch.exp(-score.square() / 2) / (math.sqrt(2 * math.pi) * spread[:, None])
     others = below[..., [j for j in range(N_SITES) if j not in chosen]].prod(-1)
-    smallest = sum(density[..., i] * above[..., [j for j in chosen if j != i]].prod(-1) for i in chosen)
+    parts = [density[..., i] * above[..., [j for j in chosen if j != i]].prod(-1) for i in chosen]
+    smallest = torch.stack(parts).sum(0)
     return (weights * half * smallest * others).sum(-1)
 
 

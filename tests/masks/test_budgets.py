@@ -13,7 +13,7 @@ from example_data import smooth
 from keyhole.core.errors import InfeasibleError
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
-from keyhole.masks import MASK_DISTRIBUTIONS, Budget, DualAscent, ExactK, L0Penalty, MaskDistribution, share
+from keyhole.masks import MASK_DISTRIBUTIONS, Budget, DualAscent, ExactK, L0Penalty, MaskDistribution, Reinforce, share
 from keyhole.placement.learned import Learned
 from keyhole.placement.settings import LearnedSettings
 
@@ -128,6 +128,20 @@ def test_penalty_is_the_papers():
     before = distribution.bias.detach().clone()
     budget.update(distribution, sample)
     assert torch.equal(before, distribution.bias)
+
+
+@every_distribution
+@pytest.mark.parametrize("budget", [L0Penalty(0.1), DualAscent(4), DualAscent(4, hard=True), ExactK(4), Reinforce(4)])
+def test_a_budget_gives_masks_and_penalty_in_one_call(name, budget):
+    """In any loop: `masks, penalty = budget(distribution, draw)`, and an update afterwards."""
+    distribution = make_distribution(name, 3, 3)
+    sample = distribution.draw(5)
+    masks, penalty = budget(distribution, sample)
+    assert torch.equal(masks, budget.masks(distribution, sample))
+    assert torch.equal(penalty, budget.loss(distribution, sample))
+    assert masks.shape == (5, 3, 3)
+    assert penalty.shape == ()
+    budget.update(distribution, sample)
 
 
 @every_distribution

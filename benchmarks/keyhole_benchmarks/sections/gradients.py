@@ -1,4 +1,4 @@
-"""Bias and standard deviation of gradient estimators."""
+"""Bias, standard deviation and direction of gradient estimators."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def gradients(lines: Lines) -> Iterator[str]:
 
 def _cell(lines: Lines) -> str:
     """Write means over seeds."""
-    figures = [lines.metric(name) for name in ("bias", "deviation")]
+    figures = [lines.metric(name) for name in ("bias", "deviation", "cosine")]
     return " / ".join(f"{sum(values) / len(values):.2f}" for values in figures if values)

@@ -82,9 +82,7 @@ class GraphLogitNormal(CorrelatedLogitNormal):
     A ring of six nodes; with `W` of rank 1, correlations fall with the number of edges between two nodes:
 
     >>> ring = np.roll(np.eye(6), 1, axis=1) + np.roll(np.eye(6), -1, axis=1)
-    >>> nodes, generator = 6, torch.Generator().manual_seed(0)
-    >>> distribution = GraphLogitNormal(nodes, adjacency=ring, rank=1, generator=generator)
-    >>> covariance = distribution.covariance
+    >>> covariance = GraphLogitNormal(6, adjacency=ring, rank=1).covariance
     >>> [round(value, 2) for value in (covariance / covariance[0, 0]).abs()[0].tolist()]
     [1.0, 0.45, 0.11, 0.04, 0.11, 0.45]
     """
