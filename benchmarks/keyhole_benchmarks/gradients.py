@@ -256,7 +256,8 @@ def _largest(chosen: list[int], location: Tensor, spread: Tensor) -> Tensor:
     others = below[..., [j for j in range(N_SITES) if j not in chosen]].prod(-1)
     parts = [density[..., i] * above[..., [j for j in chosen if j != i]].prod(-1) for i in chosen]
     smallest = torch.stack(parts).sum(0)
-    return (weights * half * smallest * others).sum(-1)
+    probability: Tensor = (weights * half * smallest * others).sum(-1)
+    return probability
 
 
 def _flat(value: Tensor, distribution: Distribution) -> Tensor:
