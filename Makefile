@@ -41,6 +41,7 @@ bench: $(READY)
 	$(BIN)/keyhole-bench cgan
 	$(BIN)/keyhole-bench graphs
 	$(BIN)/keyhole-bench floor
+	$(BIN)/keyhole-bench gradients
 	$(BIN)/keyhole-bench figures
 	$(BIN)/keyhole-bench show --readme README.md
 

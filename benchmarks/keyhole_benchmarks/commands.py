@@ -253,6 +253,21 @@ def speed(
 
 
 @app.command()
+def gradients(
+    methods: Names = "",
+    repetitions: Annotated[int, typer.Option(min=2, help="Estimates of each gradient.")] = 4000,
+    seeds: Seeds = "0,1,2",
+    results: Results = _RESULTS,
+    device: Device = "cpu",
+) -> None:
+    """Bias and variance of gradient estimators of mask distributions, beside the gradient by enumeration."""
+    from keyhole_benchmarks import gradients as bench
+
+    chosen = _chosen(methods, tuple(bench.ESTIMATORS))
+    _run("gradients", bench.jobs(chosen, repetitions, _numbers(seeds)), results, device)
+
+
+@app.command()
 def l1() -> None:
     """Show that an l1 penalty on masks has no minimum, unlike the expected L0."""
     from keyhole_benchmarks.ill_posed import halve

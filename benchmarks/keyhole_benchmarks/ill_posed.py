@@ -58,14 +58,14 @@ def halve(times: int = 5, *, seed: int = 0) -> list[Halving]:
         One row for each halving, beginning with none.
     """
     generator = torch.Generator().manual_seed(seed)
-    distribution = CorrelatedLogitNormal(torch.ones(28, 28, dtype=torch.bool), generator=generator)
+    distribution = CorrelatedLogitNormal((28, 28), generator=generator)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         network = ResNet(1, 1).eval()
         torch.nn.init.normal_(network.head.weight, std=0.1)
     x = torch.rand(32, 1, 28, 28, generator=generator)
     with torch.no_grad():
-        masks = distribution.sample(32, generator).values.unsqueeze(1)
+        masks = distribution.sample((32,), generator).unsqueeze(1)
         rows = []
         for time in range(times + 1):
             shown = masks / 2**time

@@ -32,12 +32,11 @@ def mask_arrays(distribution: MaskDistribution, domain: Sites) -> dict[str, NDAr
     dict
         Arrays ``masks``, ``average`` and, for small correlated distributions, ``covariance``.
     """
-    with torch.no_grad():
-        masks = distribution.sample(_DRAWS, torch.Generator().manual_seed(0)).values
+    masks = distribution.sample((_DRAWS,), torch.Generator().manual_seed(0))
     arrays: dict[str, NDArray[Any]] = {
         "masks": domain.to_grid(masks[:_SHOWN].numpy().astype(np.float16), fill=0),
         "average": domain.to_grid(masks.mean(0).numpy().astype(np.float32), fill=0),
     }
-    if distribution.correlated and distribution.sites <= _MOST_SITES:
-        arrays["covariance"] = distribution.covariance().numpy()
+    if distribution.correlated and distribution.n_sites <= _MOST_SITES:
+        arrays["covariance"] = distribution.covariance.numpy()
     return arrays

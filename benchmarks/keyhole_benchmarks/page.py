@@ -16,6 +16,7 @@ from keyhole_benchmarks.sections import (
     by_time,
     cgan,
     floor,
+    gradients,
     graphs,
     l1,
     networks,
@@ -35,7 +36,7 @@ __all__ = ["SWEPT", "write_page"]
 SWEPT = {
     "table1": (), "table2": (), "weights": ("l0_weight",), "cgan": (),
     "steps": ("mask_learning_rate", "latent_learning_rate", "selector_learning_rate"), "quality": (), "ablation": (),
-    "networks": (), "graphs": (), "tables": (), "speed": (), "floor": (),
+    "networks": (), "gradients": (), "graphs": (), "tables": (), "speed": (), "floor": (),
 }  # fmt: skip
 
 
@@ -88,6 +89,7 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield from _section("Learning rates of the mask distributions", texts.STEPS, steps, found["steps"])
     yield from _section("Table 2: classification from the selected pixels", texts.TABLE2, table2, found["table2"])
     yield from _section("The weight of the L0 penalty", texts.WEIGHTS, weights, found["weights"])
+    yield from _part("Gradients of mask distributions", texts.GRADIENTS, gradients, found["gradients"])
     yield from _section("Conditional GAN", texts.CGAN, cgan, found["cgan"])
     yield from ("## Why not l1", "", texts.L1, "", *l1())
 

@@ -66,7 +66,8 @@ def jobs(
 def _work(case: Case, data: Data, run: Run) -> Iterator[Outcome]:
     selector = Learned(distribution=case.method, **case.settings["selector"])
     task, _ = selector.learn(data.plain.development, 1, run)
-    for sites in collapse.rounded(task.distribution):
+    for ranking in collapse.rounded(task.distribution):
+        sites = ranking.numpy()
         reconstructed = task.objective.reconstruct(data.test(data.plain), sites)
         yield Outcome(data.score(data.plain, reconstructed), len(sites), _notes(task, len(sites)))
 

@@ -15,6 +15,7 @@ from keyhole_benchmarks import (
     ablation,
     cgan,
     floor,
+    gradients,
     graphs,
     networks,
     quality,
@@ -145,6 +146,7 @@ def jobs_of(bench: str, line: dict, sites: Store):
         "graphs": lambda: graphs.jobs(
             [int(protocol.removesuffix(" h"))], [method], [line["reconstructor"]], [k], [seed]
         ),
+        "gradients": lambda: gradients.jobs([method], line["settings"]["repetitions"], [seed]),
         "floor": lambda: floor.jobs([data], [k], [seed]),
         "speed": lambda: speed.jobs([method], [seed]),
     }[bench]()

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from keyhole.masks import MASK_DISTRIBUTIONS, MaskDistribution
+from keyhole.masks.valid_sites import SitesLike
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -13,16 +14,14 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 def holed(*grid: int) -> Tensor:
-    """A grid of which every fifth cell, from the second on, is not observable."""
+    """A grid of which every fifth cell, from the second on, is not valid."""
     return (torch.arange(torch.Size(grid).numel()) % 5 != 1).reshape(grid)
 
 
 def make_distribution(
-    name: str, observable: Tensor | None = None, *, seed: int = 0, **options: float
+    name: str, sites: SitesLike | None = None, *, seed: int = 0, **options: float
 ) -> MaskDistribution:
-    return MASK_DISTRIBUTIONS[name](
-        holed(3, 4) if observable is None else observable, generator=seeded(seed), **options
-    )
+    return MASK_DISTRIBUTIONS[name](holed(3, 4) if sites is None else sites, generator=seeded(seed), **options)
 
 
 @torch.no_grad()

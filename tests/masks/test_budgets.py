@@ -13,9 +13,7 @@ from example_data import smooth
 from keyhole.core.errors import InfeasibleError
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
-from keyhole.masks import MASK_DISTRIBUTIONS, MaskDistribution, share
-from keyhole.masks.budgets import Budget, DualAscent, ExactK, L0Penalty
-from keyhole.masks.collapse import marginal
+from keyhole.masks import MASK_DISTRIBUTIONS, Budget, DualAscent, ExactK, L0Penalty, MaskDistribution, Reinforce, share
 from keyhole.placement.learned import Learned
 from keyhole.placement.settings import LearnedSettings
 
@@ -35,7 +33,7 @@ def train(
     distribution: MaskDistribution, budget: Budget, batch_of, *, steps: int, rate: float, coolest: float | None = None
 ):
     """Learn a distribution together with a linear reconstructor; the last squared errors are returned."""
-    generator, sites = seeded(1), distribution.sites
+    generator, sites = seeded(1), distribution.n_sites
     linear = torch.zeros(sites, sites, requires_grad=True)
     groups = [{"params": distribution.parameters(), "lr": rate}, {"params": [linear], "lr": 0.03}]
     optimiser = torch.optim.Adam(groups, betas=(0.9, 0.99))
@@ -43,7 +41,7 @@ def train(
     start, errors = distribution.temperature, []
     for step in range(steps):
         distribution.temperature = start * ((coolest or start) / start) ** (step / steps)
-        x, sample = batch_of(generator), distribution.sample(32, generator)
+        x, sample = batch_of(generator), distribution.draw(32, generator)
         seen = x * share(budget.masks(distribution, sample), len(x))
         error = (seen.flatten(1) @ linear - x.flatten(1)).square().mean()
         optimiser.zero_grad()
@@ -86,12 +84,12 @@ def test_dual_ascent_multiplier_rises_and_falls():
     """Too many sites raise the multiplier, too few lower it below zero; the state survives a round trip."""
     distribution, budget = make_distribution("iln", 6, 6), DualAscent(6)
     distribution.shift(5.0)
-    sample = distribution.sample(16, seeded())
+    sample = distribution.draw(16, seeded())
     budget.update(distribution, sample)
     assert 0 < budget.multiplier.item() <= budget.rate
     distribution.shift(-9.0)
     for _ in range(5):
-        budget.update(distribution, distribution.sample(16, seeded()))
+        budget.update(distribution, distribution.draw(16, seeded()))
     assert budget.multiplier.item() < 0
     other = DualAscent(9)
     other.load_state_dict(budget.state_dict())
@@ -105,14 +103,14 @@ def test_dual_ascent_gradient_points_to_the_budget():
     for shift, sign in ((1.0, 1), (-3.0, -1)):
         distribution = make_distribution("vln", 6, 6)
         distribution.shift(shift)
-        DualAscent(6).loss(distribution, distribution.sample(16, seeded())).backward()
+        DualAscent(6).loss(distribution, distribution.draw(16, seeded())).backward()
         assert (sign * distribution.bias.grad > 0).all()
 
 
 def test_dual_ascent_sees_what_is_sampled():
     """Draws that open nothing lower the multiplier, though the differentiable count says that all is well."""
     distribution = make_distribution("hnet", 6, 6)
-    sample = distribution.sample(64, seeded())
+    sample = distribution.draw(64, seeded())
     budget = DualAscent(round(sample.soft_count.item()), smoothing=0.0)
     budget.update(distribution, dataclasses.replace(sample, opened=torch.zeros_like(sample.opened)))
     assert budget.multiplier.item() == pytest.approx(-budget.rate)
@@ -121,7 +119,7 @@ def test_dual_ascent_sees_what_is_sampled():
 def test_penalty_is_the_papers():
     """Weight times expected L0 over sites; masks are the distribution's own; nothing to update."""
     distribution = make_distribution("vln", 5, 5)
-    sample, budget = distribution.sample(8, seeded()), L0Penalty(0.3)
+    sample, budget = distribution.draw(8, seeded()), L0Penalty(0.3)
     assert budget.masks(distribution, sample) is sample.values
     loss = budget.loss(distribution, sample)
     assert loss.item() == pytest.approx(0.3 * sample.open_probability.mean().item())
@@ -133,12 +131,26 @@ def test_penalty_is_the_papers():
 
 
 @every_distribution
+@pytest.mark.parametrize("budget", [L0Penalty(0.1), DualAscent(4), DualAscent(4, hard=True), ExactK(4), Reinforce(4)])
+def test_a_budget_gives_masks_and_penalty_in_one_call(name, budget):
+    """In any loop: `masks, penalty = budget(distribution, draw)`, and an update afterwards."""
+    distribution = make_distribution(name, 3, 3)
+    sample = distribution.draw(5)
+    masks, penalty = budget(distribution, sample)
+    assert torch.equal(masks, budget.masks(distribution, sample))
+    assert torch.equal(penalty, budget.loss(distribution, sample))
+    assert masks.shape == (5, 3, 3)
+    assert penalty.shape == ()
+    budget.update(distribution, sample)
+
+
+@every_distribution
 @pytest.mark.parametrize("k", [1, 7, 19, 20])
 def test_exact_k_opens_exactly_k(name, k):
     """Every draw opens k observable sites, those with the largest logits, and nothing in between."""
     observable = (torch.arange(25) % 5 != 2).reshape(5, 5)
     distribution = MASK_DISTRIBUTIONS[name](observable, generator=seeded())
-    sample, budget = distribution.sample(9, seeded(1)), ExactK(k)
+    sample, budget = distribution.draw(9, seeded(1)), ExactK(k)
     masks = budget.masks(distribution, sample)
     assert masks.shape == (9, 5, 5)
     assert ((masks == 0) | (masks == 1)).all()
@@ -155,7 +167,7 @@ def test_exact_k_breaks_ties_in_order():
     distribution = make_distribution("iln", 3, 3)
     with torch.no_grad():
         distribution.log_sigma.fill_(-torch.inf)
-    masks = ExactK(4).masks(distribution, distribution.sample(2, seeded()))
+    masks = ExactK(4).masks(distribution, distribution.draw(2, seeded()))
     assert masks.flatten(1).tolist() == [[1, 1, 1, 1, 0, 0, 0, 0, 0]] * 2
 
 
@@ -163,7 +175,7 @@ def test_exact_k_breaks_ties_in_order():
 def test_exact_k_gradients_reach_every_parameter(name):
     """A loss on the masks moves all that the distribution learns."""
     distribution = make_distribution(name, 5, 5)
-    masks = ExactK(6).masks(distribution, distribution.sample(16, seeded()))
+    masks = ExactK(6).masks(distribution, distribution.draw(16, seeded()))
     (masks * torch.randn(5, 5, generator=seeded(2))).sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() and p.grad.any() for p in distribution.parameters())
 
@@ -171,7 +183,7 @@ def test_exact_k_gradients_reach_every_parameter(name):
 def test_exact_k_gradient_is_that_of_an_exchange():
     """Sites that hurt rise and fall against each other: the gradients of a draw's logits sum to zero."""
     distribution, budget = make_distribution("vln", 5, 5).double(), ExactK(6)
-    sample = distribution.sample(16, seeded())
+    sample = distribution.draw(16, seeded())
     worth = torch.randn(5, 5, generator=seeded(2)).double()
     (gradient,) = torch.autograd.grad((budget.masks(distribution, sample) * worth).sum(), sample.logits)
     assert gradient.sum(1).abs().max() < 1e-12
@@ -187,11 +199,11 @@ def test_exact_k_gradient_is_that_of_an_exchange():
 def test_exact_k_keeps_the_count_near_k(name):
     """Updates alone bring a distribution that opens half of the sites to about k, and change no mask."""
     distribution, budget = make_distribution(name, 8, 8), ExactK(12)
-    before = budget.masks(distribution, distribution.sample(4, seeded(1)))
+    before = budget.masks(distribution, distribution.draw(4, seeded(1)))
     for seed in range(100):
-        budget.update(distribution, distribution.sample(64, seeded(seed)))
+        budget.update(distribution, distribution.draw(64, seeded(seed)))
     assert distribution.count() == pytest.approx(12, rel=0.1)
-    assert torch.equal(before, budget.masks(distribution, distribution.sample(4, seeded(1))))
+    assert torch.equal(before, budget.masks(distribution, distribution.draw(4, seeded(1))))
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -206,7 +218,7 @@ def test_exact_k_solves_a_problem_with_a_known_best_set(seed):
     distribution = make_distribution("vln", 30, seed=seed)
     distribution.temperature = 0.5
     train(distribution, ExactK(5), blocks, steps=800, rate=0.01, coolest=0.1)
-    assert sorted(marginal(distribution, 5).tolist()) == clean.tolist()
+    assert sorted(distribution.top(5).tolist()) == clean.tolist()
     assert distribution.concentration(5) > 0.5
     assert distribution.count() == pytest.approx(5, rel=0.15)
 
@@ -215,7 +227,7 @@ def test_exact_k_follows_a_schedule():
     """`k` may change between steps and is part of the state."""
     distribution, budget = make_distribution("vln", 5, 5), ExactK(20)
     budget.k = 3
-    assert budget.masks(distribution, distribution.sample(2, seeded())).sum() == 6
+    assert budget.masks(distribution, distribution.draw(2, seeded())).sum() == 6
     other = ExactK(9)
     other.load_state_dict(budget.state_dict())
     assert other.k == 3
@@ -225,7 +237,7 @@ def test_exact_k_follows_a_schedule():
 def test_impossible_budgets_are_refused(budget):
     """The message names the number of observable sites and what was asked for."""
     distribution = make_distribution("iln", 5, 5)
-    sample = distribution.sample(2, seeded())
+    sample = distribution.draw(2, seeded())
     with pytest.raises(InfeasibleError, match=f"1 to 25.*got {budget.k}"):
         budget.masks(distribution, sample) if isinstance(budget, ExactK) else budget.loss(distribution, sample)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from keyhole.core.errors import InfeasibleError
 from keyhole.masks import MASK_DISTRIBUTIONS, CorrelatedLogitNormal, IndependentLogitNormal, MaskDistribution
-from keyhole.masks.collapse import best_of, frequency, marginal, rounded
+from keyhole.masks.collapse import best_of, frequency, rounded
 
 OBSERVABLE = (torch.arange(30) % 4 != 1).reshape(5, 6)
 every_distribution = pytest.mark.parametrize("name", MASK_DISTRIBUTIONS)
@@ -35,9 +34,9 @@ def graded(marginals: list[float]) -> IndependentLogitNormal:
     return distribution
 
 
-def all_collapses(distribution: MaskDistribution, k: int) -> list[np.ndarray]:
+def all_collapses(distribution: MaskDistribution, k: int) -> list[torch.Tensor]:
     return [
-        marginal(distribution, k),
+        distribution.top(k),
         frequency(distribution, k, draws=300, generator=seeded(1)),
         best_of(distribution, k, candidates=9, score=lambda sites: float(sites.sum()), generator=seeded(1)),
     ]
@@ -47,12 +46,11 @@ def all_collapses(distribution: MaskDistribution, k: int) -> list[np.ndarray]:
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_exactly_k_distinct_observable_sites(name, data):
-    """Whatever the distribution and k, numpy int64 flat indices."""
+    """Whatever the distribution and k, a LongTensor of flat indices."""
     distribution = make_distribution(name)
-    k = data.draw(st.integers(1, distribution.sites))
+    k = data.draw(st.integers(1, distribution.n_sites))
     for sites in all_collapses(distribution, k):
-        assert isinstance(sites, np.ndarray)
-        assert sites.dtype == np.int64
+        assert sites.dtype == torch.int64
         assert sites.shape == (k,)
         assert len(set(sites.tolist())) == k
         assert set(sites.tolist()) <= set(distribution.index.tolist())
@@ -63,7 +61,7 @@ def test_likely_sites_come_first(name):
     """The three sites of the warm start are the first three, by marginals and by frequency."""
     distribution = make_distribution(name)
     favourites = set(distribution.index[[3, 7, 11]].tolist())
-    assert set(marginal(distribution, 3).tolist()) == favourites
+    assert set(distribution.top(3).tolist()) == favourites
     assert set(frequency(distribution, 5, draws=500, generator=seeded(2))[:3].tolist()) == favourites
 
 
@@ -72,7 +70,7 @@ def test_impossible_k_is_refused(k):
     """Less than one site, or more than are observable."""
     distribution = make_distribution("vln")
     for collapse in (
-        lambda: marginal(distribution, k),
+        lambda: distribution.top(k),
         lambda: frequency(distribution, k, draws=5, generator=seeded()),
         lambda: best_of(distribution, k, candidates=5, score=len, generator=seeded()),
     ):
@@ -80,18 +78,18 @@ def test_impossible_k_is_refused(k):
             collapse()
 
 
-def test_marginal_ranks_by_probability():
+def test_top_ranks_by_probability():
     """Likeliest first; the order of sites does not matter."""
-    assert marginal(graded([0.1, 0.7, 0.3, 0.9, 0.2]), 4).tolist() == [3, 1, 2, 4]
+    assert graded([0.1, 0.7, 0.3, 0.9, 0.2]).top(4).tolist() == [3, 1, 2, 4]
 
 
-def test_marginal_breaks_ties_by_logit():
+def test_top_breaks_ties_by_logit():
     """Sites whose marginals are all rounded to 1 are ranked by how far they are from shutting."""
     distribution = graded([0.5, 0.5, 0.5, 0.5])
     with torch.no_grad():
         distribution.mu.copy_(torch.tensor([20.0, 40.0, 0.0, 30.0]))
-    assert distribution.marginals()[[0, 1, 3]].tolist() == [1, 1, 1]
-    assert marginal(distribution, 4).tolist() == [1, 3, 0, 2]
+    assert distribution.pack(distribution.marginals)[[0, 1, 3]].tolist() == [1, 1, 1]
+    assert distribution.top(4).tolist() == [1, 3, 0, 2]
 
 
 def test_frequency_follows_the_draws():
@@ -107,7 +105,7 @@ def test_frequency_takes_any_number_of_draws():
     """Also more than are held at once, and the same from the same generator."""
     distribution = make_distribution("vln")
     first = frequency(distribution, 9, draws=777, generator=seeded(4))
-    assert np.array_equal(first, frequency(distribution, 9, draws=777, generator=seeded(4)))
+    assert torch.equal(first, frequency(distribution, 9, draws=777, generator=seeded(4)))
 
 
 @pytest.mark.parametrize(
@@ -124,12 +122,12 @@ def test_rounded_takes_tens(marginals, sizes):
     """The count rounded down and up to tens, within what there is; the smaller choice leads the larger."""
     down, up = rounded(graded(marginals))
     assert (len(down), len(up)) == sizes
-    assert np.array_equal(down, up[: len(down)])
+    assert torch.equal(down, up[: len(down)])
 
 
 def test_best_of_takes_the_lowest_score():
     """Of the sets that the draws propose, the one with the lowest score, ranked by marginals."""
-    distribution, seen = CorrelatedLogitNormal(torch.ones(12, dtype=torch.bool), generator=seeded()), []
+    distribution, seen = CorrelatedLogitNormal(12, generator=seeded()), []
 
     def score(sites):
         seen.append(sites)
@@ -137,10 +135,10 @@ def test_best_of_takes_the_lowest_score():
 
     best = best_of(distribution, 3, candidates=60, score=score, generator=seeded(1))
     assert score(best) == min(abs(float(sites.sum()) - 20) for sites in seen)
-    assert np.array_equal(seen[0], marginal(distribution, 3))
+    assert torch.equal(seen[0], distribution.top(3))
     sets = [tuple(sorted(sites.tolist())) for sites in seen[:-1]]
     assert len(set(sets)) == len(sets) > 10
-    order = marginal(distribution, 12).tolist()
+    order = distribution.top(12).tolist()
     assert [order.index(site) for site in best] == sorted(order.index(site) for site in best)
 
 
@@ -159,7 +157,7 @@ def test_best_of_proposes_joint_draws():
 def test_best_of_falls_back_on_the_marginal_choice():
     """No candidates, equal scores, or scores that are not numbers."""
     distribution = make_distribution("vln")
-    expected = marginal(distribution, 4)
+    expected = distribution.top(4)
     for candidates, value in ((0, 1.0), (20, 1.0), (20, float("nan"))):
         best = best_of(distribution, 4, candidates=candidates, score=lambda _, v=value: v, generator=seeded())
-        assert np.array_equal(best, expected)
+        assert torch.equal(best, expected)

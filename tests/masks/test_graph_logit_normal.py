@@ -41,7 +41,7 @@ def correlation(covariance: np.ndarray) -> np.ndarray:
 def localised(distribution: GraphLogitNormal) -> tuple[np.ndarray, np.ndarray]:
     """The covariance of the logits, and that of the same weights without a graph."""
     weight = distribution.weight.detach().double().numpy()
-    return distribution.covariance().double().numpy(), weight @ weight.T
+    return distribution.covariance.double().numpy(), weight @ weight.T
 
 
 @pytest.mark.parametrize("time", [0.3, 1.0, 10.0])
@@ -75,8 +75,8 @@ def test_samples_have_the_covariance_and_the_marginals():
     """The logits of many draws within 4.5 standard errors, where some of the kernel is left to noise."""
     distribution = roughened(on_graph(random_graph(9), rank=3, n_eigenvectors=4, diffusion_time=2.0))
     with torch.no_grad():
-        logits = torch.cat([distribution.sample(DRAWS // 10, seeded(s)).logits for s in range(10)]).double()
-    expected = distribution.covariance().double()
+        logits = torch.cat([distribution.draw(DRAWS // 10, seeded(s)).logits for s in range(10)]).double()
+    expected = distribution.covariance.double()
     variance = expected.diagonal()
     error = ((variance[:, None] * variance + expected.square()) / DRAWS).sqrt()
     assert ((torch.cov(logits.T) - expected).abs() < 4.5 * error).all()
@@ -91,8 +91,8 @@ def test_neighbours_open_together_or_compete(sign):
     pair = on_graph(np.ones((2, 2)) - np.eye(2), diffusion_time=2.0)
     with torch.no_grad():
         pair.weight[1] = sign * pair.weight[0]
-    both = float(pair.sample(100_000, seeded(1)).opened.all(1).float().mean())
-    assert sign * (both - float(pair.marginals().prod())) > 0.05
+    both = float(pair.draw(100_000, seeded(1)).opened.all(1).float().mean())
+    assert sign * (both - float(pair.pack(pair.marginals).prod())) > 0.05
 
 
 def test_nodes_that_are_no_sites_connect_others():
@@ -100,7 +100,7 @@ def test_nodes_that_are_no_sites_connect_others():
     adjacency = np.zeros((4, 4))
     for one, other in ((0, 3), (1, 3)):
         adjacency[one, other] = adjacency[other, one] = 1.0
-    covariance = on_graph(adjacency, 3, rank=1, diffusion_time=2.0).covariance().abs()
+    covariance = on_graph(adjacency, 3, rank=1, diffusion_time=2.0).covariance.abs()
     assert covariance[0, 1] > 0.2 * covariance[0, 0]
     torch.testing.assert_close(covariance[2, :2], torch.zeros(2), atol=1e-6, rtol=0)
     assert covariance[2, 2] == pytest.approx(float(covariance[0, 0]))
@@ -109,7 +109,7 @@ def test_nodes_that_are_no_sites_connect_others():
 def test_cells_that_may_not_be_selected_still_connect():
     """Without a graph the cells that share a side are connected, observable or not."""
     observable = torch.tensor([True, False, True])
-    covariance = GraphLogitNormal(observable, generator=seeded(), rank=1, diffusion_time=2.0).covariance()
+    covariance = GraphLogitNormal(observable, generator=seeded(), rank=1, diffusion_time=2.0).covariance
     path = np.diag(np.ones(2), 1)
     expected = correlation(heat_kernel(path + path.T, 2.0))[0, 2]
     assert abs(float(covariance[0, 1] / covariance[0, 0])) == pytest.approx(expected, abs=1e-5)
@@ -126,7 +126,7 @@ def test_more_nodes_than_a_dense_matrix_would_allow():
     spread = distribution.moments()[1].detach()
     torch.testing.assert_close(spread, torch.full((count,), float(spread[0])))
     assert distribution.factor.shape == (count, 4)
-    sample = distribution.sample(4, seeded())
+    sample = distribution.draw(4, seeded())
     assert sample.values.shape == (4, count)
     assert distribution.count() == pytest.approx(count / 2, rel=1e-3)
 

@@ -31,27 +31,32 @@ def test_registered_under_its_name(name):
 def test_sample_has_the_promised_shapes_and_ranges(name):
     """Masks on the grid, logits on the sites, probabilities in few rows."""
     distribution = roughened(make_distribution(name))
-    sample = distribution.sample(20, seeded(1))
-    assert distribution.grid == (3, 4)
-    assert distribution.sites == int(holed(3, 4).sum())
+    sample = distribution.draw(20, seeded(1))
+    assert distribution.event_shape == (3, 4)
+    assert distribution.n_sites == int(holed(3, 4).sum())
     assert sample.values.shape == (20, 3, 4)
-    assert sample.logits.shape == sample.opened.shape == (20, distribution.sites)
+    assert sample.logits.shape == sample.opened.shape == (20, distribution.n_sites)
     assert sample.open_probability.shape == sample.zero_temperature.shape
     assert 1 <= len(sample.open_probability) <= 8
-    for field in (sample.values, sample.open_probability, sample.zero_temperature, distribution.marginals()):
+    for field in (
+        sample.values,
+        sample.open_probability,
+        sample.zero_temperature,
+        distribution.pack(distribution.marginals),
+    ):
         assert field.min() >= 0
         assert field.max() <= 1
     assert (sample.open_probability >= sample.zero_temperature).all()
     assert sample.open_probability.requires_grad
     assert sample.values.requires_grad
-    assert not distribution.marginals().requires_grad
+    assert not distribution.pack(distribution.marginals).requires_grad
 
 
 @every_distribution
 def test_masks_are_squashed_stretched_logits(name):
     """`S = clip((eta - gamma) sigmoid(u / lam) + gamma, 0, 1)` with the distribution's own stretch."""
     distribution = roughened(make_distribution(name, temperature=0.5, gamma=-0.2, eta=1.4))
-    sample = distribution.sample(50, seeded(1))
+    sample = distribution.draw(50, seeded(1))
     expected = (1.6 * torch.sigmoid(sample.logits / 0.5) - 0.2).clamp(0, 1)
     torch.testing.assert_close(distribution.pack(sample.values), expected)
     assert torch.equal(distribution.pack(sample.values) == 0, sample.logits / 0.5 <= distribution.lower_logit)
@@ -61,7 +66,7 @@ def test_masks_are_squashed_stretched_logits(name):
 def test_nothing_happens_outside_the_observable_sites(name):
     """Masks are zero there, and no parameter feels a loss that lives there."""
     distribution = roughened(make_distribution(name))
-    values = distribution.sample(30, seeded(1)).values
+    values = distribution.draw(30, seeded(1)).values
     outside = ~holed(3, 4)
     assert (values[:, outside] == 0).all()
     loss = (values[:, outside] * torch.randn(30, int(outside.sum()), generator=seeded(2))).sum()
@@ -73,8 +78,8 @@ def test_nothing_happens_outside_the_observable_sites(name):
 def test_same_generator_same_sample(name):
     """Samples depend on the generator alone, and move with it."""
     distribution = make_distribution(name)
-    assert same(distribution.sample(5, seeded(3)), distribution.sample(5, seeded(3)))
-    assert not same(distribution.sample(5, seeded(3)), distribution.sample(5, seeded(4)))
+    assert same(distribution.draw(5, seeded(3)), distribution.draw(5, seeded(3)))
+    assert not same(distribution.draw(5, seeded(3)), distribution.draw(5, seeded(4)))
 
 
 @every_distribution
@@ -82,10 +87,10 @@ def test_global_generator_is_left_alone(name):
     """Nothing a distribution does draws from, or seeds, torch's own generator."""
     before = torch.get_rng_state()
     distribution = make_distribution(name)
-    distribution.sample(9, seeded())
+    distribution.draw(9, seeded())
     distribution.warm_start([0, 3])
     distribution.shift(0.1)
-    distribution.marginals(), distribution.interior_modes(), distribution.concentration(2)
+    distribution.pack(distribution.marginals), distribution.interior_modes(), distribution.concentration(2)
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -97,16 +102,16 @@ def test_state_dict_carries_everything(name):
     other = make_distribution(name, seed=5)
     other.load_state_dict(distribution.state_dict())
     assert other.temperature == 0.123456789
-    assert same(distribution.sample(6, seeded(1)), other.sample(6, seeded(1)))
+    assert same(distribution.draw(6, seeded(1)), other.draw(6, seeded(1)))
 
 
 @every_distribution
 def test_works_in_double(name):
     """`.double()` gives float64 samples and marginals, at the very same temperature."""
     distribution = roughened(make_distribution(name)).double()
-    sample = distribution.sample(4, seeded())
+    sample = distribution.draw(4, seeded())
     assert {getattr(sample, field).dtype for field in FIELDS[:4]} == {torch.float64}
-    assert distribution.marginals().dtype == torch.float64
+    assert distribution.pack(distribution.marginals).dtype == torch.float64
     assert distribution.temperature == MASK_DISTRIBUTIONS[name].default_temperature
 
 
@@ -115,11 +120,11 @@ def test_marginals_are_the_frequency_of_open_sites(name):
     """`marginals` against sampling, within 4 standard errors (of both, where it is itself sampled)."""
     distribution = roughened(make_distribution(name))
     with torch.no_grad():
-        opened = torch.cat([distribution.sample(20_000, seeded(s)).opened for s in range(5)]).float().mean(0)
-    marginals = distribution.marginals()
+        opened = torch.cat([distribution.draw(20_000, seeded(s)).opened for s in range(5)]).float().mean(0)
+    marginals = distribution.pack(distribution.marginals)
     fewest = 4096 if name == "hnet" else 100_000
     assert ((opened - marginals).abs() < 4 * standard_error(opened, fewest)).all()
-    assert torch.equal(marginals, distribution.marginals())
+    assert torch.equal(marginals, distribution.pack(distribution.marginals))
     assert distribution.count() == pytest.approx(float(marginals.sum()))
 
 
@@ -129,11 +134,12 @@ def test_zero_temperature_limit(name):
     distribution = roughened(make_distribution(name))
     distribution.temperature = 1e-5
     with torch.no_grad():
-        values = torch.cat([distribution.pack(distribution.sample(20_000, seeded(s)).values) for s in range(5)])
+        values = torch.cat([distribution.pack(distribution.draw(20_000, seeded(s)).values) for s in range(5)])
     assert ((values == 0) | (values == 1)).float().mean() > 0.999
     fewest = 4096 if name == "hnet" else 100_000
     assert (
-        (values.mean(0) - distribution.marginals()).abs() < 5 * standard_error(distribution.marginals(), fewest)
+        (values.mean(0) - distribution.pack(distribution.marginals)).abs()
+        < 5 * standard_error(distribution.pack(distribution.marginals), fewest)
     ).all()
 
 
@@ -143,7 +149,7 @@ def test_gradients_match_central_differences(name):
     distribution = roughened(make_distribution(name)).double()
     parameters = {key: value.detach() for key, value in distribution.named_parameters()}
     weights = seeded(9)
-    shape = distribution.sample(6, seeded(1))
+    shape = distribution.draw(6, seeded(1))
     mix = {f: torch.randn(getattr(shape, f).shape, generator=weights).double() for f in FIELDS[:4]}
 
     def objective(given_parameters):
@@ -172,12 +178,12 @@ def test_any_grid(name, data):
     draws, batch = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 30))
     observable = torch.tensor(flags).reshape(grid)
     distribution = make_distribution(name, observable)
-    sample = distribution.sample(draws, seeded())
+    sample = distribution.draw(draws, seeded())
     assert sample.values.shape == (draws, *grid)
     assert torch.equal(distribution.scatter(distribution.pack(sample.values)), sample.values)
     assert distribution.index.tolist() == np.flatnonzero(flags).tolist()
     assert share(sample.values, batch).shape == (batch, *grid)
-    assert 0 < distribution.count() < distribution.sites + 1e-4
+    assert 0 < distribution.count() < distribution.n_sites + 1e-4
     sample.values.sum().backward()
 
 

@@ -53,7 +53,7 @@ def test_the_masks_are_correlated_along_the_graph_of_the_samples(samples):
     """Neighbours on the ring more than others, before there is anything to learn."""
     train = {**QUICK["train"], "steps": 1}
     selection = selector("graph_vln", train=train).select(samples.as_scaled(), 3, validation=None, run=Run())
-    covariance = selection.distribution.covariance().abs()
+    covariance = selection.distribution.covariance.abs()
     near, far = covariance.diagonal(1).mean(), covariance.diagonal(6).mean()
     assert near > 2 * far
 

@@ -100,11 +100,11 @@ def _step(task: JointTask) -> tuple[Arrays, Arrays]:
     task.train()
     alone = copy.deepcopy(task)
     alone.distribute(Processes())
-    draw = alone.distribution.sample
+    draw = alone.distribution.draw
     both = [draw(draws, torch.Generator().manual_seed(rank)) for rank in (0, 1)]
     names = MaskSample.__dataclass_fields__
     joined = MaskSample(**{name: torch.cat([getattr(one, name) for one in both]) for name in names})
-    alone.distribution.sample = lambda draws, generator: joined  # type: ignore[method-assign]
+    alone.distribution.draw = lambda draws, generator: joined  # type: ignore[method-assign]
     batch = torch.arange(16)
     with synchronised(task, several):
         found = _backward(task, several.mine(batch), torch.Generator().manual_seed(several.rank))

@@ -9,7 +9,6 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -76,9 +75,7 @@ class LogitNormal:
         LogitNormal
             The distribution of one site.
         """
-        distribution = IndependentLogitNormal(
-            torch.ones(1, dtype=torch.bool), generator=torch.Generator().manual_seed(0)
-        )
+        distribution = IndependentLogitNormal(1)
         location, spread = (float(moment.detach()) for moment in distribution.moments())
         return cls(location + mu, spread, distribution.temperature, distribution.gamma, distribution.eta)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from keyhole_benchmarks.sections.answers import answers
 from keyhole_benchmarks.sections.floor import floor
+from keyhole_benchmarks.sections.gradients import gradients
 from keyhole_benchmarks.sections.graphs import graphs
 from keyhole_benchmarks.sections.networks import networks
 from keyhole_benchmarks.sections.others import cgan, l1, steps, table2, weights
@@ -18,6 +19,7 @@ __all__ = [
     "by_time",
     "cgan",
     "floor",
+    "gradients",
     "graphs",
     "l1",
     "networks",

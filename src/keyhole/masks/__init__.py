@@ -14,8 +14,10 @@ loop.
 `SimplexLogitNormal` (simplex)    each site takes one of several options (instruments, precisions) or none
 `L0Penalty`                       weight on the expected number of open sites; the number results from the weight
 `DualAscent`                      a Lagrange multiplier holds the expected number at K
-`ExactK`                          every mask opens exactly K sites
-`marginal`, `frequency`           K sites by marginal probability, or by sampled frequency
+`ExactK`                          every mask opens exactly K sites; straight-through gradient
+`Reinforce`                       every mask opens exactly K sites; score-function gradient
+`MaskDistribution.top`            K sites by marginal probability
+`frequency`                       K sites by sampled frequency
 `best_of`                         K sites of the best of several joint samples, by a score
 `rounded`                         as in the paper: the count rounded down and up to tens
 ================================  =========================================================================
@@ -30,34 +32,36 @@ Examples
 Ten features, of which only 3 and 7 determine the target; a linear model and the masks are trained together:
 
 >>> import torch
->>> from keyhole.masks import CorrelatedLogitNormal, ExactK, marginal
+>>> from keyhole.masks import CorrelatedLogitNormal, ExactK
 >>> generator = torch.Generator().manual_seed(0)
 >>> x = torch.randn(256, 10, generator=generator)
 >>> y = x[:, 3] - 2 * x[:, 7]
->>> distribution = CorrelatedLogitNormal(torch.ones(10, dtype=torch.bool), rank=4, generator=generator)
+>>> masks = CorrelatedLogitNormal(10, rank=4, generator=generator)
 >>> budget, model = ExactK(2), torch.zeros(10, requires_grad=True)
->>> optimiser = torch.optim.Adam([*distribution.parameters(), model], lr=0.05)
+>>> optimiser = torch.optim.Adam([*masks.parameters(), model], lr=0.05)
 >>> for _ in range(150):
-...     sample = distribution.sample(16, generator)
-...     masks = budget.masks(distribution, sample)  # (16, 10)
-...     error = (((masks[:, None] * x) @ model - y) ** 2).mean()
+...     draw = masks.draw(16, generator)
+...     s, penalty = budget(masks, draw)  # (16, 10)
+...     loss = (((s[:, None] * x) @ model - y) ** 2).mean() + penalty
 ...     optimiser.zero_grad()
-...     (error + budget.loss(distribution, sample)).backward()
+...     loss.backward()
 ...     optimiser.step()
-...     budget.update(distribution, sample)
->>> sorted(marginal(distribution, 2).tolist())
+...     budget.update(masks, draw)
+>>> sorted(masks.top(2).tolist())
 [3, 7]
 """
 
 from __future__ import annotations
 
-from keyhole.masks.base import MaskDistribution, MaskSample, concentration_of, share
-from keyhole.masks.budgets import Budget, CountBudget, DualAscent, ExactK, L0Penalty
-from keyhole.masks.collapse import best_of, frequency, marginal, rounded
+from keyhole.masks.base import MaskDistribution, concentration_of
+from keyhole.masks.budgets import Budget, CountBudget, DualAscent, L0Penalty
+from keyhole.masks.collapse import best_of, frequency, rounded
+from keyhole.masks.exact_k import ExactK, Reinforce
 from keyhole.masks.graph_logit_normal import GraphLogitNormal
 from keyhole.masks.hard_concrete import HardConcrete
 from keyhole.masks.hyper_network import HyperNetworkLogitNormal
 from keyhole.masks.logit_normal import CorrelatedLogitNormal, IndependentLogitNormal
+from keyhole.masks.sample import MaskSample, share
 from keyhole.masks.simplex import SimplexLogitNormal
 
 __all__ = [
@@ -74,11 +78,11 @@ __all__ = [
     "L0Penalty",
     "MaskDistribution",
     "MaskSample",
+    "Reinforce",
     "SimplexLogitNormal",
     "best_of",
     "concentration_of",
     "frequency",
-    "marginal",
     "rounded",
     "share",
 ]

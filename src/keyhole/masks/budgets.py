@@ -1,4 +1,4 @@
-"""Budgets: control of the number of open sites while a mask distribution is trained."""
+"""Budgets: control of the number of open sites while a mask distribution is trained; see also `exact_k`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from keyhole.core.processes import Processes
 from keyhole.masks.base import MaskDistribution
+from keyhole.masks.recentring import recentre
 from keyhole.masks.sample import MaskSample
 
-__all__ = ["Budget", "CountBudget", "DualAscent", "ExactK", "L0Penalty"]
+__all__ = ["Budget", "CountBudget", "DualAscent", "L0Penalty"]
 
 _RECENTRE_RATE = 0.05  # share of the shift towards a count of k that dual ascent makes after each step
 
@@ -19,8 +20,10 @@ _RECENTRE_RATE = 0.05  # share of the shift towards a count of k that dual ascen
 class Budget(nn.Module, ABC):
     """Base class: turns a sample of masks into those that the reconstructor receives, and adds a cost for open sites.
 
-    In each training step, apply `masks` to the input, add `loss` to the objective, step the optimiser, then call
-    `update` with the same sample. A budget is a module: its state (multiplier, k) is part of `state_dict`.
+    In each training step, `masks, penalty = budget(distribution, sample)`: apply the masks to the input, add the
+    penalty to the objective, step the optimiser, then call `update` with the same sample. A budget is a module: its
+    state (multiplier, k) is part of `state_dict`. A subclass implements `masks`, `loss` and `update`, as far as they
+    differ.
 
     `ExactK` is the best default when the number of sites is given; `DualAscent` keeps the soft masks of the paper and
     meets the number on average; `L0Penalty` is the paper's objective, where the number depends on the weight.
@@ -49,9 +52,24 @@ class Budget(nn.Module, ABC):
         Returns
         -------
         Tensor
-            `(draws, *grid)`, differentiable in the distribution's parameters.
+            `(draws, *event_shape)`, differentiable in the distribution's parameters.
         """
         return sample.values
+
+    def forward(self, distribution: MaskDistribution, sample: MaskSample) -> tuple[Tensor, Tensor]:
+        """Compute the masks and the term that is added to the objective: `masks, penalty = budget(distribution, draw)`.
+
+        Parameters
+        ----------
+        distribution, sample
+            As in `masks`.
+
+        Returns
+        -------
+        masks, penalty : Tensor
+            What `masks` and `loss` return.
+        """
+        return self.masks(distribution, sample), self.loss(distribution, sample)
 
     @abstractmethod
     def loss(self, distribution: MaskDistribution, sample: MaskSample) -> Tensor:
@@ -84,7 +102,7 @@ class L0Penalty(Budget):
 
     .. math:: \text{weight} \cdot \frac{1}{m} \sum_i P(S_i > 0)
 
-    with `m` observable sites. The number of sites is not prescribed: it results from the weight, which has to be
+    with `m` valid sites. The number of sites is not prescribed: it results from the weight, which has to be
     searched. Prefer `DualAscent` or `ExactK` when K is given.
 
     Parameters
@@ -101,9 +119,9 @@ class L0Penalty(Budget):
     Examples
     --------
     >>> from keyhole.masks import HardConcrete
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> distribution = HardConcrete(torch.ones(5, dtype=torch.bool), generator=generator)
-    >>> round(L0Penalty(0.1).loss(distribution, distribution.sample(4, generator)).item(), 4)
+    >>> distribution = HardConcrete(5)
+    >>> masks, penalty = L0Penalty(0.1)(distribution, distribution.draw(4))
+    >>> round(penalty.item(), 4)
     0.0832
     """
 
@@ -124,7 +142,7 @@ class L0Penalty(Budget):
         Tensor
             Scalar.
         """
-        return self.weight * sample.expected_l0 / distribution.sites
+        return self.weight * sample.expected_l0 / distribution.n_sites
 
 
 class CountBudget(Budget):
@@ -232,7 +250,7 @@ class DualAscent(CountBudget):
         Returns
         -------
         Tensor
-            `(draws, *grid)`, with the gradient of the soft masks in both cases.
+            `(draws, *event_shape)`, with the gradient of the soft masks in both cases.
         """
         if not self.hard:
             return sample.values
@@ -255,7 +273,7 @@ class DualAscent(CountBudget):
         Raises
         ------
         InfeasibleError
-            There are fewer than k observable sites, or k is less than 1.
+            There are fewer than k valid sites, or k is less than 1.
         """
         distribution.check_k(self.k)
         count = self._count(sample)
@@ -281,7 +299,7 @@ class DualAscent(CountBudget):
         self.gap.lerp_(gap.to(self.gap), 1 - self.smoothing)
         self.multiplier.add_(self.rate * self._violation(sample).to(self.multiplier))
         if by_sign == 1:
-            _recentre(distribution, sample, self.k, _RECENTRE_RATE, self.processes)
+            recentre(distribution, sample, self.k, _RECENTRE_RATE, self.processes)
 
     def _count(self, sample: MaskSample) -> Tensor:
         """Return the bias-corrected count."""
@@ -293,136 +311,3 @@ class DualAscent(CountBudget):
 
     def _relative(self, count: Tensor) -> Tensor:
         return (count - self.k) / count.clamp_min(self.k)
-
-
-class ExactK(CountBudget):
-    r"""Masks that open exactly k sites: those with the k largest logits of the draw.
-
-    .. math:: \text{mask} = 1[u \ge u_{(k)}] \text{, with the gradient of } \mathrm{sigmoid}((u - \tau) / \lambda)
-
-    a straight-through estimator. The threshold `tau` is the midpoint between the k-th and the next largest logit. Its
-    gradient keeps the sum of the soft mask constant, `d tau = sum_i w_i du_i / sum_i w_i` with `w = s (1 - s)`, so the
-    gradient compares sites with those that they would displace: opening any site lowers the error, but only sites that
-    lower it more than others should rise. (With a constant `tau` the distribution does not concentrate; with the
-    gradient of the two adjacent logits it concentrates more slowly.)
-
-    A constant added to all logits changes no mask. `update` uses this freedom to keep the zero-temperature count near
-    k, so that the marginals remain meaningful.
-
-    Parameters
-    ----------
-    k
-        Number of sites; may be assigned between steps.
-    rate
-        Share of the shift towards a count of k that each update makes.
-
-    References
-    ----------
-    .. [1] Y. Bengio, N. Léonard and A. Courville. Estimating or Propagating Gradients Through Stochastic Neurons for
-       Conditional Computation. arXiv:1308.3432, 2013.
-
-    Examples
-    --------
-    >>> from keyhole.masks import CorrelatedLogitNormal
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> distribution = CorrelatedLogitNormal(torch.ones(4, 4, dtype=torch.bool), generator=generator)
-    >>> ExactK(3).masks(distribution, distribution.sample(2, generator)).sum((1, 2)).tolist()
-    [3.0, 3.0]
-    """
-
-    def __init__(self, k: int, rate: float = 0.1) -> None:
-        super().__init__(k)
-        self.rate = rate
-
-    def masks(self, distribution: MaskDistribution, sample: MaskSample) -> Tensor:
-        """Compute masks with exactly k ones per draw, and zeros elsewhere.
-
-        Parameters
-        ----------
-        distribution, sample
-            As in `Budget.masks`.
-
-        Returns
-        -------
-        Tensor
-            `(draws, *grid)`; ties between logits are resolved in C order.
-
-        Raises
-        ------
-        InfeasibleError
-            There are fewer than k observable sites, or k is less than 1.
-        """
-        distribution.check_k(self.k)
-        ordered, order = _largest(sample.logits.detach(), self.k)
-        hard = torch.zeros_like(sample.logits).scatter(1, order[:, : self.k], 1.0)
-        tau = _threshold_after(ordered, self.k, distribution.temperature)
-        soft = _soft_mask(sample.logits, tau, distribution.temperature)
-        return distribution.scatter(hard + (soft - soft.detach()))
-
-    def loss(self, distribution: MaskDistribution, sample: MaskSample) -> Tensor:
-        """Return zero: the masks meet the budget by construction.
-
-        Parameters
-        ----------
-        distribution, sample
-            As in `Budget.loss`.
-
-        Returns
-        -------
-        Tensor
-            Scalar zero.
-        """
-        return sample.logits.new_zeros(())
-
-    @torch.no_grad()
-    def update(self, distribution: MaskDistribution, sample: MaskSample) -> None:
-        """Shift the logits towards a count of k; the masks do not change.
-
-        Parameters
-        ----------
-        distribution, sample
-            As in `Budget.update`.
-        """
-        _recentre(distribution, sample, self.k, self.rate, self.processes)
-
-
-def _recentre(distribution: MaskDistribution, sample: MaskSample, k: int, share: float, several: Processes) -> None:
-    """Shift the logits by a share of the way to where k of them per draw, on average, are positive.
-
-    The draws are those of all processes; of each process's logits only the largest, which may be among the largest of
-    all, are communicated.
-    """
-    total = k * len(sample.logits) * several.count
-    own = _descending(sample.logits.flatten(), total + 1)
-    ordered = own if several.count == 1 else _descending(several.gather(own), total + 1)
-    ordered = ordered.reshape(1, -1)
-    distribution.shift(-share * float(_threshold_after(ordered, total, distribution.temperature)))
-
-
-def _descending(values: Tensor, most: int) -> Tensor:
-    """Return the largest values, at most so many, in descending order."""
-    return values.topk(min(most, len(values))).values
-
-
-def _largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k + 1 largest of each row in descending order, and their positions; ties in C order."""
-    found = logits.topk(min(k + 1, logits.shape[1]), dim=1)
-    if k < logits.shape[1] and bool((found.values[:, k - 1] == found.values[:, k]).any()):
-        return logits.sort(dim=1, descending=True, stable=True)
-    return found.values, found.indices
-
-
-def _threshold_after(ordered: Tensor, position: int, temperature: float) -> Tensor:
-    """Return `(rows, 1)`: the midpoint between the first `position` descending values and the next one."""
-    last = ordered[:, position - 1 : position]
-    following = ordered[:, position : position + 1] if position < ordered.shape[1] else last - 2 * temperature
-    return (last + following) / 2
-
-
-def _soft_mask(logits: Tensor, tau: Tensor, temperature: float) -> Tensor:
-    """Return `sigmoid((u - tau) / lam)`, with a gradient of `tau` in `u` that keeps the sum constant."""
-    soft = torch.sigmoid((logits.detach() - tau) / temperature)
-    weight = soft * (1 - soft)
-    share = weight / weight.sum(1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)
-    moving = tau + (share * (logits - logits.detach())).sum(1, keepdim=True)
-    return torch.sigmoid((logits - moving) / temperature)

@@ -15,6 +15,7 @@ from keyhole.core.laplacian import smallest_eigenpairs
 from keyhole.masks.base import CommonArguments
 from keyhole.masks.logit_normal import CorrelatedLogitNormal
 from keyhole.masks.normal import row_norm
+from keyhole.masks.valid_sites import SitesLike
 
 __all__ = ["GraphLogitNormal"]
 
@@ -41,7 +42,7 @@ class GraphLogitNormal(CorrelatedLogitNormal):
         u_i = b_i + \sum_{jk} W_{ij} G_{ik} z_{jk} + \delta_i \lVert W_i \rVert \epsilon_i, \qquad
         G_i = U_i e^{-t l / 2} / \sqrt{h_i}, \qquad \delta_i^2 = 1 - \lVert G_i \rVert^2
 
-    with standard normal `z`, `(d, r)`, and `epsilon`, `(sites,)`. The estimate of the diagonal of `H` is
+    with standard normal `z`, `(d, r)`, and `epsilon`, `(n_sites,)`. The estimate of the diagonal of `H` is
 
     .. math:: h_i = \sum_{j \le r} U_{ij}^2 e^{-t l_j} + c_i e^{-t \mu_i} \cosh(t \tau_i)
 
@@ -51,11 +52,11 @@ class GraphLogitNormal(CorrelatedLogitNormal):
 
     Parameters
     ----------
-    observable, generator, temperature, gamma, eta
+    sites, temperature, gamma, eta, generator
         As in `MaskDistribution`.
     adjacency
         `(n, n)` sparse or dense and symmetric, with the positive weights of the edges. Its first nodes are the cells of
-        the grid in C order, observable or not; further nodes only connect others. None: cells of the grid that share a
+        the grid in C order, valid or not; further nodes only connect others. None: cells of the grid that share a
         side are connected.
     rank
         Rank `d` of `W W'`.
@@ -81,9 +82,7 @@ class GraphLogitNormal(CorrelatedLogitNormal):
     A ring of six nodes; with `W` of rank 1, correlations fall with the number of edges between two nodes:
 
     >>> ring = np.roll(np.eye(6), 1, axis=1) + np.roll(np.eye(6), -1, axis=1)
-    >>> nodes, generator = torch.ones(6, dtype=torch.bool), torch.Generator().manual_seed(0)
-    >>> distribution = GraphLogitNormal(nodes, adjacency=ring, rank=1, generator=generator)
-    >>> covariance = distribution.covariance()
+    >>> covariance = GraphLogitNormal(6, adjacency=ring, rank=1).covariance
     >>> [round(value, 2) for value in (covariance / covariance[0, 0]).abs()[0].tolist()]
     [1.0, 0.45, 0.11, 0.04, 0.11, 0.45]
     """
@@ -94,33 +93,32 @@ class GraphLogitNormal(CorrelatedLogitNormal):
 
     def __init__(
         self,
-        observable: Tensor,
+        sites: SitesLike,
         *,
-        generator: torch.Generator,
         adjacency: Any = None,
         rank: int = 16,
         diffusion_time: float = 1.0,
         n_eigenvectors: int = 32,
         **common: Unpack[CommonArguments],
     ) -> None:
-        super().__init__(observable, generator=generator, rank=rank, **common)
+        super().__init__(sites, rank=rank, **common)
         if not 0 < diffusion_time < math.inf:
             raise SettingsError(f"diffusion_time must be a number above zero, got {diffusion_time}")
-        matrix = _lattice(self.grid) if adjacency is None else _checked(adjacency, observable.numel())
+        matrix = _lattice(self.event_shape) if adjacency is None else _checked(adjacency, self.event_shape.numel())
         factor, unresolved = _heat_factor(matrix, n_eigenvectors, diffusion_time)
-        sites = self.index.cpu().numpy()
-        for name, values in (("factor", factor[sites]), ("unresolved", unresolved[sites])):
+        index = self.index.cpu().numpy()
+        for name, values in (("factor", factor[index]), ("unresolved", unresolved[index])):
             self.register_buffer(name, torch.from_numpy(values).to(self.index.device, self._dtype))
 
-    def _logits(self, draws: int, generator: torch.Generator) -> Tensor:
+    def _logits(self, draws: int, generator: torch.Generator | None) -> Tensor:
         z = self._normal(draws, self.weight.shape[1] * self.factor.shape[1], generator=generator)
-        own = self.unresolved * row_norm(self.weight) * self._normal(draws, self.sites, generator=generator)
-        both = (self.weight[:, :, None] * self.factor[:, None, :]).flatten(1)
+        own = self.unresolved * row_norm(self.weight) * self._normal(draws, self.n_sites, generator=generator)
+        both, _ = self._factors()
         return self.bias + torch.addmm(own, z, both.T)
 
-    def _covariance(self) -> Tensor:
-        correlation = self.factor @ self.factor.T + torch.diag(self.unresolved.square())
-        return super()._covariance() * correlation
+    def _factors(self) -> tuple[Tensor, Tensor]:
+        both = (self.weight[:, :, None] * self.factor[:, None, :]).flatten(1)
+        return both, (self.unresolved * row_norm(self.weight)).square()
 
 
 def _heat_factor(adjacency: Any, count: int, time: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -8,8 +8,11 @@ from typing import ClassVar, Unpack
 import torch
 from torch import Tensor, nn
 
-from keyhole.masks.base import CommonArguments, Draw, MaskDistribution, MaskSample
+from keyhole.masks.base import CommonArguments, MaskDistribution
+from keyhole.masks.density import LogisticLogits
 from keyhole.masks.modes import concrete_modes
+from keyhole.masks.sample import Draw, MaskSample
+from keyhole.masks.valid_sites import SitesLike
 
 __all__ = ["HardConcrete"]
 
@@ -28,7 +31,7 @@ class HardConcrete(MaskDistribution):
 
     Parameters
     ----------
-    observable, generator, temperature, gamma, eta
+    sites, temperature, gamma, eta, generator
         As in `MaskDistribution`; the default temperature is 2/3.
 
     References
@@ -39,7 +42,7 @@ class HardConcrete(MaskDistribution):
 
     Examples
     --------
-    >>> distribution = HardConcrete(torch.ones(5, dtype=torch.bool), generator=torch.Generator().manual_seed(0))
+    >>> distribution = HardConcrete(5, generator=torch.Generator().manual_seed(0))
     >>> distribution.count(), round(distribution.temperature, 3)
     (2.5, 0.667)
     """
@@ -48,18 +51,26 @@ class HardConcrete(MaskDistribution):
     correlated: ClassVar[bool] = False
     default_temperature: ClassVar[float] = 2 / 3
 
-    def __init__(self, observable: Tensor, *, generator: torch.Generator, **common: Unpack[CommonArguments]) -> None:
-        super().__init__(observable, generator=generator, **common)
+    def __init__(self, sites: SitesLike, **common: Unpack[CommonArguments]) -> None:
+        super().__init__(sites, **common)
         self.log_alpha = nn.Parameter(self._filled(0.0))
 
-    def _draw(self, draws: int, generator: torch.Generator) -> Draw:
-        v = self._uniform(draws, self.sites, generator=generator)
+    def _draw(self, draws: int, generator: torch.Generator | None) -> Draw:
+        v = self._uniform(draws, self.n_sites, generator=generator)
         noise = torch.logit(v.clamp_min(torch.finfo(v.dtype).eps / 4))
-        opening = torch.sigmoid(self.log_alpha - self.temperature * self.lower_logit)
-        return Draw(self.log_alpha + noise, opening[None], torch.sigmoid(self.log_alpha)[None])
+        return Draw(self.log_alpha + noise, self._open_probability(generator), self._marginals()[None])
 
     def _marginals(self) -> Tensor:
         return torch.sigmoid(self.log_alpha)
+
+    def _probs_open(self) -> Tensor:
+        return torch.sigmoid(self.log_alpha - self.temperature * self.lower_logit)
+
+    def _open_probability(self, generator: torch.Generator | None) -> Tensor:
+        return self._probs_open()[None]
+
+    def _logit_density(self) -> LogisticLogits:
+        return LogisticLogits(self.log_alpha)
 
     def _shift_logits(self, delta: Tensor) -> None:
         self.log_alpha.add_(delta)
@@ -86,6 +97,6 @@ class HardConcrete(MaskDistribution):
         Returns
         -------
         Tensor
-            Bool, `(sites,)`.
+            Bool, `(n_sites,)`.
         """
         return concrete_modes(self.log_alpha, self.temperature, self.lower_logit, self.upper_logit)

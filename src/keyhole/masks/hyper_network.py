@@ -9,27 +9,27 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from keyhole.masks.base import REFERENCE_DRAWS, CommonArguments, Draw, MaskDistribution, reference_generator
+from keyhole.masks.base import REFERENCE_DRAWS, CommonArguments, MaskDistribution, reference_generator
 from keyhole.masks.logit_normal import INITIAL_ATOM
 from keyhole.masks.modes import logit_normal_modes
 from keyhole.masks.normal import normal_above, row_norm
+from keyhole.masks.sample import Draw
+from keyhole.masks.valid_sites import SitesLike
 
 __all__ = ["HyperNetworkLogitNormal"]
 
 _LEAK = 0.2
 _ROWS = 8  # draws for which W is computed explicitly, for the closed forms
-_POOLED = 256  # reference draws whose logits are pooled for the initial quantiles
 _CHUNK = 1024  # sites whose logits are in memory at once for all reference draws
 
 
 class _Layer(nn.Module):
-    """Linear layer with He initialisation from a given generator (that of torch uses the global one)."""
+    """Linear layer with He initialisation from standard normal noise, `(outputs, inputs)`."""
 
-    def __init__(self, inputs: int, outputs: int, generator: torch.Generator) -> None:
+    def __init__(self, noise: Tensor) -> None:
         super().__init__()
-        noise = torch.randn(outputs, inputs, generator=generator, device=generator.device)
-        self.weight = nn.Parameter(noise * (2 / inputs) ** 0.5)
-        self.bias = nn.Parameter(torch.zeros(outputs, device=generator.device))
+        self.weight = nn.Parameter(noise * (2 / noise.shape[1]) ** 0.5)
+        self.bias = nn.Parameter(noise.new_zeros(len(noise)))
 
     def forward(self, x: Tensor) -> Tensor:
         return functional.linear(x, self.weight, self.bias)
@@ -59,11 +59,11 @@ class HyperNetworkLogitNormal(MaskDistribution):
     that they multiply. They are computed for at most 8 of the draws. `marginals`, `count` and `covariance` are Monte
     Carlo estimates from 4096 fixed draws instead.
 
-    Initially every site has mean zero and, over all sites, `P(S = 0) = P(S = 1) = 0.2`, both estimated from samples.
+    Initially `P(S = 0) = P(S = 1) = 0.2` at every site, by the quantiles of these draws.
 
     Parameters
     ----------
-    observable, generator, temperature, gamma, eta
+    sites, temperature, gamma, eta, generator
         As in `MaskDistribution`.
     rank
         Dimension `d` of the latent vector.
@@ -78,8 +78,8 @@ class HyperNetworkLogitNormal(MaskDistribution):
     Examples
     --------
     >>> generator = torch.Generator().manual_seed(0)
-    >>> distribution = HyperNetworkLogitNormal(torch.ones(4, 4, dtype=torch.bool), generator=generator)
-    >>> distribution.sample(64, torch.Generator().manual_seed(0)).open_probability.shape
+    >>> distribution = HyperNetworkLogitNormal((4, 4), generator=generator)
+    >>> distribution.draw(64, torch.Generator().manual_seed(0)).open_probability.shape
     torch.Size([8, 16])
     """
 
@@ -88,26 +88,24 @@ class HyperNetworkLogitNormal(MaskDistribution):
 
     def __init__(
         self,
-        observable: Tensor,
+        sites: SitesLike,
         *,
-        generator: torch.Generator,
         rank: int = 16,
         hidden: int = 16,
         **common: Unpack[CommonArguments],
     ) -> None:
-        super().__init__(observable, generator=generator, **common)
-        self.rank = rank
-        self.represent = nn.ModuleList([_Layer(rank, hidden, generator), _Layer(hidden, hidden, generator)])
-        self.before_weight = _Layer(hidden, hidden, generator)
-        self.before_bias = _Layer(hidden, hidden, generator)
-        uniform = self._uniform(self.sites, hidden + 1, rank, generator=generator)
+        super().__init__(sites, **common)
+        self.rank, generator = rank, common.get("generator")
+        widths = (rank, hidden, hidden, hidden)
+        first, second, third, fourth = (_Layer(self._normal(hidden, width, generator=generator)) for width in widths)
+        self.represent, self.before_weight, self.before_bias = nn.ModuleList([first, second]), third, fourth
+        uniform = self._uniform(self.n_sites, hidden + 1, rank, generator=generator)
         self.weight_head = nn.Parameter(2 * uniform - 1)
-        self.bias_head = nn.Parameter(2 * self._uniform(self.sites, hidden, generator=generator) - 1)
+        self.bias_head = nn.Parameter(2 * self._uniform(self.n_sites, hidden, generator=generator) - 1)
         self.bias = nn.Parameter(self._filled(0.0))
-        self.to(self.index.device)
         self._initialise_scale()
 
-    def latent_draws(self, draws: int, generator: torch.Generator) -> Tensor:
+    def latent_draws(self, draws: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw the latent vectors `z` that `sample` would draw with this generator.
 
         Parameters
@@ -133,7 +131,7 @@ class HyperNetworkLogitNormal(MaskDistribution):
         Returns
         -------
         weight, bias : Tensor
-            `W(r)`, `(rows, sites, d)`, and `b(r)`, `(rows, sites)`.
+            `W(r)`, `(rows, sites, d)`, and `b(r)`, `(rows, n_sites)`.
         """
         return self._conditional(self._hidden(z))
 
@@ -144,7 +142,7 @@ class HyperNetworkLogitNormal(MaskDistribution):
         Returns
         -------
         Tensor
-            Bool, `(sites,)`.
+            Bool, `(n_sites,)`.
         """
         weight, bias = self.conditional(self.latent_draws(_ROWS, reference_generator()))
         location, spread = bias / self.temperature, row_norm(weight) / self.temperature
@@ -165,7 +163,7 @@ class HyperNetworkLogitNormal(MaskDistribution):
         weight = torch.einsum("rh,shd->rsd", hidden.for_weight, self.weight_head)
         return weight, torch.addmm(self.bias, hidden.for_bias, self.bias_head.T)
 
-    def _draw(self, draws: int, generator: torch.Generator) -> Draw:
+    def _draw(self, draws: int, generator: torch.Generator | None) -> Draw:
         hidden = self._hidden(self.latent_draws(draws, generator))
         weight, bias = self._conditional(_Hidden(*(layer[:_ROWS] for layer in hidden)))
         spread = row_norm(weight)
@@ -175,7 +173,7 @@ class HyperNetworkLogitNormal(MaskDistribution):
     def _reference_logits(self) -> Iterator[Tensor]:
         """Yield the logits of the reference draws, `(4096, chunk)`, for chunks of the sites."""
         hidden = self._hidden(self.latent_draws(REFERENCE_DRAWS, reference_generator()))
-        for start in range(0, self.sites, _CHUNK):
+        for start in range(0, self.n_sites, _CHUNK):
             yield self._logits(hidden, slice(start, start + _CHUNK))
 
     def _marginals(self) -> Tensor:
@@ -192,15 +190,13 @@ class HyperNetworkLogitNormal(MaskDistribution):
 
     @torch.no_grad()
     def _initialise_scale(self) -> None:
-        """Centre the logits and scale the heads to the initial probabilities of the class docstring."""
-        mean, pooled = zip(*((u.mean(0), u[:_POOLED].flatten()) for u in self._reference_logits()), strict=True)
-        self.bias.sub_(torch.cat(mean))
-        centred = torch.cat([u - m.repeat(_POOLED) for u, m in zip(pooled, mean, strict=True)]).sort().values
-        low, high = (centred[int(p * len(centred))] for p in (INITIAL_ATOM, 1 - INITIAL_ATOM))
+        """Scale the heads and shift the logits of each site to the initial probabilities of the class docstring."""
+        below = torch.tensor([INITIAL_ATOM, 1 - INITIAL_ATOM], dtype=self._dtype, device=self.index.device)
+        low, high = torch.cat([torch.quantile(u, below, dim=0) for u in self._reference_logits()], dim=1)
         scale = self.temperature * (self.upper_logit - self.lower_logit) / (high - low)
-        for part in (self.weight_head, self.bias_head, self.bias):
-            part.mul_(scale)
-        self.bias.add_(self.temperature * self.lower_logit - scale * low)
+        self.weight_head.mul_(scale[:, None, None])
+        self.bias_head.mul_(scale[:, None])
+        self.bias.copy_(self.temperature * self.lower_logit - scale * low)
 
 
 def _split_point(u: Tensor, below: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ def all_below_zero(location: Tensor, covariance: Tensor, noise: Tensor) -> Tenso
     Returns
     -------
     Tensor
-        `(rows, sites)`, to be averaged over rows.
+        `(rows, n_sites)`, to be averaged over rows.
 
     References
     ----------

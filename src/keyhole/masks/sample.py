@@ -35,17 +35,17 @@ class MaskSample:
     Attributes
     ----------
     values
-        `(draws, *grid)`: masks in [0, 1], zero outside the observable sites.
+        `(draws, *event_shape)`: masks in [0, 1], zero outside the valid sites.
     logits
-        `(draws, sites)`: the `u` of each draw before temperature, observable sites in C order.
+        `(draws, n_sites)`: the `u` of each draw before temperature, valid sites in C order.
     open_probability
-        `(rows, sites)`: `P(S_i > 0)` at the current temperature (`SimplexLogitNormal` defines it differently),
+        `(rows, n_sites)`: `P(S_i > 0)` at the current temperature (`SimplexLogitNormal` defines it differently),
         differentiable. One row where it does not depend on the draw, otherwise at most eight, from the same draws as
         the logits.
     zero_temperature
-        `(rows, sites)`: `P(S_i = 1)` at zero temperature, differentiable, same rows.
+        `(rows, n_sites)`: `P(S_i = 1)` at zero temperature, differentiable, same rows.
     opened
-        `(draws, sites)`, bool: the sites that are open in the zero-temperature mask of each draw.
+        `(draws, n_sites)`, bool: the sites that are open in the zero-temperature mask of each draw.
     """
 
     values: Tensor

@@ -9,11 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from keyhole.core.errors import SettingsError
-from keyhole.masks.base import CommonArguments, Draw, MaskDistribution, reference_generator
+from keyhole.masks.base import CommonArguments, MaskDistribution, reference_generator
 from keyhole.masks.logit_normal import INITIAL_ATOM
 from keyhole.masks.modes import logit_normal_modes
 from keyhole.masks.normal import quantile, row_norm
 from keyhole.masks.orthant import all_below_zero, sobol
+from keyhole.masks.sample import Draw
+from keyhole.masks.valid_sites import SitesLike
 
 __all__ = ["SimplexLogitNormal"]
 
@@ -44,17 +46,17 @@ class SimplexLogitNormal(MaskDistribution):
 
     Parameters
     ----------
-    observable, generator, temperature, gamma, eta
+    sites, temperature, gamma, eta, generator
         As in `MaskDistribution`.
-    choices
-        Number of options `c`, from 1 to `rank`.
+    n_options
+        Number of options `c`, such as instruments, from 1 to `rank`; they are numbered from 0.
     rank
         Dimension `d` of the latent vector.
 
     Raises
     ------
     SettingsError
-        `choices` is not between 1 and `rank`.
+        `n_options` is not between 1 and `rank`.
 
     References
     ----------
@@ -63,7 +65,7 @@ class SimplexLogitNormal(MaskDistribution):
 
     Examples
     --------
-    >>> distribution = SimplexLogitNormal(torch.ones(6, dtype=torch.bool), generator=torch.Generator().manual_seed(0))
+    >>> distribution = SimplexLogitNormal(6, generator=torch.Generator().manual_seed(0))
     >>> distribution.composition(5, torch.Generator().manual_seed(0)).shape
     torch.Size([5, 6, 3])
     """
@@ -73,22 +75,21 @@ class SimplexLogitNormal(MaskDistribution):
 
     def __init__(
         self,
-        observable: Tensor,
+        sites: SitesLike,
         *,
-        generator: torch.Generator,
-        choices: int = 2,
+        n_options: int = 2,
         rank: int = 16,
         **common: Unpack[CommonArguments],
     ) -> None:
-        super().__init__(observable, generator=generator, **common)
-        if not 1 <= choices <= rank:
-            raise SettingsError(f"choices must be from 1 to rank ({rank}), got {choices}")
-        location, spread = self._initial_moments(choices)
-        uniform = 2 * self._uniform(self.sites, rank, choices, generator=generator) - 1
+        super().__init__(sites, **common)
+        if not 1 <= n_options <= rank:
+            raise SettingsError(f"n_options must be from 1 to rank ({rank}), got {n_options}")
+        location, spread = self._initial_moments(n_options)
+        uniform = 2 * self._uniform(self.n_sites, rank, n_options, generator=common.get("generator")) - 1
         self.weight = nn.Parameter(spread * torch.linalg.qr(uniform).Q.mT.contiguous())
-        self.bias = nn.Parameter(self._filled(location)[:, None].repeat(1, choices))
+        self.bias = nn.Parameter(self._filled(location)[:, None].repeat(1, n_options))
 
-    def composition(self, draws: int, generator: torch.Generator) -> Tensor:
+    def composition(self, draws: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw the compositions `Y` that `sample` would draw with this generator.
 
         Parameters
@@ -104,6 +105,47 @@ class SimplexLogitNormal(MaskDistribution):
         u = self._choice_logits(draws, generator)
         return torch.softmax(functional.pad(u / self.temperature, (0, 1)), -1)
 
+    @property
+    def option_marginals(self) -> Tensor:
+        """Probabilities that a site is open with each option at zero temperature, `(n_options, *event_shape)`.
+
+        Their sum over the options is `marginals`. Without gradient; by 256 quasi-random points, exact for one option.
+        """
+        with torch.no_grad():
+            return self.scatter(self._option_marginals().T)
+
+    def top_options(self, k: int) -> tuple[Tensor, Tensor]:
+        """Select k sites, and the option that each of them gets: which instrument to put where.
+
+        Parameters
+        ----------
+        k
+            Number of sites.
+
+        Returns
+        -------
+        sites, options : LongTensor
+            `(k,)` each: the sites are those of `top`; the option is the most probable one at its site, from 0 to
+            `n_options - 1`.
+
+        Raises
+        ------
+        InfeasibleError
+            k is less than 1 or more than the number of valid sites.
+
+        Examples
+        --------
+        Two instruments at six sites; the second one at site 4 is favoured:
+
+        >>> distribution = SimplexLogitNormal(6, n_options=2)
+        >>> with torch.no_grad():
+        ...     distribution.bias[4, 1] += 5
+        >>> distribution.top_options(1)
+        (tensor([4]), tensor([1]))
+        """
+        sites = self.top(k)
+        return sites, self.option_marginals.flatten(1)[:, sites].argmax(0)
+
     @torch.no_grad()
     def interior_modes(self) -> Tensor:
         """Find sites with an interior mode, approximating each logit by a normal with its sampled moments.
@@ -111,12 +153,12 @@ class SimplexLogitNormal(MaskDistribution):
         Returns
         -------
         Tensor
-            Bool, `(sites,)`.
+            Bool, `(n_sites,)`.
         """
         u = self._draw(_MODE_DRAWS, reference_generator()).logits / self.temperature
         return logit_normal_modes(u.mean(0), u.std(0), self.lower_logit, self.upper_logit)
 
-    def _choice_logits(self, draws: int, generator: torch.Generator) -> Tensor:
+    def _choice_logits(self, draws: int, generator: torch.Generator | None) -> Tensor:
         z = self._normal(draws, self.weight.shape[-1], generator=generator)
         flat = torch.addmm(self.bias.flatten(), z, self.weight.flatten(0, 1).T)
         return flat.reshape(draws, *self.bias.shape)
@@ -127,10 +169,21 @@ class SimplexLogitNormal(MaskDistribution):
     def _open(self, location: Tensor, noise: Tensor) -> Tensor:
         return 1 - all_below_zero(location, self.weight @ self.weight.mT, noise)
 
-    def _draw(self, draws: int, generator: torch.Generator) -> Draw:
+    def _option_marginals(self) -> Tensor:
+        """Return `P(u_j > 0 and u_j > u_l for all l)`, `(n_sites, c)`, as orthant probabilities of differences."""
+        n_options = self.bias.shape[1]
+        even, found = sobol(_POINTS, n_options - 1, like=self.bias)[:, None], []
+        for option in range(n_options):
+            contrast = torch.eye(n_options, dtype=self.bias.dtype, device=self.bias.device)
+            contrast[:, option] = -1  # rows: u_l - u_j, and -u_j itself
+            weight = contrast @ self.weight
+            found.append(all_below_zero(self.bias @ contrast.T, weight @ weight.mT, even).mean(0))
+        return torch.stack(found, 1)
+
+    def _draw(self, draws: int, generator: torch.Generator | None) -> Draw:
         u = self._choice_logits(draws, generator)
         spare = u.shape[-1] - 1
-        noise = self._uniform(_ROWS if spare else 1, self.sites, spare, generator=generator)
+        noise = self._uniform(_ROWS if spare else 1, self.n_sites, spare, generator=generator)
         opening = self._open(self.bias, noise)
         return Draw(self._site_logits(u), opening, opening, opened=(u > 0).any(-1))
 
@@ -154,9 +207,9 @@ class SimplexLogitNormal(MaskDistribution):
             low, high = torch.where(short, middle, low), torch.where(short, high, middle)
         return (low + high) / 2
 
-    def _initial_moments(self, choices: int) -> tuple[float, float]:
+    def _initial_moments(self, n_options: int) -> tuple[float, float]:
         """Return the bias and row norm for which `c` independent options give the initial `P(S = 0)` and `P(S = 1)`."""
-        normal = quantile(sobol(2**12, choices, like=torch.zeros((), dtype=torch.float64)))
+        normal = quantile(sobol(2**12, n_options, like=torch.zeros((), dtype=torch.float64)))
         wanted = self.temperature * (self.upper_logit - self.lower_logit)
         low, high = 0.0, 10 * wanted
         for _ in range(_BISECTIONS):

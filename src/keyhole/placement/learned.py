@@ -19,13 +19,17 @@ from keyhole.data.samples import Samples
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.masks import (
     MASK_DISTRIBUTIONS,
+    Budget,
+    CountBudget,
+    DualAscent,
+    ExactK,
     GraphLogitNormal,
+    L0Penalty,
     MaskDistribution,
     MaskSample,
     collapse,
     concentration_of,
 )
-from keyhole.masks.budgets import Budget, CountBudget, DualAscent, ExactK, L0Penalty
 from keyhole.placement.base import Selection, Selector, complete, with_fixed
 from keyhole.placement.classical import QR, Greedy, rank_sites
 from keyhole.placement.learned_objectives import MaskObjective, make_objective
@@ -95,10 +99,11 @@ class JointTask(Task):
     def forward(self, batch: Tensor, generator: torch.Generator) -> tuple[dict[str, Tensor], After]:
         """Return the losses of a batch observed through masks of the distribution."""
         n_masks = self.processes.whole(self.settings.n_masks) // self.processes.count
-        sample = self.distribution.sample(min(n_masks, len(batch)), generator)
+        sample = self.distribution.draw(min(n_masks, len(batch)), generator)
         x, seen = self._samples(batch)
-        parts = self.objective(x, seen, self.budget.masks(self.distribution, sample), batch, generator)
-        return parts | {"budget": self.budget.loss(self.distribution, sample)}, partial(self._after, sample)
+        masks, penalty = self.budget(self.distribution, sample)
+        parts = self.objective(x, seen, masks, batch, generator)
+        return parts | {"budget": penalty}, partial(self._after, sample)
 
     def distribute(self, processes: Processes) -> None:
         """Count over the masks and samples of all processes in budget and objective."""
@@ -131,7 +136,7 @@ class JointTask(Task):
         self.budget.update(self.distribution, sample)
         if self.settings.masks == "soft":
             everyone = replace(sample, logits=self.processes.gather(sample.logits))
-            self.distribution.polarise(everyone, _SOFT_SPREAD * self.present_k() / self.distribution.sites)
+            self.distribution.polarise(everyone, _SOFT_SPREAD * self.present_k() / self.distribution.n_sites)
 
     def present_k(self) -> int:
         """Return the K that the budget holds at present, or the final K where it holds none."""
@@ -156,11 +161,9 @@ class JointTask(Task):
 
     def figures(self) -> dict[str, float]:
         """Return expected L0, count, concentration and temperature of the mask distribution."""
-        with torch.no_grad():
-            sample = self.distribution.sample(1, torch.Generator().manual_seed(0))
-        marginals = self.distribution.marginals()
+        marginals = self.distribution.marginals
         return {
-            "expected_l0": float(sample.expected_l0),
+            "expected_l0": float(self.distribution.expected_l0(torch.Generator().manual_seed(0)).detach()),
             "count": float(marginals.sum()),
             "concentration": concentration_of(marginals, self.k),
             "temperature": self.distribution.temperature,
@@ -288,8 +291,7 @@ class Learned(Selector):
         if kind is GraphLogitNormal:
             along = self.options.model_dump(include={"diffusion_time", "n_eigenvectors"})
             latent |= {"adjacency": samples.sites.metric.adjacency(), **along}
-        observable = torch.from_numpy(samples.observable)
-        return kind(observable, temperature=self.options.temperature[0], generator=generator, **latent)
+        return kind(samples.observable, temperature=self.options.temperature[0], generator=generator, **latent)
 
     def _budget(self, k: int, unit: float) -> Budget:
         if self.options.budget == "exact":
@@ -305,14 +307,16 @@ class Learned(Selector):
         generator = torch.Generator().manual_seed(run.seed_of("collapse"))
         make_feasible = partial(complete, k=k, train=train)
         if self.options.collapse == "marginal":
-            return make_feasible(collapse.marginal(distribution, distribution.sites))
+            return make_feasible(distribution.top(distribution.n_sites).numpy())
         if self.options.collapse == "frequency":
-            return make_feasible(collapse.frequency(distribution, distribution.sites, draws=4096, generator=generator))
+            ranking = collapse.frequency(distribution, distribution.n_sites, draws=4096, generator=generator)
+            return make_feasible(ranking.numpy())
         scorer = Scorer(train, train if validation is None else validation, run)
         n_candidates = self.options.n_candidates
         return collapse.best_of(
-            distribution, k, candidates=n_candidates, score=scorer, generator=generator, make_feasible=make_feasible
-        )
+            distribution, k, candidates=n_candidates, score=lambda sites: scorer(sites.numpy()), generator=generator,
+            make_feasible=lambda ranking: torch.from_numpy(make_feasible(ranking.numpy())),
+        ).numpy()  # fmt: skip
 
 
 def _train_settings(samples: int) -> TrainSettings:
