@@ -47,10 +47,11 @@ _DETERMINISTIC = ("greedy", "qr", "relevance", "forest")
 _QUICK_SHARE, _QUICK_SECONDS = 0.1, 10.0
 # Share of its time that a stage needs for a refit; exchange starts from the sites it found.
 _REFIT_SHARES = {"exchange": 0.25}
+_REFIT_SECONDS = 2.0  # relative to those before, for more samples and a busy machine
 # Share of the remaining time that a stage may take; the rest is for the comparison by networks.
 _SHARES = {"exchange": 0.6, "learned": 0.2, "kernel_exchange": 0.6}
 # The same for a target, where learned masks are the last stage.
-_SHARES_FOR_A_TARGET = {"forest": 0.5, "learned": 0.6}
+_SHARES_FOR_A_TARGET = {"forest": 0.5, "learned": 0.4}
 _IN_TURN_SHARE = 0.6  # and all stages with blocks left out in turn, before it
 _MAX_COMPARED = 4  # sets of sites that are compared by networks
 
@@ -68,10 +69,20 @@ class Auto(Selector):
     with blocks of all of them left out in turn (`BlocksInTurn`), each selecting anew without a block; the exchange
     algorithm then makes no restarts. Where the non-linear scorer is better and samples are not a time series, the best
     sets are compared by short trainings of a network. Then the winning stage is refitted on training and validation
-    samples: in a time series any stage, as the validation samples are the latest; otherwise deterministic ones. For a
-    target, forward selection, extra trees and learned masks take the place of the stages for reconstruction. The
+    samples: in a time series any stage, as the validation samples are the latest; otherwise deterministic ones. The
     history has a row for each stage: its error, the lowest error so far (``best``), and the seconds it took. After the
     deadline only the first stages are run.
+
+    For a target the stages are forward selection, extra trees (100, in fewer rounds than `Forest` by itself), greedy
+    selection and learned masks. With 30 to 3000 samples those in closed form, which validation does not decide
+    between, are compared over the validation samples and four blocks of the training samples
+    (`Scorer.target_in_turn`). Learned masks are trained once: they are chosen if they are better on validation than the
+    closed form that was chosen, by more than one standard error, and no closed form is better than they are there. So
+    no closed form is better than the chosen stage by more than one standard error over the samples they were compared
+    on; learned masks are not on validation, unless a closed form that lost over all samples is better there.
+    The winning stage is refitted if it is deterministic, and the new sites are taken unless they are worse on
+    validation by more than one standard error. Learned masks have two fifths of the time that is left; without a
+    time limit they are trained to the end, which takes most of the time.
 
     Of large samples (`ScaledSamples.is_large`), which may stay in their file, only the linear stages are run.
 
@@ -195,7 +206,9 @@ class Auto(Selector):
         elif stage == "exchange":
             refitted = Exchange().improve(development, found.sites, run)
         else:
-            refitted = self._select_by(stage, development, k, None, replace(run, repeat=1))
+            needed = _REFIT_SECONDS * seconds[stage]  # a forest that is cut short is another, worse selector
+            late = None if run.deadline is None else max(run.deadline, time.monotonic() + needed)
+            refitted = self._select_by(stage, development, k, None, replace(run, repeat=1, deadline=late))
         scorer = None if development.target is None else found.scorer
         if scorer is not None:
             before, after = (scorer.error(sites) for sites in (found.sites, refitted.sites))
