@@ -157,7 +157,7 @@ class Auto(Selector):
     def _errors_in_turn(
         self, results: Results, scorer: Scorer, train: ScaledSamples, k: int, run: Run
     ) -> dict[str, Ratio]:
-        """Errors of closed forms with blocks of few samples left out in turn; none where there is no time.
+        """Return errors of closed forms with blocks of few samples left out in turn; none where there is no time.
 
         For a target, of those that validation alone does not decide between.
         """
@@ -165,7 +165,10 @@ class Auto(Selector):
             return {}
         if train.target is not None:
             found = {trial.name: trial.result.sites for trial in results.tried}
-            select = lambda stage, fit: self._select_by(stage, fit, k, None, run).sites  # noqa: E731
+
+            def select(stage: str, fit: ScaledSamples) -> NDArray[np.int64]:
+                return self._select_by(stage, fit, k, None, run).sites
+
             return scorer.target_in_turn(select, found, run.share(_IN_TURN_SHARE))
         stages = [trial.name for trial in results.tried if trial.name in _LINEAR]
         selectors = [Exchange(n_restarts=0) if stage == "exchange" else self._selector(stage) for stage in stages]

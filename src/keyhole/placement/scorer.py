@@ -160,7 +160,8 @@ class Scorer:
                 model = self._models[frozenset(found[name].tolist())]
                 by_model = prediction_errors(fit, left_out, select(name, fit), {model, "linear"})
                 error = by_model.get(model, by_model["linear"])
-                errors[name] = Ratio(*(np.concatenate(pair) for pair in zip(before[:2], error[:2], strict=True)))
+                part, whole = np.append(before.part, error.part), np.append(before.whole, error.whole)
+                errors[name] = Ratio(part, whole)
             errors = _undecided(errors, is_series=blocks.is_series)
             seconds = time.monotonic() - started
         return errors
