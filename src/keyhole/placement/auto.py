@@ -81,8 +81,8 @@ class Auto(Selector):
     no closed form is better than the chosen stage by more than one standard error over the samples they were compared
     on; learned masks are not on validation, unless a closed form that lost over all samples is better there.
     The winning stage is refitted if it is deterministic, and the new sites are taken unless they are worse on
-    validation by more than one standard error. Learned masks have two fifths of the time that is left; without a
-    time limit they are trained to the end, which takes most of the time.
+    validation by more than one standard error. Learned masks have two fifths of the time that is left
+    when a refit is set aside; without a time limit they are trained to the end, which takes most of the time.
 
     Of large samples (`ScaledSamples.is_large`), which may stay in their file, only the linear stages are run.
 
@@ -143,6 +143,8 @@ class Auto(Selector):
                     results.run(partial(self._run_stage, stage, results, train, k, validation, run), stage)
 
         try_stages(stage for stage in stages if stage not in _SEARCHES)
+        if train.target is not None and run.deadline is not None:  # time to refit the slowest is set aside
+            run = replace(run, deadline=run.deadline - max(trial.seconds for trial in results.tried))
         in_turn = self._errors_in_turn(results, scorer, train, k, run)
         try_stages(stage for stage in stages if stage in _SEARCHES)
         chosen = _simplest(results, in_turn)
@@ -212,8 +214,8 @@ class Auto(Selector):
             needed = _REFIT_SECONDS * seconds[stage]  # a forest that is cut short is another, worse selector
             late = None if run.deadline is None else max(run.deadline, time.monotonic() + needed)
             refitted = self._select_by(stage, development, k, None, replace(run, repeat=1, deadline=late))
-        scorer = None if development.target is None else found.scorer
-        if scorer is not None:
+        scorer = found.scorer
+        if development.target is not None and isinstance(scorer, Scorer):
             before, after = (scorer.error(sites) for sites in (found.sites, refitted.sites))
             if is_better(before, after, is_series=development.is_series):
                 return found
