@@ -224,6 +224,9 @@ def tables(
     methods: Names = "",
     seeds: Annotated[str, typer.Option(help="Numbers of the splits, comma-separated.")] = "0,1,2,3,4",
     limit: Limit = 60.0,
+    processor: Annotated[
+        bool, typer.Option("--processor", help="Count time limits in seconds of the processor, on a shared machine.")
+    ] = False,
     results: Results = _RESULTS,
     device: Device = "auto",
 ) -> None:
@@ -234,7 +237,7 @@ def tables(
     chosen = _chosen(methods, tuple(PEERS))
     _check("data", _names(data), tuple(bench.N_SITES))
     there = [name for name in chosen if _is_there(name, PEERS[name])]
-    _run("tables", bench.jobs(_names(data), there, _numbers(seeds), limit), results, device)
+    _run("tables", bench.jobs(_names(data), there, _numbers(seeds), limit, by_processor=processor), results, device)
 
 
 @app.command()

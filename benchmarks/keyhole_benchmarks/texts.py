@@ -80,8 +80,8 @@ sees the same standardised columns of four fifths of the samples, and selects K 
 randomised trees (50, mean of three forests) on the other fifth; unexplained variance is that of ridge, for all columns
 from the selected ones. Mean over splits, with its standard error. Differences from the first are paired, split by
 split. Keyhole's selectors have a time limit of 24 seconds, of which a third is for selecting, and stop earlier where
-nothing is left to try; the others have none. LassoNet ranks by the penalty at which a feature leaves its path, STG by
-its gates after 500 epochs of its example's settings."""
+nothing is left to try; the others have none (with `--processor` it is counted by the processor's clock). LassoNet
+ranks by the penalty at which a feature leaves its path, STG by its gates after 500 epochs of its example's settings."""
 SPEED = """`keyhole-bench speed`: the median time of one task relative to another's, alternating in one run, since
 machines differ and their load varies. PySensors is 0.4.3 (`pip install 'keyhole-benchmarks[peers]'`), on 500 samples of
 200000 sites, 100 components, K = 100, sites and ridge; errors are unexplained variance on 100 other samples."""

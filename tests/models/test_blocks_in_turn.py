@@ -10,6 +10,7 @@ import pytest
 import keyhole as kh
 from keyhole.core.run import Run
 from keyhole.data.preparation import prepare
+from keyhole.data.target import Target
 from keyhole.metrics import Ratio
 from keyhole.models.blocks_in_turn import BlocksInTurn
 from keyhole.models.reconstructors import Ridge, fit_best
@@ -52,6 +53,45 @@ def test_samples_out_of_order_are_cut_in_order_of_time():
     blocks = BlocksInTurn.of(train, replace(parts.validation, time=time[n:]), Run())
     times = np.concatenate([out.time for _, out in blocks.parts])
     np.testing.assert_array_equal(times, time)
+
+
+def with_classes(n: int, *, series: bool = False, **more):
+    """Training and validation parts with a class of every fifth sample that the others are not of."""
+    rng = np.random.default_rng(0)
+    samples = kh.read(rng.normal(size=(n, 6)).astype(np.float32), **more)
+    samples = samples.with_target(Target.of(np.where(np.arange(n) % 5, "many", "few")))
+    return prepare(samples, kh.Split.blocks(n) if series else None, 0)
+
+
+@pytest.mark.parametrize("series", [False, True])
+def test_every_training_sample_is_left_out_once_beside_validation(series):
+    parts = with_classes(400, series=series)
+    train = replace(parts.train, ordered=series)
+    blocks = BlocksInTurn.of_training(train, replace(parts.validation, ordered=series), Run()).parts
+    assert sorted(np.concatenate([out.rows for _, out in blocks])) == sorted(parts.split.train)
+    for fit, out in blocks:
+        assert not set(fit.rows) & set(out.rows)
+        assert set(parts.split.validation) <= set(fit.rows)
+        assert len(out) == pytest.approx(len(train) / 4, abs=1)
+    if not series:
+        few = [int((out.target.values == 0).sum()) for _, out in blocks]
+        assert max(few) - min(few) <= 1
+
+
+def test_groups_and_copies_of_a_sample_are_left_out_together():
+    parts = with_classes(400, groups=np.arange(400) // 10)
+    for fit, out in BlocksInTurn.of_training(parts.train, parts.validation, Run()).parts:
+        assert not set(fit.sample_groups) & set(out.sample_groups)
+    parts = with_classes(400)
+    twice = parts.train.take(np.tile(np.arange(len(parts.train)), 2))
+    for fit, out in BlocksInTurn.of_training(twice, parts.validation, Run()).parts:
+        assert not set(fit.rows) & set(out.rows)
+
+
+def test_many_samples_with_a_target_and_very_few_have_one_validation_part():
+    for n in (30, 4000):
+        parts = with_classes(n)
+        assert BlocksInTurn.of_training(parts.train, parts.validation, Run()) is None
 
 
 def test_the_error_is_that_of_all_blocks():

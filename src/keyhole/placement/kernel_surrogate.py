@@ -227,8 +227,8 @@ class KernelSurrogate:
         the slope at `t = 0` is a quadratic form in the values of j, so one backward pass serves all sites. With `A` the
         kernel among the fitting samples, `B` that between scoring and fitting samples, `V = A^-1 Y` the dual weights
         and `R = B V - Z` the residual, the gradient by `B` is `2 R V'` and by `A` it is `-2 A^-1 B' R V'`. A site
-        of weight `t` is worth about `t (1 + h) / (1 + t h)` of what it is worth when it is observed in full, with `h` its
-        variance given the others, relative to the regularisation: the slope is divided by `1 + h`.
+        of weight `t` is worth about `t (1 + h) / (1 + t h)` of what it is worth when it is observed in full, with `h`
+        its variance given the others, relative to the regularisation: the slope is divided by `1 + h`.
 
         Parameters
         ----------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -10,9 +11,8 @@ from numpy.typing import NDArray
 
 from keyhole.core.run import Run
 from keyhole.data.scaled_samples import ScaledSamples
-from keyhole.metrics import Ratio, is_better, target_ratios
+from keyhole.metrics import Ratio, difference_error, is_better
 from keyhole.models.blocks_in_turn import BlocksInTurn
-from keyhole.models.predictors import Linear, target_of
 from keyhole.models.reconstructors.base import Reconstructor
 from keyhole.models.reconstructors.errors import unexplained
 from keyhole.models.reconstructors.linear import LinearReconstructor
@@ -22,11 +22,12 @@ from keyhole.models.reconstructors.ridge import Ridge
 from keyhole.models.reconstructors.short_trainings import N_FREQUENCIES, STEPS, affordable_steps, error_by_trial
 from keyhole.placement.base import Selector, subsample
 from keyhole.placement.kernel_surrogate import MAX_SCORING, FitScoreSplit, KernelSurrogate
-from keyhole.placement.target_predictions import predicted_by_kernel, predicted_by_trees
+from keyhole.placement.target_predictions import PREDICTIONS, prediction_errors
 
 __all__ = ["Scorer"]
 
 _MAX_SAMPLES = 10_000
+_RULED_OUT = 3.0  # standard errors of a difference, that chance makes once in a thousand times
 _MIN_STEPS = 80  # of training, that distinguish sets of sites whose difference matters
 
 
@@ -72,6 +73,7 @@ class Scorer:
         self.validation = subsample(validation, most, run, "samples to score by")
         self.nonlinear, self.is_nonlinear = nonlinear, False
         self._errors: dict[frozenset[int], Ratio] = {}
+        self._models: dict[frozenset[int], str] = {}
         self._covariate_choices: dict[str, float] = {}
         self._split: FitScoreSplit | None = None
 
@@ -108,9 +110,9 @@ class Scorer:
         Returns
         -------
         list of Ratio or None
-            None where samples are not few, or have a target.
+            None where samples are not few.
         """
-        blocks = None if self.train.target is not None else BlocksInTurn.of(*self._all_samples, self._run)
+        blocks = BlocksInTurn.of(*self._all_samples, self._run)
         if blocks is None:
             return None
 
@@ -122,6 +124,56 @@ class Scorer:
             return unexplained(fitted, sites, left_out)
 
         return [blocks.error(partial(error, selector)) for selector in selectors]
+
+    def target_in_turn(
+        self,
+        select: Callable[[str, ScaledSamples], NDArray[np.int64]],
+        found: Mapping[str, NDArray[np.int64]],
+        run: Run,
+    ) -> dict[str, Ratio]:
+        """Return the errors of selectors on validation and on blocks of the training samples left out in turn.
+
+        Each selects sites anew on the samples that are fitted to (`BlocksInTurn.of_training`), and predicts by the
+        model that was best with its sites on validation. A selector that is behind the best by more than three standard
+        errors of their difference takes no part in further blocks, so that time goes where chance may still decide.
+
+        Parameters
+        ----------
+        select
+            From the name of a selector and samples to sites; it needs no validation samples.
+        found
+            Sites that each selector found on all training samples.
+        run
+            Seed and deadline. Where less time is left than the last block took, the rest are not scored.
+
+        Returns
+        -------
+        dict of str to Ratio
+            Errors, over the same samples, of the selectors that took part to the end; empty where samples are not few.
+
+        References
+        ----------
+        Maron & Moore (1994). Hoeffding races: accelerating model selection search for classification and function
+        approximation. NeurIPS 6.
+        """
+        blocks = BlocksInTurn.of_training(*self._all_samples, self._run)
+        if blocks is None:
+            return {}
+        errors = _undecided({name: self.error(sites) for name, sites in found.items()}, is_series=blocks.is_series)
+        seconds = 0.0
+        for fit, left_out in blocks.parts:
+            if len(errors) < 2 or run.seconds_left() <= seconds:
+                break
+            started = time.monotonic()
+            for name, before in errors.items():
+                model = self._models[frozenset(found[name].tolist())]
+                by_model = prediction_errors(fit, left_out, select(name, fit), {model, "linear"})
+                error = by_model.get(model, by_model["linear"])
+                part, whole = np.append(before.part, error.part), np.append(before.whole, error.whole)
+                errors[name] = Ratio(part, whole)
+            errors = _undecided(errors, is_series=blocks.is_series)
+            seconds = time.monotonic() - started
+        return errors
 
     def by_network(self, site_sets: Sequence[NDArray[np.int64]], run: Run) -> list[Ratio]:
         """Return the unexplained variance of a briefly trained network, for each set of sites.
@@ -179,19 +231,19 @@ class Scorer:
         return error_by_trial(linear, train, sites, validation, run, n_frequencies=N_FREQUENCIES, steps=steps)
 
     def _target_error(self, sites: NDArray[np.int64]) -> Ratio:
-        sites = np.concatenate([self.train.existing, sites[~np.isin(sites, self.train.existing)]])
-        linear = Linear().fit(self.train, sites, validation=self.validation, run=Run())
-        order = self.validation.order_in_time()
-        target = target_of(self.validation).take(order)
-        name = "log_loss" if target.is_class else "fvu"
-        parts = self.train, self.validation, sites
-        predictions = (
-            linear.predict(self.validation.readings(sites)), predicted_by_trees(*parts), predicted_by_kernel(*parts),
-        )  # fmt: skip
-        errors = (
-            target_ratios(target, prediction[order], linear.expected)[name]
-            for prediction in predictions
-            if prediction is not None
-        )
-        groups = self.validation.sample_groups
-        return min(errors, key=lambda error: error.value).over(None if groups is None else groups[order])
+        """Error of the target by the model that predicts it best, which is kept for further blocks of samples."""
+        errors = prediction_errors(self.train, self.validation, sites, PREDICTIONS)
+        best = min(errors, key=lambda model: errors[model].value)
+        self._models[frozenset(sites.tolist())] = best
+        return errors[best]
+
+
+def _undecided(errors: Mapping[str, Ratio], *, is_series: bool) -> dict[str, Ratio]:
+    """Selectors that are not behind the best by so many standard errors that chance is ruled out."""
+    best = min(errors.values(), key=lambda error: error.value)
+
+    def is_close(error: Ratio) -> bool:
+        deviation = difference_error(best, error, is_series=is_series)
+        return not error.value - best.value > _RULED_OUT * deviation
+
+    return {name: error for name, error in errors.items() if error is best or is_close(error)}

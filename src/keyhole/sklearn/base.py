@@ -223,7 +223,7 @@ class SizedSelector(KeyholeBase):
             count = self._count(prepared)
             selection = Selection(prepared.existing)
             if count != 0:
-                selection = choose_sites(parts.selector, prepared, count, run, measured=False)
+                selection = choose_sites(parts.selector, prepared, count, run)
             earlier = None if before is None else prepared.samples.sites.number(before.indices)
             if earlier is not None and _is_better(earlier, selection.sites, prepared, run):
                 selection = Selection(earlier)

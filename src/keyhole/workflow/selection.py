@@ -279,7 +279,7 @@ def _select_and_fit(
 
 
 def choose_sites(
-    selector: Selector, prepared: PreparedSamples, k: int | None, run: Run, *, failures: int = 0, measured: bool = True
+    selector: Selector, prepared: PreparedSamples, k: int | None, run: Run, *, failures: int = 0
 ) -> Selection:
     """Select sites on all samples but the test part.
 
@@ -296,8 +296,6 @@ def choose_sites(
         Seed, deadline and callback; a third of the remaining time is used here.
     failures
         If positive, exchange sites to minimise the mean error over random failures of that many sensors.
-    measured
-        Whether the sites are measured on the validation part: sites of a refit that are worse there are not taken.
 
     Returns
     -------
@@ -310,7 +308,7 @@ def choose_sites(
     k = count_in(view, k, run)
     if selector.requires_validation:
         found = selector.select(view.train, k, validation=view.validation, run=run)
-        found = selector.refit(found if measured else replace(found, scorer=None), view.development, run)
+        found = selector.refit(found, view.development, run)
     else:
         found = selector.select(view.development, k, validation=None, run=run)
     if failures:

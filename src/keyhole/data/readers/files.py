@@ -84,5 +84,7 @@ def one_of(candidates: Sequence[str], name: str | None, available: Sequence[str]
             f"holds no {what} of numbers on at least two axes; there is {listed(available, _SHOWN) or 'none'}"
         )
     if len(candidates) > 1:
-        raise DataError(f"holds {len(candidates)} {what}s ({listed(candidates, _SHOWN)}); name one (variable=, --variable)")
+        raise DataError(
+            f"holds {len(candidates)} {what}s ({listed(candidates, _SHOWN)}); name one (variable=, --variable)"
+        )
     return candidates[0]
