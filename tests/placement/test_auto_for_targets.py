@@ -24,7 +24,7 @@ from keyhole.placement.target_predictions import (
 )
 
 TRAIN = {"steps": 20, "batch_size": 16, "ema_decay": 0.0}
-STAGES = ("relevance", "forest", "greedy", "learned")
+STAGES = ("relevance", "forest", "greedy", "kernel_exchange", "learned")
 
 
 def told(kind: str, n: int = 160) -> kh.data.Samples:
@@ -52,7 +52,11 @@ def test_every_stage_is_scored_and_forward_selection_stays_unless_another_is_bet
     assert [row["by"] for row in found.history if row.get("stage") == "search"] == list(STAGES)
     assert scorer(found.sites) == found.notes["scores"][found.notes["chosen"]]
     in_turn, chosen = found.notes["blocks_in_turn"], found.notes["chosen"]
-    assert chosen == "relevance" if kind == "line" else chosen in ("learned", min(in_turn, key=in_turn.get))
+    assert (
+        chosen == "relevance"
+        if kind == "line"
+        else chosen in ("kernel_exchange", "learned", min(in_turn, key=in_turn.get))
+    )
     refitted = auto.refit(found, prepared.development, run)
     assert not is_better(scorer.error(found.sites), scorer.error(refitted.sites), is_series=False)
 
@@ -103,15 +107,20 @@ class GivenErrors:
 @pytest.mark.parametrize(
     ("validation", "in_turn", "chosen"),
     [
-        ((1.0, 0.8, 1.0, 1.0), {"relevance": 1.0, "forest": 1.0}, "relevance"),  # forest had luck on validation
-        ((1.0, 1.0, 1.0, 1.0), {"relevance": 1.0, "forest": 0.8}, "forest"),
-        ((1.0, 1.0, 1.0, 0.8), {"relevance": 1.0, "forest": 1.0}, "learned"),
-        ((1.0, 0.7, 1.0, 0.8), {"relevance": 1.0, "forest": 1.0}, "relevance"),  # not learned: forest is better there
-        ((1.0, 0.7, 1.0, 1.0), {}, "forest"),  # many samples
-        ((1.0, 0.99, 1.0, 0.99), {}, "relevance"),
+        ((1.0, 0.8, 1.0, 1.0, 1.0), {"relevance": 1.0, "forest": 1.0}, "relevance"),  # forest had luck on validation
+        ((1.0, 1.0, 1.0, 1.0, 1.0), {"relevance": 1.0, "forest": 0.8}, "forest"),
+        ((1.0, 1.0, 1.0, 1.0, 0.8), {"relevance": 1.0, "forest": 1.0}, "learned"),
+        ((1.0, 1.0, 1.0, 0.8, 0.8), {"relevance": 1.0, "forest": 1.0}, "kernel_exchange"),
+        (
+            (1.0, 0.7, 1.0, 0.8, 0.8),
+            {"relevance": 1.0, "forest": 1.0},
+            "relevance",
+        ),  # forest is better there
+        ((1.0, 0.7, 1.0, 1.0, 1.0), {}, "forest"),  # many samples
+        ((1.0, 0.99, 1.0, 0.99, 0.99), {}, "relevance"),
     ],
 )
-def test_closed_forms_go_by_blocks_in_turn_and_learned_masks_by_validation(monkeypatch, validation, in_turn, chosen):
+def test_closed_forms_go_by_blocks_in_turn_and_searches_by_validation(monkeypatch, validation, in_turn, chosen):
     """The simplest within one standard error, which is 0.02 or less here."""
     rng = np.random.default_rng(0)
     hard = rng.exponential(size=100)

@@ -11,12 +11,21 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 from scipy.linalg.lapack import get_lapack_funcs
 
-__all__ = ["Hyperparameters", "PairwiseKernel", "candidates", "inverse", "kernel", "leave_one_out", "scale_of"]
+__all__ = [
+    "LINEAR_WEIGHT",
+    "Hyperparameters",
+    "PairwiseKernel",
+    "candidates",
+    "inverse",
+    "kernel",
+    "leave_one_out",
+    "scale_of",
+]
 
 _WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # relative to the median squared distance
 _REGULARISATIONS = (1e-3, 1e-2, 1e-1, 3e-1)
 _MIN_LEVEL = 1e-24  # of constant inputs; the smallest width that follows from it is a single-precision number
-_LINEAR_WEIGHT = 0.3  # of the linear kernel; from 0 to 1 it made no difference on the data tried
+LINEAR_WEIGHT = 0.3  # of the linear kernel; from 0 to 1 it made no difference on the data tried
 
 
 class Hyperparameters(NamedTuple):
@@ -75,14 +84,12 @@ class PairwiseKernel:
         """Return the kernel matrix, ``(n, m)``."""
         decay: NDArray[Any] = np.exp(-self.distances)
         decay *= 1 + self.distances
-        decay += self.inner * (_LINEAR_WEIGHT / self.parameters.level)
+        decay += self.inner * (LINEAR_WEIGHT / self.parameters.level)
         return decay
 
     def mean_slope(self) -> float:
         """Return the mean derivative of the kernel by an inner product of inputs, whose norms are fixed."""
-        return float(
-            3 / self.parameters.width * np.exp(-self.distances).mean() + _LINEAR_WEIGHT / self.parameters.level
-        )
+        return float(3 / self.parameters.width * np.exp(-self.distances).mean() + LINEAR_WEIGHT / self.parameters.level)
 
     def gradients(self, by_kernel: NDArray[Any], rows: slice, columns: slice) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the gradient of a function of the matrix by squared distances, and by inner products.
@@ -96,7 +103,7 @@ class PairwiseKernel:
         """
         slope = np.exp(-self.distances[rows, columns])
         slope *= -1.5 / self.parameters.width
-        return by_kernel * slope, by_kernel * (_LINEAR_WEIGHT / self.parameters.level)
+        return by_kernel * slope, by_kernel * (LINEAR_WEIGHT / self.parameters.level)
 
 
 def kernel(first: NDArray[Any], second: NDArray[Any], parameters: Hyperparameters) -> NDArray[Any]:

@@ -19,7 +19,7 @@ from keyhole.models.predictors import target_of
 from keyhole.models.reconstructors.base import flat
 from keyhole.placement.base import subsample
 
-__all__ = ["MAX_SCORING", "FitScoreSplit", "KernelSurrogate", "LeaveOneOutSurrogate"]
+__all__ = ["MAX_SCORING", "FitScoreSplit", "KernelSurrogate", "LeaveOneOutSurrogate", "target_columns"]
 
 _MAX_FITTING, MAX_SCORING = 2000, 3000  # the cost grows faster than the square of the first
 _MAX_TO_TUNE = 700  # samples used to choose the hyperparameters
@@ -158,7 +158,7 @@ class FitScoreSplit:
         groups = None if groups is None else groups[order]
         if first.target is not None:
             no_basis = np.zeros((0, flat(fitting).shape[1]), np.float32)
-            columns = _target_columns(first, second)
+            columns = target_columns(first), target_columns(second, first)
             return cls(fitting, scoring, readings, no_basis, order, groups, columns, first.existing)
         n_components = max(_COMPONENTS if len(fitting) > _FEW else _COMPONENTS_OF_FEW, 2 * k)
         n_components = min(n_components, *flat(fitting).shape)
@@ -365,12 +365,19 @@ def _readings(first: ScaledSamples, second: ScaledSamples) -> tuple[Values, Valu
     return first.observed() - mean, second.observed() - mean
 
 
-def _target_columns(first: ScaledSamples, second: ScaledSamples) -> tuple[Values, Values]:
-    """Indicators of the classes, or standardised numbers, of both parts, centred by the first."""
-    targets = target_of(first), target_of(second)
-    if targets[0].is_class:
-        one, other = (np.eye(len(targets[0].classes))[target.values] for target in targets)
+def target_columns(samples: ScaledSamples, like: ScaledSamples | None = None) -> Values:
+    """Return the target as columns: indicators of the classes, or standardised numbers, centred.
+
+    Parameters
+    ----------
+    samples
+        Scaled samples with a target.
+    like
+        Samples whose mean and standard deviation are used; None: their own.
+    """
+    target, reference = target_of(samples), target_of(like or samples)
+    if target.is_class:
+        columns, others = (np.eye(len(one.classes))[one.values] for one in (target, reference))
     else:
-        one, other = (target.values[:, np.newaxis] / (targets[0].values.std() or 1.0) for target in targets)
-    mean = one.mean(axis=0)
-    return (one - mean).astype(np.float32), (other - mean).astype(np.float32)
+        columns, others = (one.values[:, np.newaxis] / (reference.values.std() or 1.0) for one in (target, reference))
+    return (columns - others.mean(axis=0)).astype(np.float32)
