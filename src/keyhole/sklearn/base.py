@@ -218,7 +218,7 @@ class SizedSelector(KeyholeBase):
         samples = exclude(self._selection_samples(values, target), self._findings).with_groups(groups)
         prepared = replace(_split(samples, seed), notes=notes(self._findings))
         parts = make_parts(self.method, *self._models(), self.settings)
-        with progress(None if self.verbose else lambda event: None) as report:
+        with progress(bars=bool(self.verbose)) as report:
             run = replace(make_run(seed=seed, device=AUTO, time_limit=self.time_limit), callback=report)
             count = self._count(prepared)
             selection = Selection(prepared.existing)

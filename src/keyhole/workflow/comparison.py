@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.core.callbacks import CallbackLike
 from keyhole.core.progress import reporting
-from keyhole.core.run import Event, Run
+from keyhole.core.run import Run
 from keyhole.data.climatology import Anomalies
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
@@ -182,7 +183,7 @@ def compare(
     device: str = "auto",
     intervals: bool = False,
     memory: str | int | None = None,
-    callback: Callable[[Event], None] | None = None,
+    callbacks: Sequence[CallbackLike] = (),
 ) -> Comparison:
     """Compare selectors at the same ``k`` with the same split and reconstructor.
 
@@ -206,7 +207,7 @@ def compare(
     intervals
         Whether to calibrate the prediction intervals of each plan.
     target, target_kind, groups, predictor, split, anomalies, seed, device, memory,
-    callback
+    callbacks
         As in `select`.
 
     Returns
@@ -229,7 +230,7 @@ def compare(
     for parts in each.values():
         parts.check_early(samples)
     entries = []
-    with reporting(callback) as report:
+    with reporting(callbacks) as report:
         prepared = prepare(samples, split, seed)
         k = check_budget(k, prepared.samples)
         for parts in each.values():

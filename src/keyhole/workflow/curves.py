@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.core.callbacks import CallbackLike
 from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.interrupts import Interrupted, deferred
 from keyhole.core.progress import reporting
@@ -230,7 +231,7 @@ def curve(
     device: str = "auto",
     precision: str = "auto",
     memory: str | int | None = None,
-    callback: Callable[[Event], None] | None = None,
+    callbacks: Sequence[CallbackLike] = (),
 ) -> Curve:
     """Compute the error of several selectors against the number of sites.
 
@@ -259,7 +260,7 @@ def curve(
     time_limit
         Time limit in seconds for selection and fit of one method at one K.
     target, target_kind, groups, predictor, split, anomalies, seed, device, precision,
-    memory, callback
+    memory, callbacks
         As in `select`.
 
     Returns
@@ -287,7 +288,7 @@ def curve(
     samples = samples.anomalies_as_asked(anomalies)
     for parts in each.values():
         parts.check_early(samples)
-    with reporting(callback):
+    with reporting(callbacks):
         prepared = prepare(samples, split, seed)
     for parts in each.values():
         parts.check(prepared.samples)
@@ -296,7 +297,7 @@ def curve(
     samples, warning = prepared.samples, prepared.split.warning
     empty = Curve((), counts, metric, name, target_error, samples.origin, warning, samples.climatology)
     rows: list[Row] = []
-    with deferred() as pending, reporting(callback) as report:
+    with deferred() as pending, reporting(callbacks) as report:
         run = replace(run, callback=report)
         try:
             for label, parts in each.items():
