@@ -20,7 +20,8 @@ from keyhole.data.splits import SplitLike
 from keyhole.data.target import TargetKind
 from keyhole.metrics import Ratio, difference_error, simplest
 from keyhole.models.predictors import Predictor
-from keyhole.models.reconstructors import Reconstructor, Ridge, nested_errors
+from keyhole.models.reconstructors import Ridge, nested_errors
+from keyhole.models.reconstructors.module import ReconstructorLike
 from keyhole.placement import SELECTORS
 from keyhole.plan.plan import Plan
 from keyhole.workflow.arguments import Methods, check_budget, deadline_after, make_all_parts, make_run
@@ -173,7 +174,7 @@ def compare(
     target: str | None = None,
     target_kind: TargetKind | None = None,
     groups: Any = None,
-    reconstructor: str | Reconstructor = "ridge",
+    reconstructor: ReconstructorLike = "ridge",
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
     split: SplitLike = None,
@@ -234,7 +235,7 @@ def compare(
         prepared = prepare(samples, split, seed)
         k = check_budget(k, prepared.samples)
         for parts in each.values():
-            parts.check(prepared.samples)
+            parts.check(prepared.samples, k)
         for label, parts in each.items():
             run = replace(run, deadline=deadline_after(time_limit), callback=report)
             started = time.monotonic()

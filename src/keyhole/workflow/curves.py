@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import signal
 import time
@@ -26,7 +27,8 @@ from keyhole.data.samples import Samples
 from keyhole.data.splits import SplitLike
 from keyhole.data.target import TargetKind
 from keyhole.models.predictors import Predictor
-from keyhole.models.reconstructors import NestedRidge, Reconstructor, Ridge
+from keyhole.models.reconstructors import NestedRidge, Ridge
+from keyhole.models.reconstructors.module import ReconstructorLike, as_reconstructor
 from keyhole.placement import Selection
 from keyhole.plan.fitted import FittedModels
 from keyhole.workflow.arguments import Methods, Parts, check_k, deadline_after, make_all_parts, make_run
@@ -219,7 +221,7 @@ def curve(
     target: str | None = None,
     target_kind: TargetKind | None = None,
     groups: Any = None,
-    reconstructor: str | Reconstructor = "ridge",
+    reconstructor: ReconstructorLike = "ridge",
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
     target_error: float | None = None,
@@ -293,7 +295,9 @@ def curve(
     for parts in each.values():
         parts.check(prepared.samples)
     metric, counts = _check_metric(metric, prepared.samples), _check_ks(ks, prepared.samples)
-    name = reconstructor if isinstance(reconstructor, str) else reconstructor.name
+    for parts, k in itertools.product(each.values(), counts):
+        parts.check(prepared.samples, k)
+    name = reconstructor if isinstance(reconstructor, str) else as_reconstructor(reconstructor).name
     samples, warning = prepared.samples, prepared.split.warning
     empty = Curve((), counts, metric, name, target_error, samples.origin, warning, samples.climatology)
     rows: list[Row] = []

@@ -26,6 +26,7 @@ from keyhole.data.splits import SplitLike
 from keyhole.data.target import TargetKind
 from keyhole.models.predictors import Predictor, fit_predictor
 from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor, Ridge, fit_best
+from keyhole.models.reconstructors.module import ReconstructorLike
 from keyhole.placement import Selection, Selector
 from keyhole.placement.classical import Greedy
 from keyhole.placement.conditioning import SelectionView
@@ -82,7 +83,7 @@ def select(
     target_kind: TargetKind | None = None,
     groups: Any = None,
     method: str | Selector = "auto",
-    reconstructor: str | Reconstructor = "auto",
+    reconstructor: ReconstructorLike = "auto",
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
     split: SplitLike = None,
@@ -254,7 +255,7 @@ def select(
     with reporting(callbacks) as report:
         prepared = prepare(samples, split, seed)
         k = check_budget(k, prepared.samples)
-        parts.check(prepared.samples)
+        parts.check(prepared.samples, k)
         run = replace(run, callback=report)
         with managed_checkpoints(run):
             if refit is None:
@@ -363,7 +364,7 @@ def fit_plan(
 
 
 def fit_reconstructor(
-    given: str | Reconstructor | None, prepared: PreparedSamples, sites: NDArray[np.int64], run: Run
+    given: ReconstructorLike | None, prepared: PreparedSamples, sites: NDArray[np.int64], run: Run
 ) -> Reconstructor:
     """Fit a reconstructor to sites.
 
