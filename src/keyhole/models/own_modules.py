@@ -278,8 +278,8 @@ class OwnLoss(nn.Module):
 class GridLoss(nn.Module):
     """A loss of the user's own, of fields on the grid in standardised units.
 
-    It is called as ``loss(reconstruction, truth)`` with tensors ``(N, channels, *grid)``. Where there is no site (land),
-    or a value is missing, both are zero. It is given more where it has arguments of these names:
+    It is called as ``loss(reconstruction, truth)`` with tensors ``(N, channels, *grid)``. Both are zero where there is
+    no site (land) or a value is missing. It is given more where it has arguments of these names:
 
     - ``known``: ``(N, channels, *grid)``, 1 where the truth is known, else 0;
     - ``mask``: ``(N, 1, *grid)``, 1 where a site is observed, else 0;
@@ -362,7 +362,7 @@ def load_weights(module: nn.Module, weights: dict[str, NDArray[Any]]) -> None:
         Names, shapes or kinds of the weights are not those of the module.
     """
     own = module.state_dict(keep_vars=True)
-    for name in [*weights, *own]:
+    for name in [*own, *sorted(weights)]:
         there, here = weights.get(name), own.get(name)
         if there is None or here is None:
             where = ("the module", "the file") if there is None else ("the file", "the module")

@@ -176,6 +176,9 @@ class ModuleReconstructor(NetworkReconstructor):
         try:
             with seeded(0):
                 tried.build(1)
+            if self.loss is not None:
+                field = torch.zeros(2, samples.channels, len(samples.sites))
+                GridLoss(self.loss, samples.sites, None)(field, field, torch.zeros(1, len(samples.sites)))
         except SettingsError as error:
             return str(error).removeprefix(f"reconstructor {self.name!r}: ")
         return None
