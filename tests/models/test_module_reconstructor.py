@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
@@ -14,9 +15,11 @@ import torch
 from torch import nn
 
 import keyhole as kh
+from example_data import little_memory
 from keyhole.core.errors import DataError, SettingsError, TrainingError
 from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Run
+from keyhole.core.storage import read_container, write_container
 from keyhole.data.preparation import prepare
 from keyhole.models.reconstructors import ModuleReconstructor
 from keyhole.placement import Selector
@@ -204,9 +207,10 @@ def test_missing_values_do_not_count():
 def test_it_learns(loss):
     """Unexplained variance falls well below one."""
     torch.manual_seed(0)
-    settings = {"steps": 400, "batch_size": 32, "learning_rate": 1e-2, "ema_decay": 0.9}
+    settings = {"steps": 150, "batch_size": 32, "learning_rate": 1e-2, "ema_decay": 0.9}
     module = nn.Sequential(nn.Linear(3, 32), nn.ReLU(), nn.Linear(32, 20))
-    plan = kh.select(field(300), 3, method="qr", reconstructor=ModuleReconstructor(module, loss=loss, train=settings))
+    network = ModuleReconstructor(module, loss=loss, train=settings)
+    plan = kh.select(field(300), 3, method="qr", reconstructor=network, refit=False, intervals=False)
     assert plan.metrics["test"]["fvu"] < 0.3
 
 
@@ -405,3 +409,26 @@ def test_complex_weights_are_refused():
 
     with pytest.raises(SettingsError, match="complex"):
         kh.select(field(), 3, method=NoSelector(), reconstructor=Spectral)
+
+
+SPOILED = [
+    ("inputs", "grid"), ("inputs", 3), ("channels", 0), ("channels", 10**12), ("channels", "1"), ("covariates", 2),
+    ("linear", None), ("linear", "kernel"), ("linear_state", {}), ("name", "ridge"), ("name", 5),
+    ("train", {"steps": -1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("setting", "value"), SPOILED)
+def test_a_file_that_contradicts_itself_is_refused(saved, setting, value, tmp_path):
+    """Each setting is checked, before memory is taken for it."""
+    header, arrays = read_container(saved[1], "plan")
+    header = json.loads(json.dumps(header))
+    header["reconstructor"]["settings"][setting] = value
+    write_container(tmp_path / "spoiled.keyhole", header, dict(arrays))
+    with little_memory():
+        try:
+            plan = kh.load(tmp_path / "spoiled.keyhole", models={"mine": FromReadings, "ridge": FromReadings})
+        except kh.KeyholeError:
+            return
+    assert (setting, value) == ("linear", None)  # the network alone, which is a valid plan
+    assert np.isfinite(plan.reconstruct(np.zeros((1, 3)), outliers="trust")[..., :-1]).all()

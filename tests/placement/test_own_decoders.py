@@ -76,7 +76,7 @@ def test_a_loss_on_a_region_puts_the_sites_there(decoder):
     rng = np.random.default_rng(0)
     causes = rng.normal(size=(200, 2, 1, 1)) * np.ones((1, 1, 2, 6))
     values = causes.reshape(200, 4, 6) + 0.3 * rng.normal(size=(200, 4, 6))
-    settings = {"steps": 300, "batch_size": 32, "learning_rate": 1e-2, "ema_decay": 0.0}
+    settings = {"steps": 100, "batch_size": 32, "learning_rate": 1e-2, "ema_decay": 0.0}
     rows = []
     for loss in (first_rows, last_rows):
         learned = Learned(decoder=decoder, loss=loss, warm_start="none", n_masks=8, train=settings)
@@ -128,7 +128,7 @@ def test_a_head_predicts_a_target(kind):
     cause = values[:, 2] - values[:, 5]
     samples = kh.read(values).with_target(Target.of(cause > 0 if kind == "class" else cause))
     head = nn.Sequential(nn.Flatten(), nn.LazyLinear(16), nn.ReLU(), nn.Linear(16, 2 if kind == "class" else 1))
-    train = {"steps": 300, "batch_size": 32, "learning_rate": 1e-2, "ema_decay": 0.0}
+    train = {"steps": 120, "batch_size": 32, "learning_rate": 1e-2, "ema_decay": 0.0}
     calls = []
 
     def loss(outputs, target):
@@ -137,7 +137,8 @@ def test_a_head_predicts_a_target(kind):
         return of_each(outputs, target, reduction="none")
 
     for own in (None, loss):
-        plan = kh.select(samples, 2, method=Learned(decoder=head, loss=own, train=train), refit=False)
+        learned = Learned(decoder=head, loss=own, n_masks=8, train=train)
+        plan = kh.select(samples, 2, method=learned, predictor="linear", refit=False)
         assert sorted(plan.indices) == [2, 5]
     assert calls[0] == (((32, 2) if kind == "class" else (32,)), (32,))
 

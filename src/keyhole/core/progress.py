@@ -78,5 +78,11 @@ def reporting(callbacks: Sequence[CallbackLike] = ()) -> Iterator[CallbackList]:
     CallbackList
         As by `progress`.
     """
-    with progress(callbacks) as report, listening(lambda *step: report(Event(*step))):
-        yield report
+    with progress(callbacks) as report:
+
+        def tell(stage: str, done: int, total: int) -> None:
+            """Pass on the progress of a pass."""
+            report(Event(stage, done, total))
+
+        with listening(tell):
+            yield report

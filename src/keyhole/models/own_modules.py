@@ -202,11 +202,13 @@ class SiteOutputs(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map inputs to targets, ``(N, channels * m)``."""
-        outputs = self.module(x)
+        outputs: Tensor = self.module(x)
         if outputs.shape[1:] == (self.channels, *self.shape):
             outputs = self.grid.pack(outputs)
-        values = outputs.reshape(len(x), self.channels, self.m)
-        return (values if self.root is None else values * self.get_buffer("root")).flatten(1)
+        values: Tensor = outputs.reshape(len(x), self.channels, self.m)
+        if self.root is not None:
+            values = values * self.get_buffer("root")
+        return values.flatten(1)
 
     def check(self, inputs: Tensor, taken: str) -> None:
         """Raise a SettingsError unless the module takes an input, returns values of the sites, and can be trained.

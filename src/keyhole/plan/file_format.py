@@ -36,6 +36,9 @@ from keyhole.plan.sensors_format import restore_sensors, sensors_state
 __all__ = ["load", "load_without_modules", "save"]
 
 
+_OTHER_SIZES = "the reconstructor was fitted to other sites, channels or covariates than the plan has"
+
+
 class _ModuleError(Exception):
     """A network of the user's own is not given, or does not fit: the plan itself is as it should be."""
 
@@ -269,18 +272,20 @@ def _reconstructor(
 ) -> Reconstructor:  # fmt: skip
     """Return the reconstructor, fitted to as many sites, channels and covariates as the plan has."""
     settings, learned = header.reconstructor.settings, _under("reconstructor.", arrays)
+    channels, covariates = len(scaling.scale), 2 * len(scaling.periods) + scaling.columns.shape[1]
     if header.reconstructor.name == OWN:
+        if [settings["channels"], settings["covariates"]] != [channels, covariates]:
+            raise PlanError(_OTHER_SIZES)
         made = _own_module(settings, learned, domain, numbers, models, path)
     else:
         _check_installed(RECONSTRUCTORS, header.reconstructor.name)
         made = RECONSTRUCTORS[header.reconstructor.name].restore(settings, learned, domain, numbers)
-    channels, covariates = len(scaling.scale), 2 * len(scaling.periods) + scaling.columns.shape[1]
     if width == channels:
         suits = made.takes(len(numbers), channels, covariates)
     else:
         suits = made.takes_readings(len(numbers) * width, channels, covariates)
     if not suits:
-        raise PlanError("the reconstructor was fitted to other sites, channels or covariates than the plan has")
+        raise PlanError(_OTHER_SIZES)
     return made
 
 

@@ -113,7 +113,7 @@ class TensorBoardLogger(Callback):
         where = self.folder / event.stage.replace(" ", "-")
         purged = event.step + 1 if event.step else None
         try:
-            self._writer = SummaryWriter(str(where), purge_step=purged)  # type: ignore[no-untyped-call]
+            self._writer = SummaryWriter(str(where), purge_step=purged)
         except OSError as error:
             raise StorageError(f"{where}: cannot be written: {error.strerror or error}") from error
 

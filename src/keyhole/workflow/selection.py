@@ -160,7 +160,8 @@ def select(
         ``"dcgan"``, ``"residual"`` or ``"ensemble"``. ``"auto"`` takes the best closed form on validation (ridge,
         optimal interpolation or kernel), or a network if its validation error is smaller by more than one standard
         error; with a target it is ridge. A reconstructor object, such as ``Dense(width=512)`` or that of another plan,
-        is cloned with its settings and fitted.
+        is cloned with its settings and fitted. A ``torch.nn.Module`` of your own, or its class, maps the readings to
+        the field (`ModuleReconstructor`, ``docs/modules.md``).
     predictor
         Model of the target: ``"linear"``, ``"network"``, ``"auto"``, the better of both on validation; or an object.
     settings

@@ -226,7 +226,7 @@ class ModuleReconstructor(NetworkReconstructor):
         """Train the module from its start on all samples, as long as was best; see `Model.refit`."""
         again = self.for_refit()
         if self.linear is not None:
-            again.linear = self.linear.refit(samples, sites, validation=validation, run=run)  # type: ignore[assignment]
+            again.linear = self.linear.refit(samples, sites, validation=validation, run=run)
         return again.fit_residual(again.linear, samples, sites, validation=None, run=run, stage=f"final {self.name}")
 
     def _set_sizes(self, train: ScaledSamples, sites: NDArray[np.int64]) -> None:
@@ -286,13 +286,12 @@ class ModuleReconstructor(NetworkReconstructor):
         SettingsError
             The weights do not fit the module.
         """
-        given = model if isinstance(model, ModuleReconstructor) else None
-        module = model if given is None else given.module
+        module, loss = (model.module, model.loss) if isinstance(model, ModuleReconstructor) else (model, None)
         if module is None:
             raise SettingsError(f"the module {settings['name']!r} is needed (models=)")
         own = {name: value for name, value in settings.items() if name in ModuleSettings.model_fields}
         made = cls(module, name=settings["name"], **{name: value for name, value in own.items() if name != "loss"})
-        made.options, made.loss = ModuleSettings(**own), None if given is None else given.loss
+        made.options, made.loss = ModuleSettings(**own), loss
         made.domain, made.sites, made.places = domain, sites, sites
         made.channels, made.covariates = (int(settings[size]) for size in _SIZES)
         made.root = array_of(arrays, _ROOT, (len(domain),)).astype(np.float32) if _ROOT in arrays else None
@@ -322,7 +321,7 @@ class _FieldLoss(nn.Module):
 
     def forward(self, reconstructed: Tensor, truth: Tensor) -> Tensor:
         """Return the mean over the samples."""
-        fields = (values.unflatten(1, (self.channels, -1)) for values in (reconstructed, truth))
+        fields = (values.reshape(len(truth), self.channels, -1) for values in (reconstructed, truth))
         value: Tensor = self.loss(*fields, self.get_buffer("mask"))
         return value
 
