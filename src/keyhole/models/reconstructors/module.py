@@ -57,7 +57,8 @@ class ModuleReconstructor(NetworkReconstructor):
     The module works in standardised units: anomalies, divided by the standard deviation of their channel. Either it
     maps the readings, :math:`(N, K \cdot channels)`, site after site; or the observed grid, :math:`(N, channels + 1,
     *grid)`, which is zero where nothing is observed, with the mask as the last channel. It returns all values at the
-    m valid sites, ``(N, channels * m)``, or the whole grid, ``(N, channels, *grid)``, of which the valid sites count.
+    m valid sites, ``(N, channels * m)``, channel after channel, or the whole grid, ``(N, channels, *grid)``, of which
+    the valid sites count.
     Shapes are checked before sites are selected and again before training. It is trained like the other networks: with
     AdamW on the mean squared error or on a loss of the user's own; the weights with the smallest validation error are
     kept. `keyhole.select` takes a bare module as well, with the defaults of this class.
