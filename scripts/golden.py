@@ -16,7 +16,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -216,7 +216,8 @@ def _selectors() -> Iterator[tuple[str, dict[str, Any]]]:
         alone = {"warm_start": "none"} if name in ("iln", "vln", "sct", "simplex") else {}
         settings = {"train": {**QUICK, "steps": 40} if alone else QUICK, "n_masks": 8, **alone}
         yield name, case("field", 5, SEARCH, method=name, reconstructor="ridge", settings=settings)
-    settings = {"train": {**QUICK, "steps": 40}, "n_masks": 8, "warm_start": "none"}
+    # From the sites of greedy selection: a cold start goes by the eigenvectors, which vary by processor.
+    settings = {"train": {**QUICK, "steps": 40}, "n_masks": 8}
     yield "graph_vln", case("graph", 4, SEARCH, method="graph_vln", reconstructor="ridge", settings=settings)
     for name in ("cae", "cae_distinct", "aefs"):
         yield name, case("field", 5, SEARCH, method=name, reconstructor="ridge", settings={"train": QUICK})
@@ -260,8 +261,8 @@ def _constraints() -> Iterator[tuple[str, dict[str, Any]]]:
     for name, (data, k, constraints) in rules.items():
         yield name, case(data, k, constraints=constraints, **RIDGE)
     yield (
-        "exchange at a distance",
-        case("few", 5, method="exchange", reconstructor="ridge", constraints={"min_distance": 3}),
+        "exchange at a distance",  # with 4 sites all processors tried end in one optimum, with 5 they do not
+        case("few", 4, method="exchange", reconstructor="ridge", constraints={"min_distance": 3}),
     )
 
 
@@ -554,10 +555,12 @@ def write_plans() -> None:
         print(f"{path.name}: {path.stat().st_size / 1000:.1f} kB")
 
 
-def write_record() -> None:
-    """Run all cases and keep what they give."""
+def write_record(names: Sequence[str]) -> None:
+    """Run some cases, or all, and keep what they give."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    rows = [f" {json.dumps(name)}: {json.dumps(run_case(name))}" for name in CASES]
+    then = json.loads(RECORD.read_text()) if names else {}
+    results = {name: run_case(name) if name in names or not names else then[name] for name in CASES}
+    rows = [f" {json.dumps(name)}: {json.dumps(result)}" for name, result in results.items()]
     RECORD.write_text("{\n" + ",\n".join(rows) + "\n}\n")
 
 
@@ -575,14 +578,14 @@ def compare_with_record() -> int:
 def main() -> int:
     """Write the record or the plans, or compare."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="make the record anew")
+    parser.add_argument("--write", nargs="*", metavar="CASE", help="make the record anew, of these cases or of all")
     parser.add_argument("--write-plans", action="store_true", help="make the plan files that are not there")
     asked = parser.parse_args()
-    if asked.write:
-        write_record()
+    if asked.write is not None:
+        write_record(asked.write)
     if asked.write_plans:
         write_plans()
-    return 0 if asked.write or asked.write_plans else compare_with_record()
+    return 0 if asked.write is not None or asked.write_plans else compare_with_record()
 
 
 if __name__ == "__main__":

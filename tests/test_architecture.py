@@ -26,8 +26,9 @@ PACKAGES = [
 
 # What points up, and is imported inside a function: where, and at what.
 UPWARD = {
-    "plan/plan.py": {"report", "workflow"},  # Plan.plot draws, Plan.refit fits
-    "workflow/curves.py": {"report"},  # Curve.plot draws
+    "plan/plan.py": {"report", "workflow"},  # Plan.plot draws, Plan.refit fits, a plan prints as its summary
+    "workflow/comparison.py": {"report"},  # a comparison prints as its table
+    "workflow/curves.py": {"report"},  # Curve.plot draws, a curve prints as its table
     "workflow/sweeps/pareto.py": {"report"},  # fronts_figure draws
 }
 

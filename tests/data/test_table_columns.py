@@ -257,10 +257,88 @@ def test_constraints_are_about_columns():
 def test_networks_of_columns_are_extended():
     plan = kh.extend(kh.select(mixed(), 2, **QUICK), mixed(), 1)
     assert plan.sites["existing"].tolist() == [True, True, False]
-    with pytest.raises(SettingsError, match="columns of words"):
-        kh.drop(plan, mixed(), 1)
     assert kh.compare(mixed(), 2, ["greedy", "qr"]).choice.plan.sites.shape[0] == 2
     assert len(kh.curve(mixed(), [1, 2], ["greedy"]).rows) == 2
+
+
+ALL = ["colour", "shape", "size", "weight", "born"]
+
+
+def squared_errors(frame, columns, targets):
+    """Errors of least squares on the indicators, dates and numbers of some columns, by hand."""
+    x = pd.get_dummies(frame[columns], dtype=float)
+    x = x.assign(**{name: (frame[name] - pd.Timestamp("1970-01-01")).dt.days for name in columns if name == "born"})
+    x, y = x.to_numpy(float), np.asarray(targets, float)
+    x, y = (x - x.mean(axis=0)) / x.std(axis=0), y - y.mean(axis=0)
+    return np.square(y - x @ np.linalg.lstsq(x, y, rcond=None)[0]).sum()
+
+
+def test_columns_are_dropped_with_all_of_their_words():
+    """Each step drops the column that least squares misses least, which counts once however many words it has."""
+    frame = mixed().drop(columns="flag").assign(weight=lambda one: one["weight"] + np.roll(one["weight"], 1))
+    plan = kh.select(frame, 1, constraints={"existing": ALL[:4]}, **QUICK)
+    fewer = kh.drop(plan, frame, 3, refit=False, split=np.array_split(np.arange(160), 3))
+    field = pd.get_dummies(frame.drop(columns="born"), dtype=float).assign(born=frame["born"].astype("int64"))
+    field = (field - field.mean()) / field.std()
+    field[[name for name in field if name.startswith("colour")]] /= np.sqrt(3)  # a column counts once
+    field[[name for name in field if name.startswith("shape")]] /= np.sqrt(2)
+    dropped, left = fewer.metadata["notes"]["dropped"], list(ALL)
+    for row in dropped:
+        errors = {one: squared_errors(frame, [name for name in left if name != one], field) for one in left}
+        assert errors[row["site"]] <= 1.01 * min(errors.values()) + 1e-9  # size and weight tell nearly the same
+        assert row["fvu"] == pytest.approx(errors[row["site"]] / np.square(field.to_numpy()).sum(), rel=0.02, abs=1e-3)
+        left.remove(row["site"])
+    assert [ALL[row["index"]] for row in dropped] == [row["site"] for row in dropped]
+    assert fewer.names == [name for name in plan.names if name in left]
+    assert (np.diff([row["fvu"] for row in dropped]) > 0).all()
+    assert list(fewer.reconstruct(frame[fewer.names].head(2)).columns) == list(frame.columns)
+    assert kh.extend(fewer, frame, 1).names[:2] == fewer.names
+    for wrong in (0, 5):
+        with pytest.raises(InfeasibleError, match="between 1 and 4 of the 5 sites"):
+            kh.drop(plan, frame, wrong)
+
+
+@pytest.mark.parametrize("kind", ["number", "class"])
+def test_columns_are_dropped_beside_a_target(kind):
+    """The words that tell of the target stay, whatever they are for the other columns; missing values are imputed."""
+    frame = mixed().drop(columns="flag")
+    level = (frame["colour"] == "red") * 3.0 + 0.3 * frame["size"]
+    frame = frame.assign(y=level if kind == "number" else np.where(level > 1, "up", "down"))
+    known = {"target": "y", "predictor": "linear", "constraints": {"existing": ALL[:4]}, "missing": "model", **QUICK}
+    holes = frame.mask(np.arange(160)[:, None] % 9 == [0, 1, 2, 3, 4, 10])
+    for data in (frame, holes):
+        plan = kh.select(data, 1, **known)
+        fewer = kh.drop(plan, data, 3)
+        assert fewer.target == "y"
+        assert fewer.names[0] == "colour"
+        assert len(fewer.names) == 2
+        assert fewer.predict(data[fewer.names].head(3)).shape == (3,)
+    errors = {
+        one: squared_errors(frame, [name for name in ALL if name != one], level.to_numpy()[:, None]) for one in ALL
+    }
+    if kind == "number":
+        first = kh.drop(kh.select(frame, 1, **known), frame, 1).metadata["notes"]["dropped"][0]["site"]
+        assert errors[first] <= 1.1 * min(errors.values())
+
+
+def test_columns_of_new_tables_are_dropped(tmp_path, command):
+    """The plan's encoding is used, also on the command line; what cannot be dropped is said without a traceback."""
+    frame = mixed().drop(columns="flag")
+    plan = kh.select(frame, 3, **QUICK)
+    later = mixed(200).drop(columns="flag").replace({"colour": {"green": "red"}}).iloc[:, ::-1]
+    fewer = kh.drop(plan, later, 1)
+    assert fewer.domain.names == plan.domain.names
+    assert set(fewer.names) < set(plan.names)
+    plan.save(tmp_path / "plan.keyhole")
+    later.to_csv(tmp_path / "later.csv", index=False)
+    options = (tmp_path / "plan.keyhole", tmp_path / "later.csv", "--out", tmp_path / "fewer.keyhole")
+    done = command("drop", *options, "-k", 1)
+    assert done.code == 0, done.err
+    assert f"dropped {fewer.metadata['notes']['dropped'][0]['site']}:" in done.out + done.err
+    assert kh.load(tmp_path / "fewer.keyhole").names == fewer.names
+    done = command("drop", *options, "-k", 3)
+    assert done.code == 1
+    assert "between 1 and 2 of the 3 sites" in done.err
 
 
 def test_new_tables_are_read_with_the_words_of_the_plan(tmp_path, command):

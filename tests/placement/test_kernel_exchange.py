@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 import keyhole as kh
 from example_data import crossed, stops_after
@@ -112,7 +113,7 @@ def test_a_cell_that_never_changes_among_those_that_teach_is_harmless():
 
 
 @pytest.mark.parametrize("even", [False, True])
-def test_the_gains_of_the_kernel_are_slopes_of_its_error(even):
+def test_the_gains_of_the_kernel_are_slopes_of_its_error_divided_by_the_variance_a_site_adds(even):
     """Against a difference: the cell's values, times a small number, are one more reading."""
     parts, kept = crossed(150), [0, 2]
     data, parameters = (
@@ -130,8 +131,14 @@ def test_the_gains_of_the_kernel_are_slopes_of_its_error(even):
         told = kernel(others, inputs, parameters) @ np.linalg.solve(gram, score.fitting.astype(float))
         return float(np.square(score.scoring - told).sum())
 
-    expected = [(left(cell, 0.0) - left(cell, little)) / little for cell in (1, 3, 4, 5)]
-    np.testing.assert_allclose(score.gains(kept)[[1, 3, 4, 5]], expected, rtol=1e-2)
+    gram = kernel(taught[:, kept], taught[:, kept], parameters)
+    inverse = np.linalg.inv(gram + parameters.regularisation * np.eye(len(taught)))
+    decay = np.exp(-np.sqrt(3 * cdist(taught[:, kept], taught[:, kept], "sqeuclidean") / parameters.width))
+    unit = 3 / parameters.width * decay.mean() + 0.3 / parameters.level
+    others = [1, 3, 4, 5]
+    slopes = np.array([(left(cell, 0.0) - left(cell, little)) / little for cell in others])
+    added = np.array([unit * taught[:, cell] @ inverse @ taught[:, cell] for cell in others])
+    np.testing.assert_allclose(score.gains(kept)[others], slopes / (1 + added), rtol=2e-2)
 
 
 def test_samples_in_time_are_scored_by_the_last_of_them():

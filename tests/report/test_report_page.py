@@ -178,3 +178,11 @@ def test_unwritable_folder_is_a_storage_error(cube_comparison, tmp_path):
     with pytest.raises(StorageError):
         write_report(cube_comparison, tmp_path / "report.html")
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_errors_of_closed_forms_are_no_training(cube_comparison, tmp_path):
+    """A choice among closed forms leaves a history without steps, of which there is nothing to draw."""
+    fits = [{"stage": "fit", "by": "ridge", "error": 0.2, "best": 0.2, "seconds": 0.1}]
+    entries = [replace(one, plan=replace(one.plan, history=fits)) for one in cube_comparison.entries]
+    _, page = written(replace(cube_comparison, entries=entries), tmp_path)
+    assert "No gradient training" in page.text["training"]

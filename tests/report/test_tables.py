@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import keyhole as kh
 from example_data import quick, smooth
 from keyhole.core.progress import progress
 from keyhole.core.run import Event
 from keyhole.placement import Selection, Selector
+from keyhole.report.formatting import share
 from keyhole.report.tables import comparison_table, plan_summary, plan_table
 from keyhole.workflow.comparison import compare
 
@@ -37,6 +39,48 @@ def test_a_plan_names_the_axes_that_are_space(field_plan):
     """On the screen and for machines."""
     assert "space: lat 4 x lon 5" in shown(plan_table(field_plan))
     assert plan_summary(field_plan)["space"] == {"lat": 4, "lon": 5}
+
+
+def test_a_plan_prints_as_its_summary(field_plan):
+    """At a prompt, in a log, in an error: one screen, not the arrays of its models."""
+    assert repr(field_plan) == str(field_plan)
+    for line in shown(plan_table(field_plan)).splitlines():
+        assert line.rstrip() in repr(field_plan)
+    assert "array(" not in repr(field_plan)
+
+
+def test_a_notebook_shows_sites_and_summary_of_a_plan(field_plan):
+    page = field_plan._repr_html_()
+    assert page.count("<tr") == 1 + field_plan.k
+    assert "made by qr + ridge, seed 0" in page
+
+
+def test_names_are_text_in_a_notebook():
+    import pandas as pd
+
+    values = np.random.default_rng(0).normal(size=(40, 3))
+    page = quick(pd.DataFrame(values, columns=["<img>", "c", "d"]), k=3)._repr_html_()
+    assert "&lt;img&gt;" in page
+    assert "<img>" not in page
+
+
+def test_comparisons_and_curves_print_as_their_tables():
+    compared = compare(smooth(60, 4, 4), 2, ["qr", "variance"])
+    drawn = kh.curve(smooth(60, 4, 4), ks=(1, 2), methods=["qr"])
+    assert "variance" in repr(compared)
+    assert "without sensors: mean" in repr(compared)
+    assert drawn.title in repr(drawn)
+    assert "array(" not in repr(compared) + repr(drawn)
+
+
+def test_small_shares_are_not_zero():
+    """An error that rounds to 0.0 % is shown by its size; a field without error has none."""
+    waves = np.random.default_rng(0).normal(size=(80, 2)) @ np.random.default_rng(1).normal(size=(2, 12))
+    plan = quick(waves + 1e-4 * np.random.default_rng(2).normal(size=(80, 12)), k=2)
+    unexplained = plan.metrics["test"]["fvu"]
+    assert 0 < unexplained < 1e-5
+    assert f"unexplained variance {100 * unexplained:.1g}% +- " in shown(plan_table(plan))
+    assert "0.0%" not in shown(plan_table(plan)).partition("without sensors")[0].partition("validation")[2]
 
 
 def test_a_plan_shows_sites_in_rank_order_then_errors(field_plan):
@@ -75,7 +119,7 @@ def test_a_summary_is_plain_json(kind, request):
 def test_a_comparison_shows_a_row_for_each_method_best_first():
     comparison = compare(smooth(40, 4, 5), 3, ["random", "qr"])
     lines = shown(comparison_table(comparison)).splitlines()
-    rows = [line for line in lines if "qr" in line or "random" in line]
+    rows = [line for line in lines if line.startswith(("│ qr", "│ random"))]
     assert len(rows) == 2
     assert comparison.entries[0].method in rows[0]
     assert "errors on 8 test samples" in lines[0]
@@ -96,7 +140,7 @@ def test_methods_that_are_as_good_as_the_best_are_named(rng):
 
 def test_errors_are_shown_with_their_standard_errors(field_plan):
     scores = field_plan.metrics["test"]
-    assert f"unexplained variance {scores['fvu']:.1%} +- {scores['fvu_se']:.1%}" in shown(plan_table(field_plan))
+    assert f"unexplained variance {share(scores['fvu'])} +- {share(scores['fvu_se'])}" in shown(plan_table(field_plan))
 
 
 def test_a_comparison_without_any_error_is_shown_too():

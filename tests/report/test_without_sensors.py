@@ -11,6 +11,7 @@ from rich.console import Console
 import keyhole as kh
 from example_data import monthly_field, quick, smooth
 from keyhole.report import write_report
+from keyhole.report.formatting import share
 from keyhole.report.tables import comparison_table, curve_table, plan_table
 from keyhole.report.without_sensors import baseline_text, baseline_warnings
 from keyhole.workflow.comparison import compare
@@ -29,9 +30,9 @@ def plan():
 
 def test_a_summary_names_both_errors_the_anomalies_and_the_baselines(plan):
     text, scores = shown(plan_table(plan)), plan.metrics["test"]
-    assert f"unexplained variance {scores['fvu']:.1%}" in text
-    assert f" of the anomalies, {scores['fvu_field']:.1%} of the field" in text
-    assert f"relative L2 error {scores['relative_l2']:.2%}" in text
+    assert f"unexplained variance {share(scores['fvu'])}" in text
+    assert f" of the anomalies, {share(scores['fvu_field'])} of the field" in text
+    assert f"relative L2 error {share(scores['relative_l2'], digits=2)}" in text
     assert "anomalies from harmonics of the year, chosen by cross-validation" in text
     mean, persistence = (scores[f"baseline_rmse[{name}]"] for name in ("mean", "persistence"))
     assert f"without sensors: mean {mean:.3g} degC, harmonics of the year " in text
@@ -88,3 +89,66 @@ def test_metrics_of_older_plans_have_no_baselines(plan):
     scores = {"rmse": 1.0, "fvu": 0.5}
     assert baseline_text(scores, plan.scaling.climatology, components=3) == ""
     assert baseline_warnings(scores) == []
+
+
+def labelled(kind: str):
+    """Rows with a target, of which the mean or the most frequent class is known without sensors."""
+    import pandas as pd
+
+    values = np.random.default_rng(0).normal(size=(120, 4))
+    target = values[:, 0] + 0.5 * values[:, 1]
+    named = np.where(target > 0.8, "rain", np.where(target < -1.2, "snow", "sun")) if kind == "class" else target + 7
+    return pd.DataFrame(values, columns=list("abcd")).assign(weather=named)
+
+
+def test_the_most_frequent_class_stands_beside_the_error_of_a_class(tmp_path):
+    table = labelled("class")
+    compared = compare(table, 2, ["relevance"], target="weather", predictor="linear")
+    plan, split = compared.choice.plan, compared.prepared.split
+    truth = table["weather"].to_numpy()
+    for part, fitted, scored in (
+        ("validation", split.train, split.validation),
+        ("test", split.development, split.test),
+    ):
+        shares = {name: (truth[fitted] == name).mean() for name in ("rain", "snow", "sun")}
+        most, scores = max(shares, key=shares.__getitem__), plan.metrics[part]
+        assert scores["baseline_target_error"] == pytest.approx((truth[scored] != most).mean())
+        log_loss = -np.mean([np.log(shares[name]) for name in truth[scored]])
+        assert scores["baseline_target_log_loss"] == pytest.approx(log_loss)
+    known = f"most frequent class, error rate {plan.metrics['test']['baseline_target_error']:.1%}, log loss "
+    assert f"without sensors: weather: {known}" in shown(plan_table(plan))
+    assert f"without sensors: weather: {known}" in shown(comparison_table(compared))
+    write_report(compared, tmp_path / "report.html")
+    assert known in (tmp_path / "report.html").read_text()
+
+
+def test_the_mean_stands_beside_the_error_of_a_number():
+    table = labelled("number")
+    compared = compare(table, 2, ["relevance"], target="weather", predictor="linear")
+    plan, split = compared.choice.plan, compared.prepared.split
+    truth = table["weather"].to_numpy()
+    rmse = np.sqrt(np.mean((truth[split.test] - truth[split.development].mean()) ** 2))
+    assert plan.metrics["test"]["baseline_target_rmse"] == pytest.approx(rmse)
+    assert f"without sensors: weather: mean {rmse:.3g}; field: mean " in shown(plan_table(plan))
+
+
+def test_a_class_that_readings_do_not_predict_is_a_warning():
+    scores = {"rmse": 1.0, "target_error": 0.4, "baseline_target_error": 0.3}
+    assert baseline_warnings(scores) == [
+        "warning: the most frequent class alone is as good as the sensors: error rate 30.0%, with sensors 40.0%"
+    ]
+    scores = {"rmse": 1.0, "target_rmse": 4.0, "baseline_target_rmse": 3.0}
+    assert baseline_warnings(scores) == [
+        "warning: the mean of the target alone is as good as the sensors: RMSE 3, with sensors 4"
+    ]
+
+
+def test_a_report_of_a_target_begins_with_its_error(tmp_path):
+    compared = compare(labelled("class"), 2, ["relevance"], target="weather", predictor="linear")
+    write_report(compared, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    lead = page.partition('<p class="lead">')[2].partition("</p>")[0]
+    assert lead.startswith("The misclassification rate of weather on test is ")
+    assert "% ± " in lead.partition(". ")[0]
+    heads = page.partition("<thead>")[2].partition("</thead>")[0]
+    assert "weather: error rate" in heads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from keyhole.models.blocks_in_turn import BlocksInTurn
 from keyhole.report import comparison_figure, write_report
 from keyhole.report.tables import comparison_table, curve_summary, curve_table, plan_table
 from keyhole.workflow.comparison import single
+from keyhole.workflow.cross_fitting import cross_fitted, refit_to
 
 WARNS = "errors on later samples are larger"
 TIME = pd.date_range("2001-01-01", periods=200, freq="D")
@@ -66,6 +68,74 @@ def test_a_long_memory_takes_no_more_than_a_twentieth():
     assert plan.metadata["split"]["left_out"] == 10
     assert plan.metadata["split"]["gap"] > 5
     assert "5 % are left out at most" in " ".join(shown(plan_table(plan)).split())
+
+
+def with_cycles(step: str, n: int, memory: float, *, hole: bool = False) -> xr.DataArray:
+    """An autoregressive field under a year (and a day, if the samples show it) of ten times its amplitude."""
+    time = np.datetime64("2001-01-01", step[-1]) + np.arange(n) * np.timedelta64(int(step[:-1] or 1), step[-1])
+    hours = time.astype("datetime64[h]").astype(float)
+    year, day = (2 * np.pi * hours / period for period in (365.2425 * 24, 24))
+    cycle = np.cos(year) + 0.3 * np.sin(2 * year) + (np.cos(day) * (1 + np.sin(year)) if step == "6h" else 0)
+    rng, values = np.random.default_rng(0), np.zeros((n, 6))
+    for row in range(1, n):
+        values[row] = memory * values[row - 1] + np.sqrt(1 - memory**2) * rng.normal(size=6)
+    values += 10 * cycle[:, np.newaxis] * np.linspace(0.5, 1, 6)
+    if hole:
+        values[np.cos(year) > 0.9, :2] = np.nan  # ice in winter
+    return xr.DataArray(values, {"time": time.astype("datetime64[ns]")}, ("time", "x"))
+
+
+@pytest.mark.parametrize(
+    ("step", "n", "memory", "options"),
+    [
+        ("1M", 480, 0.7, {}),
+        ("1M", 480, 0.7, {"anomalies": "month"}),
+        ("1D", 1500, 0.8, {"anomalies": "harmonics"}),
+        ("1D", 1500, 0.8, {"split": "blocks"}),
+        ("6h", 4000, 0.8, {}),
+    ],
+)
+def test_gaps_go_by_what_the_calendar_does_not_know(step, n, memory, options):
+    """A season recurs for ever, and would make every gap the longest that there is."""
+    field, options = with_cycles(step, n, memory), {"anomalies": "auto", **options}
+    made = quick(field, k=2, intervals=False, refit=False, **options).metadata["split"]
+    assert made["gap"] == pytest.approx(-1 / np.log(memory), abs=1.5)
+    assert made["left_out"] == 2 * made["gap"] < 0.05 * n
+    backwards = quick(field[::-1], k=2, intervals=False, refit=False, **options).metadata["split"]
+    assert {**backwards, "reason": ""} == {**made, "reason": ""}
+
+
+def test_gaps_go_by_the_season_too_where_it_is_part_of_the_field():
+    """With anomalies="none", beside a target, and without dates, where no calendar is known."""
+    field = with_cycles("1D", 1500, 0.8)
+    plain = quick(field, k=2, anomalies="none", intervals=False, refit=False)
+    assert plain.metadata["split"]["gap"] > 40
+    assert prepare(kh.read(field).anomalies("none"), None, 0).split.gap == plain.metadata["split"]["gap"]
+    assert prepare(kh.read(field.to_numpy()), None, 0).split.gap > 40
+
+
+def test_gaps_of_fields_with_missing_values_and_in_their_file(tmp_path):
+    """Winters without values do not bend the season that is subtracted."""
+    field = with_cycles("1D", 1500, 0.8, hole=True)
+    gaps = [prepare(kh.read(one, missing="model"), None, 0).split.gap for one in (field, field.isel(x=slice(2, None)))]
+    assert gaps == pytest.approx([4.5, 4.5], abs=1.5)
+    with_cycles("1D", 1500, 0.8).to_dataset(name="level").to_netcdf(tmp_path / "level.nc")
+    assert prepare(left_in_file(tmp_path / "level.nc"), None, 0).split.gap == pytest.approx(4.5, abs=1.5)
+
+
+def test_blocks_that_intervals_are_calibrated_on_have_the_same_gaps():
+    """Also where members of an ensemble have the same times."""
+    field, taken = with_cycles("1D", 1500, 0.8), []
+    for data in (field, xr.concat([field, field + 1], "member")):
+        samples = kh.read(data, samples=("member", "time") if "member" in data.dims else None)
+        plan, rows = quick(samples, k=2, intervals=False), np.arange(len(samples))
+
+        def refit(fit, plan=plan, samples=samples):
+            taken.append(len(fit))
+            return refit_to(plan, samples, fit, Run())
+
+        cross_fitted(plan, samples, rows, refit, Run())
+        assert 0.8 * len(rows) - max(taken[-5:]) == pytest.approx(len(rows) / 1500 * 4.5, abs=3)
 
 
 def test_samples_of_one_time_count_once():
@@ -183,6 +253,33 @@ def test_workflows_take_groups(table):
     field = xr.DataArray(smooth(60, 6), dims=("run", "x")).assign_coords(batch=("run", np.arange(60) // 10))
     plan = field.keyhole.select(k=2, method="qr", reconstructor="ridge", groups="batch")
     assert plan.metadata["split"]["groups"] == "batch"
+
+
+def cruises() -> xr.DataArray:
+    """Samples of six cruises, a coordinate along them."""
+    labels = ("obs", np.repeat(np.arange(6), 10))
+    return xr.DataArray(smooth(60, 8), {"cruise": labels}, ("obs", "station"), "temp")
+
+
+@pytest.mark.parametrize("as_samples", [False, True])
+def test_networks_of_grouped_samples_are_changed_by_the_same_coordinate(as_samples):
+    """Without it, samples of one cruise would be in several parts, and the errors too small."""
+    field = cruises()
+    plan, data = quick(field, groups="cruise"), kh.read(field) if as_samples else field
+    for changed in (kh.extend(plan, data, 1, method="qr"), kh.drop(plan, data, 1), plan.refit(data)):
+        assert changed.metadata["split"]["kind"] == "groups"
+        assert changed.metadata["split"]["groups"] == "cruise"
+
+
+def test_a_network_of_grouped_samples_warns_of_data_without_groups():
+    field = cruises()
+    named, unnamed = quick(field, groups="cruise"), quick(field, groups=field.cruise.to_numpy())
+    for plan in (named, unnamed):
+        with pytest.warns(kh.KeyholeWarning, match="groups"):
+            plan.refit(field.drop_vars("cruise"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        unnamed.refit(field, groups="cruise")
 
 
 def test_networks_of_grouped_samples_are_extended_and_reduced_by_the_same_column(table):

@@ -58,6 +58,7 @@ def demo(
     from keyhole.data import datasets
     from keyhole.plan.files import make_folder
     from keyhole.report import write_report
+    from keyhole.report.formatting import choice_text
     from keyhole.workflow import compare
 
     plan, report = out / "buoys.keyhole", out / "report.html"
@@ -68,7 +69,7 @@ def demo(
     comparison.choice.plan.save(plan)
     write_report(comparison, report)
     show_comparison(comparison, as_json)
-    say(f"plan   {plan} ({comparison.choice.method}, the simplest within one standard error of the best on validation)")
+    say(f"plan   {plan} ({comparison.choice.method}, {choice_text(comparison.chosen_by)})")
     say(f"report {report}")
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from keyhole.data.sample_set import SampleSet
 from keyhole.data.values import read_columns
 
-__all__ = ["Evidence", "decorrelation_time", "feature_sites", "features", "find_series"]
+__all__ = ["Evidence", "decorrelation_time", "feature_columns", "feature_sites", "features", "find_series"]
 
 _WINDOW = 7  # samples whose 2520 orders (up to reversal) are all compared
 _LAGS = (1, 2, 3, 4)  # lags at which the samples of a window are compared: oscillations may be faster than four samples
@@ -61,12 +61,17 @@ def features(samples: SampleSet) -> NDArray[np.float32]:
     ndarray of shape (n, features)
         float32.
     """
+    return np.nan_to_num(feature_columns(samples), copy=False)
+
+
+def feature_columns(samples: SampleSet) -> NDArray[np.float32]:
+    """Return `features` with NaN where a value is missing."""
     rows = read_columns(samples.source, feature_sites(samples.shape))
     known = ~np.isnan(rows)
     mean = np.where(known, rows, 0).sum(axis=0, dtype=np.float64) / np.maximum(known.sum(axis=0), 1)
-    anomalies = np.where(known, rows - mean, 0)
-    spread = np.sqrt(np.square(anomalies).mean(axis=(0, 2)))
-    return np.asarray((anomalies / np.where(spread > 0, spread, 1)[:, np.newaxis]).reshape(len(rows), -1), np.float32)
+    spread = np.sqrt(np.square(np.where(known, rows - mean, 0)).mean(axis=(0, 2)))
+    scaled = (rows - mean) / np.where(spread > 0, spread, 1)[:, np.newaxis]
+    return np.asarray(scaled.reshape(len(rows), -1), np.float32)
 
 
 def feature_sites(shape: tuple[int, int, int]) -> NDArray[np.int64]:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError
+from keyhole.data.decorrelation import decorrelation_time_of
 from keyhole.data.samples import Samples
-from keyhole.data.series import Evidence, decorrelation_time, features, find_series
+from keyhole.data.series import Evidence, feature_columns, find_series
 from keyhole.data.split_cuts import ranks, separate_spans
 from keyhole.data.splits import Split, SplitLike, as_split, check, divided_group
 
@@ -24,7 +25,8 @@ def choose_split(samples: Samples, split: SplitLike, seed: int) -> Split:
 
     Samples with groups are split between groups. Others are split in blocks of time where they have a time or look like
     a series, and at random where not; rows of a table, and samples with a target, are a series only if they have a
-    time. Blocks have gaps of the decorrelation time.
+    time. Blocks have gaps of the decorrelation time of what the calendar does not know (`decorrelation_time_of`), which
+    all samples are looked at for.
 
     Parameters
     ----------
@@ -75,8 +77,8 @@ class _Choice:
 
     @cached_property
     def rows(self) -> NDArray[np.float32]:
-        """What stands for each sample, in the order given."""
-        return features(self.samples)
+        """What stands for each sample, in the order given; NaN where missing."""
+        return feature_columns(self.samples)
 
     @cached_property
     def steps(self) -> NDArray[np.int64]:
@@ -86,14 +88,12 @@ class _Choice:
     @cached_property
     def evidence(self) -> Evidence | None:
         """Why samples without a time look like a series."""
-        return find_series(self.rows)
+        return find_series(np.nan_to_num(self.rows))
 
     @cached_property
     def gap(self) -> int:
-        """Decorrelation time, as a number of consecutive times; samples of the same time are averaged."""
-        counts = np.bincount(self.steps)
-        order, starts = np.argsort(self.steps, kind="stable"), np.cumsum(counts) - counts
-        return decorrelation_time(np.add.reduceat(self.rows[order], starts) / counts[:, np.newaxis])
+        """Decorrelation time apart from the calendar, as a number of consecutive times."""
+        return decorrelation_time_of(self.samples, self.rows)
 
     def of_kind(self, kind: str) -> Split:
         """Return a split by its name; groups stay whole in any."""

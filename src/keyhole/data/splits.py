@@ -81,7 +81,8 @@ class Split:
         gap : int
             Number of consecutive samples (of different times) to leave out before the validation and before the test
             part, since they resemble those behind; fewer where all gaps together would take more than 5 % of the
-            samples. ``keyhole.select(..., split="blocks")`` takes the decorrelation time of the samples.
+            samples. ``keyhole.select(..., split="blocks")`` takes the decorrelation time of the samples without their
+            climatology.
         test : float
             Share of all samples.
         validation : float

@@ -12,11 +12,12 @@ from keyhole.core.errors import DataError
 from keyhole.data.sites import Sites
 from keyhole.data.target import Target
 from keyhole.metrics.bootstrap import Ratio, difference_error, standard_errors
-from keyhole.metrics.choice import is_better, simplest
+from keyhole.metrics.choice import choose, is_better, simplest
 
 __all__ = [
     "ErrorAccumulator",
     "Ratio",
+    "choose",
     "confusion_matrix",
     "difference_error",
     "evaluate",

@@ -16,9 +16,11 @@ from keyhole.data.imputation import GaussianImputer
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
 from keyhole.data.splits import Indices
+from keyhole.data.target import Target
 from keyhole.data.values import Panel
+from keyhole.metrics import target_scores
 
-__all__ = ["BASELINES", "BaselineSums", "Baselines", "EigenBasis", "KnownValues", "baseline_scores"]
+__all__ = ["BASELINES", "BaselineSums", "Baselines", "EigenBasis", "KnownValues", "baseline_scores", "target_baseline"]
 
 BASELINES = ("mean", "climatology", "calendar", "persistence", "interpolation", "components")
 _NORM = "norm"  # the error of nothing: the values themselves
@@ -271,3 +273,32 @@ def baseline_scores(
 def _root(total: float, count: float) -> float:
     """Root of a mean; NaN of nothing."""
     return math.sqrt(total / count) if count > 0 else math.nan
+
+
+def target_baseline(train: Target, part: Target) -> dict[str, float]:
+    """Score what is known of a target without sensors: the share of each class, or the mean, of training samples.
+
+    Parameters
+    ----------
+    train, part
+        Target of the training samples, and of those that are scored.
+
+    Returns
+    -------
+    dict of str to float
+        ``baseline_target_error``, of the most frequent class, and ``baseline_target_log_loss``, of the shares of all
+        classes; of a number ``baseline_target_rmse``.
+
+    Examples
+    --------
+    >>> target = Target.of(["rain", "sun", "sun", "sun", "rain", "rain"])
+    >>> target_baseline(target.take(np.arange(4)), target.take(np.arange(4, 6)))["baseline_target_error"]
+    1.0
+    """
+    if train.is_class:
+        shares = np.bincount(train.values.astype(np.int64), minlength=len(train.classes)) / len(train)
+        known: Field = np.broadcast_to(shares, (len(part), len(shares)))
+    else:
+        known = np.full(len(part), train.values.mean())
+    scores, kept = target_scores(part, known), ("error", "log_loss") if train.is_class else ("rmse",)
+    return {f"baseline_target_{name}": scores[name] for name in kept}

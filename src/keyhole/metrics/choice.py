@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from keyhole.metrics.bootstrap import Ratio, difference_error
 
-__all__ = ["is_better", "simplest"]
+__all__ = ["choose", "is_better", "simplest"]
 
 
 def simplest(errors: Sequence[Ratio], *, is_series: bool, simplicity: Sequence[int] | None = None) -> int:
@@ -52,6 +52,46 @@ def simplest(errors: Sequence[Ratio], *, is_series: bool, simplicity: Sequence[i
         i for i, error in enumerate(errors) if i == best or not is_better(errors[best], error, is_series=is_series)
     ]
     return min(close, key=lambda i: (ranks[i], values[i]))
+
+
+def choose(
+    validation: Sequence[Ratio], in_turn: Mapping[int, Ratio], *, is_series: bool,
+    simplicity: Sequence[int] | None = None,
+) -> int:  # fmt: skip
+    """Return the simplest candidate within one standard error of the best, by blocks left out in turn where known.
+
+    Those that have errors with blocks of samples left out in turn are compared by these; the one that is chosen, with
+    all others on the validation samples.
+
+    Parameters
+    ----------
+    validation : sequence of Ratio
+        Error of each candidate over the validation samples, the simplest first.
+    in_turn : mapping of int to Ratio
+        Errors of some of them, by index, over all samples, each scored when its block was left out; may be empty.
+    is_series, simplicity
+        As in `simplest`.
+
+    Returns
+    -------
+    int
+        Index of the candidate.
+
+    Examples
+    --------
+    >>> hard = np.random.default_rng(0).exponential(size=100)
+    >>> low, high = Ratio(hard, np.ones(100)), Ratio(2 * hard, np.ones(100))
+    >>> choose([low, high], {}, is_series=False), choose([low, high], {0: high, 1: low}, is_series=False)
+    (0, 1)
+    """
+    ranks = range(len(validation)) if simplicity is None else simplicity
+    among = list(range(len(validation)))
+    if len(in_turn) > 1:
+        scored = list(in_turn)
+        best = simplest(list(in_turn.values()), is_series=is_series, simplicity=[ranks[one] for one in scored])
+        among = [one for one in among if one == scored[best] or one not in in_turn]
+    errors = [validation[one] for one in among]
+    return among[simplest(errors, is_series=is_series, simplicity=[ranks[one] for one in among])]
 
 
 def is_better(one: Ratio, other: Ratio, *, is_series: bool) -> bool:

@@ -78,6 +78,12 @@ class PairwiseKernel:
         decay += self.inner * (_LINEAR_WEIGHT / self.parameters.level)
         return decay
 
+    def mean_slope(self) -> float:
+        """Return the mean derivative of the kernel by an inner product of inputs, whose norms are fixed."""
+        return float(
+            3 / self.parameters.width * np.exp(-self.distances).mean() + _LINEAR_WEIGHT / self.parameters.level
+        )
+
     def gradients(self, by_kernel: NDArray[Any], rows: slice, columns: slice) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the gradient of a function of the matrix by squared distances, and by inner products.
 

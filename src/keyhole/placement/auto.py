@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from keyhole.core.run import Run
 from keyhole.data.samples import Samples
 from keyhole.data.scaled_samples import ScaledSamples
-from keyhole.metrics import Ratio, is_better, simplest
+from keyhole.metrics import Ratio, choose, is_better, simplest
 from keyhole.metrics.trials import Trial, Trials
 from keyhole.placement.base import Selection, Selector
 from keyhole.placement.baselines.supervised import Forest, Relevance
@@ -137,7 +137,7 @@ class Auto(Selector):
         stages = [trial.name for trial in results.tried if trial.name in _LINEAR]
         if len(stages) < 2 or run.seconds_left() <= 0:
             return {}
-        selectors = [Exchange(n_restarts=0) if stage == "exchange" else self._selector(stage) for stage in stages]
+        selectors = [one for stage in stages if (one := self._selector(stage).in_turn()) is not None]
         errors = scorer.in_turn(selectors, k, run)
         return {} if errors is None else dict(zip(stages, errors, strict=True))
 
@@ -224,15 +224,10 @@ Candidate = tuple[Trial[Selection], NDArray[np.int64]]
 
 
 def _simplest(results: Results, in_turn: Mapping[str, Ratio]) -> Trial[Selection]:
-    """Return the simplest stage within one standard error of the best.
-
-    Stages that have errors with blocks left out in turn are compared by these first, and the one that is chosen with
-    the other stages on the validation samples.
-    """
-    if not in_turn:
-        return results.simplest()
-    first = list(in_turn)[simplest(list(in_turn.values()), is_series=results.is_series)]
-    return results.simplest([trial for trial in results.tried if trial.name == first or trial.name not in in_turn])
+    """Return the simplest stage within one standard error of the best; see `keyhole.metrics.choose`."""
+    scored = {number: in_turn[one.name] for number, one in enumerate(results.tried) if one.name in in_turn}
+    errors = [trial.ratio for trial in results.tried]
+    return results.tried[choose(errors, scored, is_series=results.is_series)]
 
 
 def _best_by_network(results: Results, best: Trial[Selection], scorer: Scorer, run: Run) -> Candidate:

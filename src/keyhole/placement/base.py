@@ -86,6 +86,9 @@ class Selector(Configurable, ABC):
         Whether the selector takes samples that stay in their file, going through them in panels.
     assumes_noise
         Whether the search counts with a little measurement noise where none is given (`ScaledSamples.search_noise`).
+    quick
+        Whether selection is a closed form of seconds that needs no validation samples, so that it may be repeated with
+        blocks of the samples left out in turn (`Scorer.in_turn`).
     """
 
     kind: ClassVar[str] = "method"
@@ -94,6 +97,7 @@ class Selector(Configurable, ABC):
     takes_sensors: ClassVar[bool] = False
     any_size: ClassVar[bool] = False
     assumes_noise: ClassVar[bool] = False
+    quick: ClassVar[bool] = False
 
     @property
     def requires_validation(self) -> bool:
@@ -120,6 +124,10 @@ class Selector(Configurable, ABC):
         if samples.sensors is not None and not self.takes_sensors:
             return "it needs a sensor at each site; greedy, qr, exchange, kernel_exchange and auto select among others"
         return self.incompatibility(samples)
+
+    def in_turn(self) -> Selector | None:
+        """Return what stands for the selector where blocks are left out in turn; None unless that is ``quick``."""
+        return self if self.quick else None
 
     @abstractmethod
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:

@@ -33,6 +33,7 @@ class Random(Selector):
     """
 
     name: ClassVar[str] = "random"
+    quick: ClassVar[bool] = True
     any_size: ClassVar[bool] = True
     nested: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
@@ -55,6 +56,7 @@ class Variance(Selector):
     """
 
     name: ClassVar[str] = "variance"
+    quick: ClassVar[bool] = True
     any_size: ClassVar[bool] = True
     nested: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
@@ -89,6 +91,7 @@ class QR(Selector):
     """
 
     name: ClassVar[str] = "qr"
+    quick: ClassVar[bool] = True
     assumes_noise: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
     any_size: ClassVar[bool] = True
@@ -142,6 +145,7 @@ class Greedy(Selector):
     """
 
     name: ClassVar[str] = "greedy"
+    quick: ClassVar[bool] = True
     any_size: ClassVar[bool] = True
     nested: ClassVar[bool] = True
     assumes_noise: ClassVar[bool] = True
@@ -171,8 +175,10 @@ def _orthonormal(rows: NDArray[np.float64], directions: NDArray[np.float64]) -> 
     return np.asarray(right[sizes > _RANK_TOLERANCE**0.5 * max(sizes[0], 1e-300)])
 
 
-def rank_sites(train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> NDArray[np.int64]:
-    """Rank given sites by greedy selection among them.
+def rank_sites(
+    train: ScaledSamples, sites: NDArray[np.int64], run: Run, *, selector: Selector | None = None
+) -> NDArray[np.int64]:  # fmt: skip
+    """Rank given sites by selection among them.
 
     Parameters
     ----------
@@ -182,6 +188,8 @@ def rank_sites(train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> NDAr
         Numbers of the sites.
     run
         Seed and progress.
+    selector
+        The selector that ranks; None: greedy selection.
 
     Returns
     -------
@@ -198,4 +206,4 @@ def rank_sites(train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> NDAr
     among = np.zeros(len(train.observable), bool)
     among[sites] = True
     only = replace(train, observable=among)
-    return Greedy().select(only, len(sites), validation=None, run=run).sites
+    return (selector or Greedy()).select(only, len(sites), validation=None, run=run).sites

@@ -55,6 +55,7 @@ class Exchange(Selector):
     """
 
     name: ClassVar[str] = "exchange"
+    quick: ClassVar[bool] = True
     assumes_noise: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
     any_size: ClassVar[bool] = True
@@ -91,6 +92,10 @@ class Exchange(Selector):
         best = LocalSearch(self.options, run, "exchange sites").search([state], n_restarts)
         selected = _better_of(best.selected, start, covariance, subset)
         return _selection(selected, covariance, train, k, {"restarts": n_restarts, **notes})
+
+    def in_turn(self) -> Exchange:
+        """Return the same without restarts, each of which takes as long as the rest."""
+        return Exchange(**{**self.settings(), "n_restarts": 0})
 
     def improve(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Selection:
         """Improve given sites by exchanges, without random restarts: a fraction of the time of `select`.

@@ -103,6 +103,16 @@ class Network:
         solved = np.linalg.solve(self.inverse[index], self.returned[index])
         return np.asarray(np.trace(solved, axis1=1, axis2=2))
 
+    def loss(self, sites: NDArray[np.int64]) -> float:
+        """Return the increase of the expected squared error if some sites fail together.
+
+        Parameters
+        ----------
+        sites
+            Their positions among the selected ones.
+        """
+        return float(self.losses(sites[np.newaxis])[0])
+
 
 class FailureObjective(ScoredObjective, PosteriorCovariance):
     """Expected squared error averaged over sets of failing sites; exchanges are proposed by the gains without failures.

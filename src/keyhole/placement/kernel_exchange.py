@@ -12,6 +12,7 @@ from keyhole.core.run import Run
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.metrics import is_better
 from keyhole.placement.base import Selection, Selector
+from keyhole.placement.baselines.supervised import Relevance
 from keyhole.placement.candidates import FeasibleCandidates
 from keyhole.placement.classical import Greedy, rank_sites
 from keyhole.placement.kernel_surrogate import (
@@ -63,11 +64,12 @@ class SurrogateObjective(ScoredObjective):
 class KernelExchange(Selector):
     """Exchange algorithm with random restarts for a kernel surrogate of the reconstructor.
 
-    Starting from greedy selection, each site in turn is exchanged for one of the few candidates with the largest
-    estimated gain, if that lowers the error of kernel ridge regression (`LocalSearch`). The error is that of a third of
-    the samples, on which the surrogate was not fitted, or the leave-one-out error where samples are few. Where the
-    surrogate is not better than a linear one by more than one standard error, the initial sites are returned:
-    `Exchange` then has the same optimum and is much faster.
+    Starting from greedy selection, or from forward selection for a target, each site in turn is exchanged for one of
+    the few candidates with the largest estimated gain, if that lowers the error of kernel ridge regression
+    (`LocalSearch`). The error is that of a third of the samples, on which the surrogate was not fitted, or the
+    leave-one-out error where samples are few. Where the surrogate is not better than a linear one by more than one
+    standard error, the initial sites are returned: `Exchange` then has the same optimum and is much faster. With a
+    target, the surrogate predicts the indicators of its classes, or its numbers, and the search always runs.
 
     Parameters
     ----------
@@ -91,11 +93,12 @@ class KernelExchange(Selector):
     name: ClassVar[str] = "kernel_exchange"
     assumes_noise: ClassVar[bool] = True
     takes_sensors: ClassVar[bool] = True
+    supervised: ClassVar[bool] = True
     settings_class: ClassVar[type[KernelExchangeSettings]] = KernelExchangeSettings
     options: KernelExchangeSettings
 
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
-        """Select ``k`` sites greedily and improve them by exchanges.
+        """Select ``k`` sites one after another and improve them by exchanges.
 
         Parameters
         ----------
@@ -113,7 +116,7 @@ class KernelExchange(Selector):
         Selection
             Ranked sites; see `improve`.
         """
-        start = Greedy().select(train, k, validation=None, run=run).sites
+        start = _ranker(train).select(train, k, validation=None, run=run).sites
         return self.improve(train, [start], run)
 
     def improve(self, train: ScaledSamples, starts: Sequence[NDArray[np.int64]], run: Run) -> Selection:
@@ -143,7 +146,7 @@ class KernelExchange(Selector):
         best_start = starts[int(np.argmin(errors))]
         linear, nonlinear = surrogate.linear_error(best_start), surrogate.error(best_start)
         nonlinearity = min(errors) / max(linear.value, np.finfo(float).tiny)
-        if not is_better(nonlinear, linear, is_series=train.is_series):
+        if train.target is None and not is_better(nonlinear, linear, is_series=train.is_series):
             return Selection(best_start, notes={"nonlinearity": nonlinearity, "exchanges": 0})
         # Not for time series, whose neighbouring samples are nearly identical.
         if not train.is_series and len(train) <= self.options.max_leave_one_out_samples:
@@ -165,7 +168,13 @@ class KernelExchange(Selector):
             states.append(SearchState(objective.copy(), candidates, last_first))
         best = search.search(states, self.options.n_restarts)
         optima = [best.selected, *search.others(self.options.close_optima, self.options.n_others)]
-        sites, *others = (rank_sites(train, observable[optimum], run) for optimum in optima)
+        ranker = _ranker(train)
+        sites, *others = (rank_sites(train, observable[optimum], run, selector=ranker) for optimum in optima)
         n_restarts = len(search.history) - len(starts)
         notes = {"nonlinearity": nonlinearity, "exchanges": search.n_exchanges, "restarts": n_restarts}
         return Selection(sites, search.history, notes, others=others)
+
+
+def _ranker(train: ScaledSamples) -> Selector:
+    """The selector of a start and of the order of the sites that are found: greedy, or forward for the target."""
+    return Greedy() if train.target is None else Relevance()

@@ -13,6 +13,7 @@ from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.metrics import Ratio, is_better, target_ratios
 from keyhole.models.blocks_in_turn import BlocksInTurn
 from keyhole.models.predictors import Linear, target_of
+from keyhole.models.reconstructors.base import Reconstructor
 from keyhole.models.reconstructors.errors import unexplained
 from keyhole.models.reconstructors.linear import LinearReconstructor
 from keyhole.models.reconstructors.model_selection import fit_linear
@@ -85,8 +86,10 @@ class Scorer:
             self._errors[key] = self._field_error(sites) if self.train.target is None else self._target_error(sites)
         return self._errors[key]
 
-    def in_turn(self, selectors: Sequence[Selector], k: int, run: Run) -> list[Ratio] | None:
-        """Return the linear error of each selector with blocks of all samples left out in turn; see `BlocksInTurn`.
+    def in_turn(
+        self, selectors: Sequence[Selector], k: int, run: Run, reconstructor: Reconstructor | None = None
+    ) -> list[Ratio] | None:
+        """Return the error of each selector with blocks of all samples left out in turn; see `BlocksInTurn`.
 
         Each selects sites anew on the samples that are fitted to, so that it is the selector that is scored, and not
         one set of sites.
@@ -94,11 +97,13 @@ class Scorer:
         Parameters
         ----------
         selectors
-            Selectors that need no validation samples.
+            Selectors that are quick (`Selector.in_turn`).
         k
             Number of sites.
         run
             Seed and deadline.
+        reconstructor
+            A closed form, cloned and fitted each time; None: ridge or optimal interpolation, whichever is better.
 
         Returns
         -------
@@ -110,7 +115,11 @@ class Scorer:
             return None
 
         def error(selector: Selector, fit: ScaledSamples, left_out: ScaledSamples) -> Ratio:
-            return self._linear_error(selector.select(fit, k, validation=None, run=run).sites, fit, left_out)
+            sites = selector.select(fit, k, validation=None, run=run).sites
+            if reconstructor is None:
+                return self._linear_error(sites, fit, left_out)
+            fitted = reconstructor.clone().fit(fit, sites, validation=left_out, run=Run())
+            return unexplained(fitted, sites, left_out)
 
         return [blocks.error(partial(error, selector)) for selector in selectors]
 

@@ -91,6 +91,17 @@ class Plan(FittedModels):
     stability: NDArray[np.float64] | None = None
     sample_errors: Mapping[str, Mapping[str, Ratio]] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Return sites, errors and how the plan was made, as `keyhole info` prints them."""
+        from keyhole.report.tables import as_text, plan_table
+
+        return as_text(plan_table(self))
+
+    def _repr_html_(self) -> str:
+        from keyhole.report.tables import plan_page
+
+        return plan_page(self)
+
     @property
     def names(self) -> list[str]:
         """Names of the sites in rank order; of a table those of its columns."""

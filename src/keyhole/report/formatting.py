@@ -10,6 +10,7 @@ import numpy as np
 
 __all__ = [
     "STAGES",
+    "choice_text",
     "noise_errors",
     "noise_warning",
     "number",
@@ -17,6 +18,7 @@ __all__ = [
     "plain",
     "quantity",
     "refit_text",
+    "share",
     "shorten",
     "split_text",
     "stopped_text",
@@ -142,6 +144,18 @@ def plain(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
+def share(value: float, digits: int = 1) -> str:
+    """Format a share in percent; one that would round to zero by its size.
+
+    Examples
+    --------
+    >>> share(0.1234), share(0.0), share(3.7e-10), share(0.00002, digits=2)
+    ('12.3%', '0.0%', '4e-08%', '0.002%')
+    """
+    text = f"{value:.{digits}%}"
+    return f"{100 * value:.1g}%" if value and not float(text[:-1]) else text
+
+
 def with_error(text: str, error: float, form: str, sign: str = "+-") -> str:
     """Append a standard error to a formatted number, if it is known.
 
@@ -152,7 +166,7 @@ def with_error(text: str, error: float, form: str, sign: str = "+-") -> str:
     error : float
         Its standard error; NaN if unknown.
     form : str
-        Format specification of the error.
+        Format specification of the error; percents are formatted by `share`.
     sign : str
         What stands between them.
 
@@ -161,7 +175,9 @@ def with_error(text: str, error: float, form: str, sign: str = "+-") -> str:
     >>> with_error("56.5%", 0.021, ".1%"), with_error("56.5%", float("nan"), ".1%")
     ('56.5% +- 2.1%', '56.5%')
     """
-    return f"{text} {sign} {error:{form}}" if math.isfinite(error) else text
+    if not math.isfinite(error):
+        return text
+    return f"{text} {sign} {share(error) if form == '.1%' else format(error, form)}"
 
 
 def split_text(sizes: Mapping[str, Any]) -> str:
@@ -195,6 +211,17 @@ def _left_out(sizes: Mapping[str, Any]) -> str:
     time = f"{sizes['gap']} sample{'s' * (sizes['gap'] != 1)}"
     most = "; 5 % are left out at most" if sizes["left_out"] < 2 * sizes["gap"] else ""
     return f"; {sizes['left_out']} left out between them (decorrelation time: {time}{most})"
+
+
+def choice_text(by: str) -> str:
+    """Return the rule that a method of a comparison was chosen by.
+
+    Examples
+    --------
+    >>> choice_text("the validation part")
+    'the simplest within one standard error of the best by the validation part'
+    """
+    return f"the simplest within one standard error of the best by {by}"
 
 
 def noise_errors(scores: Mapping[str, float]) -> dict[str, float]:

@@ -17,6 +17,7 @@ from keyhole.core.storage import replacing
 from keyhole.report import page_text
 from keyhole.report.curves import curve_figure, differs, training_figure
 from keyhole.report.figures import error_figure, interval_figure, samples_figure, sites_figure
+from keyhole.report.formatting import choice_text
 from keyhole.report.reliability import coverage_figure, failures_figure
 from keyhole.report.report_data import ReportData
 from keyhole.report.style import NARROW, WIDE, png
@@ -104,6 +105,7 @@ def _content(comparison: Comparison) -> dict[str, Any]:
         "result": page_text.result(data),
         "warning": data.plan.metadata.get("split", {}).get("warning"),
         "methods": page_text.methods(comparison),
+        "choice": choice_text(comparison.chosen_by),
         "sites": page_text.sites(data),
         "intervals_in_words": page_text.intervals(data),
         "noise": page_text.noise(data),

@@ -55,10 +55,11 @@ def result(data: ReportData) -> str:
     error += f" ({parts})" if parts else ""
     warnings = "".join(f" {one[0].upper()}{one[1:]}." for one in baseline_warnings(scores, data.units))
     without = known_without_sensors(plan, data.units)
-    known = warnings + (f" RMSE without sensors: {without}." if without else "")
+    error_name = "Errors" if plan.predictor is not None else "RMSE"
+    known = warnings + (f" {error_name} without sensors: {without}." if without else "")
     return (
-        f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(plan, scores)}.{known}"
         f"{_target_sentence(plan)}"
+        f"{count} {plan.origin.name} with a test RMSE of {error}; {_explained(plan, scores)}.{known}"
         f"{_noise_sentence(data)}{_refit_sentence(data)}"
     )
 
@@ -82,6 +83,7 @@ def methods(comparison: Comparison) -> list[dict[str, Any]]:
         {
             "method": entry.method,
             "reconstructor": entry.plan.reconstructor.name,
+            "target": _target_cell(entry.plan),
             "rmse": _with_own_error(entry.plan.metrics["test"], "rmse", units),
             "fvu": _share(entry.plan.metrics["test"], "fvu"),
             "difference": _difference(difference, is_best=entry is comparison.entries[0]),
@@ -162,7 +164,8 @@ def noise(data: ReportData) -> list[dict[str, str]]:
 
 def trained(comparison: Comparison) -> Entry | None:
     """Return the chosen entry if it was trained by gradient descent, else the best that was, or None."""
-    return next((entry for entry in (comparison.choice, *comparison.entries) if entry.plan.history), None)
+    entries = (comparison.choice, *comparison.entries)
+    return next((entry for entry in entries if any("step" in row for row in entry.plan.history)), None)
 
 
 def metadata(data: ReportData) -> dict[str, str]:
@@ -214,9 +217,10 @@ def _refit_sentence(data: ReportData) -> str:
     """Sentence on what was measured, where the plan to use was fitted to the test part too."""
     if data.final is None or not data.final.metadata.get("refit", {}).get("samples"):
         return ""
+    fitted = refit_text(data.final.metadata["refit"], data.final.k)
     return (
         f" Errors, error maps and reconstructions are of sites and models that had not seen the test part; the sites "
-        f"listed and drawn by rank are those to use: {refit_text(data.final.metadata['refit'], data.final.k)}."
+        f"listed and drawn by rank are those to use, fitted to {fitted}."
     )
 
 
@@ -258,9 +262,17 @@ def _target_sentence(plan: Plan) -> str:
         return ""
     scores = plan.metrics["test"]
     if plan.predictor.is_class:
-        return f" The misclassification rate of {plan.target} on test is {_share(scores, 'target_error')}."
+        return f"The misclassification rate of {plan.target} on test is {_share(scores, 'target_error')}. "
     unexplained = f"{_share(scores, 'target_fvu')} unexplained variance"
-    return f" The test RMSE of {plan.target} is {_with_own_error(scores, 'target_rmse', '')}, with {unexplained}."
+    return f"The test RMSE of {plan.target} is {_with_own_error(scores, 'target_rmse', '')}, with {unexplained}. "
+
+
+def _target_cell(plan: Plan) -> str:
+    """Error of the target on test, for the table of methods; empty without a target."""
+    if plan.predictor is None:
+        return ""
+    scores = plan.metrics["test"]
+    return _share(scores, "target_error") if plan.predictor.is_class else _with_own_error(scores, "target_rmse", "")
 
 
 def _seconds(seconds: float) -> str:

@@ -114,7 +114,7 @@ class ReportData:
 
     @classmethod
     def of(cls, comparison: Comparison) -> ReportData:
-        """Return the data of the entry of a comparison that is best on validation."""
+        """Return the data of the entry of a comparison that is chosen."""
         return cls(comparison.prepared, comparison.choice.plan, comparison.choice.final)
 
     @property

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import html
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from keyhole.core.text import visible
 from keyhole.plan.plan import Plan
 from keyhole.report.formatting import (
+    choice_text,
     noise_errors,
     noise_warning,
     refit_text,
+    share,
     split_text,
     stopped_text,
     variable_units,
@@ -30,10 +35,25 @@ from keyhole.report.without_sensors import (
 from keyhole.workflow.comparison import Comparison
 from keyhole.workflow.curves import Curve
 
-__all__ = ["comparison_table", "curve_summary", "curve_table", "plan_summary", "plan_table"]
+__all__ = ["as_text", "comparison_table", "curve_summary", "curve_table", "plan_page", "plan_summary", "plan_table"]
 
 _MOST_SITES = 30
 _MOST_COLUMNS = 10
+_WIDTH = 120  # characters of a table as text
+
+
+def as_text(renderable: RenderableType) -> str:
+    """Return a table as plain text, with control characters escaped.
+
+    Parameters
+    ----------
+    renderable : rich Group
+        From `plan_table`, `comparison_table` or `curve_table`.
+    """
+    console = Console(file=io.StringIO(), width=_WIDTH, color_system=None, force_jupyter=False)
+    with console.capture() as capture:
+        console.print(renderable)
+    return "\n".join(visible(line.rstrip()) for line in capture.get().splitlines())
 
 
 def comparison_table(comparison: Comparison) -> RenderableType:
@@ -59,10 +79,10 @@ def comparison_table(comparison: Comparison) -> RenderableType:
         table.add_column(Text(heading), justify="right")
     for entry, difference in zip(comparison.entries, differences, strict=True):
         scores = entry.plan.metrics["test"]
-        apart = with_error(f"{difference.value:.1%}", difference.standard_error, ".1%")
+        apart = with_error(share(difference.value), difference.standard_error, ".1%")
         apart = "-" if entry is comparison.entries[0] else apart
         table.add_row(entry.method, *(_shown(figure, scores) for figure in figures), apart, f"{entry.seconds:.1f}")
-    return Group(table, *map(Text, [*_as_good(comparison), *_without_sensors(first)]))
+    return Group(table, *map(Text, [*_as_good(comparison), *_chosen(comparison), *_without_sensors(first)]))
 
 
 def _as_good(comparison: Comparison) -> list[str]:
@@ -71,6 +91,12 @@ def _as_good(comparison: Comparison) -> list[str]:
     close = [entry.method for entry, difference in pairs if difference.is_small]
     found = f"as good as {comparison.entries[0].method} (within one standard error): {', '.join(close)}"
     return [found] if close else []
+
+
+def _chosen(comparison: Comparison) -> list[str]:
+    """Sentence on the method that is chosen, and by what; of several."""
+    by = comparison.chosen_by
+    return [f"chosen: {comparison.choice.method}, {choice_text(by)}"] if by else []
 
 
 def curve_table(curve: Curve) -> RenderableType:
@@ -156,6 +182,19 @@ def plan_table(plan: Plan) -> RenderableType:
     if len(plan.names) > _MOST_SITES:
         table.add_row("...", f"and {len(plan.names) - _MOST_SITES} more", "")
     return Group(table, Text(_account(plan)))
+
+
+def plan_page(plan: Plan) -> str:
+    """Return the table and the account of `plan_table` as HTML, for notebooks.
+
+    Parameters
+    ----------
+    plan : Plan
+        Any plan.
+    """
+    shown = plan.sites.drop(columns="index").to_html(index=False, float_format="{:.4g}".format, max_rows=_MOST_SITES)
+    account = "<br>".join(html.escape(visible(line)) for line in _account(plan).splitlines())
+    return f"<p><b>{html.escape(visible(_sites(plan)))}</b></p>{shown}<p>{account}</p>"
 
 
 def plan_summary(plan: Plan) -> dict[str, Any]:
@@ -245,7 +284,8 @@ def _shown(score: _Score, scores: Mapping[str, float]) -> str:
 
 def _with_own_error(scores: Mapping[str, float], name: str, form: str, error_form: str) -> str:
     """A score with its standard error, if that is known."""
-    return with_error(f"{scores[name]:{form}}", scores.get(f"{name}_se", float("nan")), error_form)
+    value = share(scores[name]) if form == ".1%" else format(scores[name], form)
+    return with_error(value, scores.get(f"{name}_se", float("nan")), error_form)
 
 
 def _percent(scores: Mapping[str, float], name: str) -> str:
@@ -348,10 +388,10 @@ def _field_scores(plan: Plan, scores: Mapping[str, float]) -> str:
 
 def _shares(plan: Plan, scores: Mapping[str, float]) -> str:
     """Unexplained variance of the field, and of its anomalies from the calendar; relative L2 error."""
-    relative = f", relative L2 error {scores['relative_l2']:.2%}" if "relative_l2" in scores else ""
+    relative = f", relative L2 error {share(scores['relative_l2'], digits=2)}" if "relative_l2" in scores else ""
     if "fvu_field" not in scores or not plan.scaling.climatology.needs_time:
         return f"{_percent(scores, 'fvu')}{relative}"
-    return f"{_percent(scores, 'fvu')} of the anomalies, {scores['fvu_field']:.1%} of the field{relative}"
+    return f"{_percent(scores, 'fvu')} of the anomalies, {share(scores['fvu_field'])} of the field{relative}"
 
 
 def _without_sensors(plan: Plan) -> list[str]:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from keyhole.data.climatology import Climatology
 from keyhole.metrics.baselines import BASELINES
 from keyhole.plan.plan import Plan
+from keyhole.report.formatting import share
 
-__all__ = ["anomalies_text", "baseline_text", "baseline_warnings", "in_metric", "known_without_sensors"]
+__all__ = [
+    "anomalies_text",
+    "baseline_text",
+    "baseline_warnings",
+    "in_metric",
+    "known_without_sensors",
+    "target_without_sensors",
+]
 
 _WORDS = {
     "mean": "mean",
@@ -30,7 +39,7 @@ def in_metric(scores: Mapping[str, float], name: str, metric: str = "rmse") -> f
     name : str
         One of `keyhole.metrics.baselines.BASELINES`.
     metric : {"rmse", "mse", "fvu"}
-        Name of a metric of the whole field.
+        Name of a metric of the whole field, or of the target, of which the mean (the most frequent class) is known.
 
     Returns
     -------
@@ -42,6 +51,8 @@ def in_metric(scores: Mapping[str, float], name: str, metric: str = "rmse") -> f
     >>> in_metric({"baseline_rmse[mean]": 2.0, "baseline_rmse[climatology]": 4.0}, "mean", "fvu")
     0.25
     """
+    if metric.startswith("target_"):
+        return scores.get(f"baseline_{metric}") if name == "mean" else None
     rmse, climatology = scores.get(f"baseline_rmse[{name}]"), scores.get("baseline_rmse[climatology]")
     if rmse is None or metric == "rmse":
         return rmse
@@ -77,6 +88,8 @@ def baseline_text(
     words = dict(_WORDS)
     if climatology.needs_time:
         words["climatology"] = climatology.text
+    if metric in ("target_error", "target_log_loss"):
+        words["mean"] = "most frequent class" if metric == "target_error" else "shares of the classes"
     if climatology.kind == "harmonics":
         del words["calendar"]
     errors = {name: in_metric(scores, name, metric) for name in BASELINES}
@@ -90,8 +103,9 @@ def baseline_text(
 def known_without_sensors(plan: Plan, units: str) -> str:
     """Return the errors of what is known of the last part of a plan that was scored; see `baseline_text`."""
     scores: Mapping[str, float] = [{}, *plan.metrics.values()][-1]
-    count = plan.k * plan.reading_channels
+    count, of_target = plan.k * plan.reading_channels, target_without_sensors(scores)
     known = baseline_text(scores, plan.scaling.climatology, units=units, components=count)
+    known = f"{plan.target}: {of_target}; field: {known}" if of_target else known
     if known and "memory" in plan.metadata:
         return f"{known} (principal components are left out, since the data stay in their file)"
     return known
@@ -105,12 +119,42 @@ def baseline_warnings(scores: Mapping[str, float], units: str = "") -> list[str]
     >>> baseline_warnings({"rmse": 0.5, "baseline_rmse[mean]": 0.9, "baseline_rmse[calendar]": 0.4}, "K")
     ['warning: the calendar alone is as good as the sensors: RMSE 0.4 K, with sensors 0.5 K']
     """
+    of_target = _target_warnings(scores)
+    if of_target or "target_error" in scores or "target_rmse" in scores:
+        return of_target  # the target is what the sites are for
     errors = {name: scores[key] for name in _ALONE if (key := f"baseline_rmse[{name}]") in scores}
     name = min(errors, key=errors.__getitem__, default="")
     if not name or errors[name] > scores["rmse"]:
         return []
     alone, both = (_shown(error, "rmse", units) for error in (errors[name], scores["rmse"]))
     return [f"warning: {_ALONE[name]} alone is as good as the sensors: RMSE {alone}, with sensors {both}"]
+
+
+def _target_warnings(scores: Mapping[str, float]) -> list[str]:
+    """Sentence where the target is known as well without sensors."""
+    known = (
+        ("target_error", "the most frequent class", "error rate", share),
+        ("target_rmse", "the mean of the target", "RMSE", "{:.3g}".format),
+    )
+    for name, alone, error, shown in known:
+        if name in scores and scores.get(f"baseline_{name}", math.inf) <= scores[name]:
+            without, both = shown(scores[f"baseline_{name}"]), shown(scores[name])
+            return [f"warning: {alone} alone is as good as the sensors: {error} {without}, with sensors {both}"]
+    return []
+
+
+def target_without_sensors(scores: Mapping[str, float]) -> str:
+    """Return what is known of a target without sensors; empty without a target, and of older plans.
+
+    Examples
+    --------
+    >>> target_without_sensors({"baseline_target_error": 0.6, "baseline_target_log_loss": 1.05})
+    'most frequent class, error rate 60.0%, log loss 1.050'
+    """
+    if "baseline_target_error" in scores:
+        wrong, log_loss = scores["baseline_target_error"], scores["baseline_target_log_loss"]
+        return f"most frequent class, error rate {share(wrong)}, log loss {log_loss:.3f}"
+    return f"mean {scores['baseline_target_rmse']:.3g}" if "baseline_target_rmse" in scores else ""
 
 
 def anomalies_text(plan: Plan) -> str:
@@ -126,6 +170,6 @@ def anomalies_text(plan: Plan) -> str:
 
 def _shown(error: float, metric: str, units: str) -> str:
     """An error with its units; a share in percent."""
-    if metric == "fvu":
-        return f"{error:.1%}"
+    if metric in ("fvu", "target_error"):
+        return share(error)
     return f"{error:.3g}" + (f" {units}" if units and metric == "rmse" else "")

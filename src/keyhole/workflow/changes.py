@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.errors import InfeasibleError, PlanError, SettingsError
+from keyhole.core.errors import InfeasibleError, KeyholeWarning, PlanError, SettingsError
 from keyhole.core.progress import reporting
 from keyhole.core.run import Run
 from keyhole.data.alignment import same_sites
@@ -43,7 +44,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
         Plan of the existing network; its sites are kept and come first in the new plan.
     data
         `Samples` of the sites of the plan, or anything that `read` takes. Target, treatment of missing values and the
-        column of a table that names groups of samples are those of the plan unless given.
+        column or coordinate that names groups of samples are those of the plan unless given.
     k
         Number of further sites; None under a cost limit.
     constraints
@@ -96,7 +97,8 @@ def drop(
 
     Each step drops the site whose loss increases the unexplained variance least: of the target if the plan has one
     (linear prediction), else of the field (optimal interpolation). ``metadata["notes"]["dropped"]`` of the new plan
-    lists them in this order with the unexplained variance after each step (``fvu``).
+    lists them in this order with the unexplained variance after each step (``fvu``). A column of words is dropped with
+    all of its indicators, and counts once.
 
     Parameters
     ----------
@@ -105,11 +107,11 @@ def drop(
     data
         `Samples` of the sites of the plan, or anything that `read` takes. The target is that of the plan.
     k
-        Number of sites to drop, less than ``plan.k``.
+        Number of sites to drop (of a table, of columns), less than the plan has.
     reconstructor
         Name or object, as in `select`; by default the plan's kind and settings.
     groups
-        Groups of samples, as in `select`; of a table by default the column that named those of the plan.
+        Groups of samples, as in `select`; by default the column or coordinate that named those of the plan.
     missing
         Treatment of missing values, as in `read`; by default the plan's.
     seed, device, time_limit, split, memory, refit
@@ -123,7 +125,7 @@ def drop(
     Raises
     ------
     InfeasibleError
-        ``k`` is not between 1 and ``plan.k - 1``.
+        ``k`` is less than 1, or as large as the number of sites or more.
     PlanError
         The data have other sites, or lack the plan's target.
 
@@ -134,14 +136,13 @@ def drop(
     >>> kh.drop(first, kh.datasets.sst(), k=2).k
     3
     """
-    if len(plan.names) < plan.k:
-        raise SettingsError("drop: the plan has columns of words, whose indicators go together; select fewer anew")
-    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < plan.k:
-        raise InfeasibleError(f"k={k!r}: between 1 and {plan.k - 1} of the {plan.k} sites can be dropped")
+    count = len(plan.names)
+    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < count:
+        raise InfeasibleError(f"k={k!r}: between 1 and {count - 1} of the {count} sites can be dropped")
     run = make_run(seed=seed, device=device, time_limit=time_limit)
     with reporting() as report:
         prepared, sites = _prepared(plan, data, missing, groups, split, seed, memory)
-        kept, dropped = _eliminate(prepared.development, sites, k)
+        kept, dropped = _eliminate(plan, prepared.development, sites, k)
         selection, run = Selection(kept, notes={"dropped": dropped}), replace(run, callback=report)
         return _fit_again(plan, prepared, selection, run, reconstructor or plan.reconstructor, refit=refit)
 
@@ -161,7 +162,7 @@ def refit(
     data
         `Samples` of the sites of the plan, or anything that `read` takes. The target is that of the plan.
     groups
-        Groups of samples, as in `select`; of a table by default the column that named those of the plan.
+        Groups of samples, as in `select`; by default the column or coordinate that named those of the plan.
     missing
         Treatment of missing values, as in `read`; by default the plan's.
     seed, device, time_limit, split, memory, refit
@@ -262,7 +263,26 @@ def _read_like(
             f"{here.shape}"
         )
     _sites_in(plan, samples)
+    samples = _grouped_like(plan, samples)
     return samples.anomalies(plan.scaling.climatology.kind)
+
+
+def _grouped_like(plan: Plan, samples: Samples) -> Samples:
+    """Group samples by the coordinate that named the groups of the plan's; warn where there is none."""
+    split = plan.metadata.get("split") or {}
+    name = split.get("groups", "")
+    if samples.sample_groups is not None or not (name or split.get("kind") == "groups"):
+        return samples
+    if name in samples.coordinates or (name == "time" and samples.time is not None):
+        return samples.with_groups(name)
+    by = f" ({name})" if name else ""
+    warnings.warn(
+        f"the samples of the plan were split by groups{by}, and these have none: samples of one group may be in "
+        "several parts, and errors too small; name the groups (groups=, --group-by)",
+        KeyholeWarning,
+        stacklevel=4,
+    )
+    return samples
 
 
 def _sites_in(plan: Plan, samples: Samples) -> NDArray[np.int64]:
@@ -295,31 +315,43 @@ def _on(plan: Plan, sensors: PlacedSensors, samples: Samples) -> PlacedSensors:
 
 
 def _eliminate(
-    development: ScaledSamples, sites: NDArray[np.int64], k: int
+    plan: Plan, development: ScaledSamples, sites: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
-    """Drop sites one by one, the least important first; the others keep their order."""
-    eliminate_by = _eliminate_for_target if development.target is not None else _eliminate_for_field
-    steps = eliminate_by(development, sites, k)
-    named, positions = development.candidates.name, development.positions(np.arange(len(development.candidates)))
-    dropped = [{"site": named(site), "index": int(positions[site]), "fvu": unexplained} for site, unexplained in steps]
-    return np.array([site for site in sites if site not in [one for one, _ in steps]], np.int64), dropped
+    """Drop sites, or columns of a table, one by one, the least important first; the others keep their order."""
+    units = _units(plan)
+    eliminate_by = eliminate if development.target is not None else _eliminate_for_field
+    steps = eliminate_by(development, sites, k, units)
+    columns = plan.origin.columns if plan.sensors is None else None
+    positions = development.positions(sites) if columns is None else np.array(columns.of_sites(plan.indices))
+    dropped = [
+        {"site": plan.names[one], "index": int(positions[one]), "fvu": unexplained} for one, unexplained in steps
+    ]
+    return sites[~np.isin(units, [one for one, _ in steps])], dropped
 
 
-def _eliminate_for_target(development: ScaledSamples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
-    """Return the dropped sites and the unexplained variance of the target after each, by linear prediction."""
-    return [(int(sites[position]), unexplained) for position, unexplained in eliminate(development, sites, k)]
+def _units(plan: Plan) -> NDArray[np.int64]:
+    """Return the position in ``plan.names`` that each site is of: indicators of words are of one column."""
+    columns = plan.origin.columns
+    if columns is None or plan.sensors is not None:
+        return np.arange(plan.k)
+    rank = {column: rank for rank, column in enumerate(columns.of_sites(plan.indices))}
+    return np.array([rank[column] for column in columns.owners[plan.indices].tolist()], np.int64)
 
 
-def _eliminate_for_field(development: ScaledSamples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
-    """Return the dropped sites and the unexplained variance of the field after each, by optimal interpolation."""
+def _eliminate_for_field(
+    development: ScaledSamples, sites: NDArray[np.int64], k: int, units: NDArray[np.int64]
+) -> list[tuple[int, float]]:
+    """Return the dropped units and the unexplained variance of the field after each, by optimal interpolation."""
     only = replace(development, observable=np.isin(np.arange(len(development.candidates)), sites))
     covariance, _ = fit_localised_covariance(only, sites, Run(), "drop")
     total = float(np.square(covariance.targets, dtype=np.float64).sum())
-    kept_positions, steps = list(range(len(covariance.candidates))), []
+    unit_of = dict(zip(sites.tolist(), units.tolist(), strict=True))
+    owners = np.array([unit_of[site] for site in covariance.candidates.tolist()], np.int64)
+    kept, steps = np.arange(len(owners)), []
     for _ in range(k):
-        network = Network(covariance, kept_positions)
-        losses = network.losses(np.arange(len(kept_positions))[:, np.newaxis])
-        least = int(losses.argmin())
-        site = int(covariance.candidates[kept_positions.pop(least)])
-        steps.append((site, (total - network.explained + float(losses[least])) / total))
+        network, mine = Network(covariance, kept.tolist()), owners[kept]
+        losses = {unit: network.loss(np.flatnonzero(mine == unit)) for unit in dict.fromkeys(mine.tolist())}
+        least = min(losses, key=losses.__getitem__)
+        kept = kept[mine != least]
+        steps.append((least, (total - network.explained + losses[least]) / total))
     return steps

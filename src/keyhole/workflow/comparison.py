@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,14 +19,16 @@ from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
 from keyhole.data.splits import SplitLike
 from keyhole.data.target import TargetKind
-from keyhole.metrics import Ratio, difference_error, simplest
+from keyhole.metrics import Ratio, choose, difference_error
 from keyhole.models.predictors import Predictor
 from keyhole.models.reconstructors import Ridge, nested_errors
 from keyhole.models.reconstructors.module import ReconstructorLike
 from keyhole.placement import SELECTORS
+from keyhole.placement.conditioning import SelectionView
+from keyhole.placement.scorer import Scorer
 from keyhole.plan.plan import Plan
-from keyhole.workflow.arguments import Methods, check_budget, deadline_after, make_all_parts, make_run
-from keyhole.workflow.selection import choose_sites, fit_plan
+from keyhole.workflow.arguments import Methods, Parts, check_budget, deadline_after, make_all_parts, make_run
+from keyhole.workflow.selection import choose_sites, count_in, fit_plan
 
 __all__ = ["Comparison", "Difference", "Entry", "compare", "single"]
 
@@ -88,6 +91,9 @@ class Comparison:
         The split and scaled samples that all methods share.
     entries
         One entry for each method, the smallest test error first.
+    in_turn
+        Error of methods, by name, with blocks of the training and validation samples left out in turn; empty where they
+        are not compared by it.
 
     Examples
     --------
@@ -98,19 +104,39 @@ class Comparison:
 
     prepared: PreparedSamples
     entries: Sequence[Entry]
+    in_turn: Mapping[str, Ratio] = field(default_factory=dict)
 
-    @property
+    def __repr__(self) -> str:
+        """Return a table of the methods and their errors, as `keyhole compare` prints it."""
+        from keyhole.report.tables import as_text, comparison_table
+
+        return as_text(comparison_table(self))
+
+    @cached_property
     def choice(self) -> Entry:
-        """The simplest method within one standard error of the best on validation (`metrics.simplest`).
+        """The simplest method within one standard error of the best, by the rule of ``auto`` (`metrics.choose`).
 
-        The test part must not take part in model choice. Methods are from simple to elaborate as `SELECTORS` lists
-        them.
+        With 30 to 600 samples, closed forms are compared by errors with blocks left out in turn, as one block of a few
+        years is one spell of weather; all others, and the best of these, on the validation part. The test part must not
+        take part in model choice. Methods are from simple to elaborate as `SELECTORS` lists them.
         """
         errors = [self._error(entry, "validation") for entry in self.entries]
+        scored = {at: self.in_turn[one.method] for at, one in enumerate(self.entries) if one.method in self.in_turn}
         order = list(SELECTORS)
         names = [entry.plan.metadata.get("method") for entry in self.entries]
         ranks = [order.index(name) if name in order else len(order) for name in names]
-        return self.entries[simplest(errors, is_series=self._is_series, simplicity=ranks)]
+        return self.entries[choose(errors, scored, is_series=self._is_series, simplicity=ranks)]
+
+    @property
+    def chosen_by(self) -> str:
+        """What `choice` goes by, in words; empty where there is but one method."""
+        if len(self.entries) < 2:
+            return ""
+        if not self.in_turn:
+            return "the validation part"
+        if len(self.in_turn) == len(self.entries):
+            return "blocks left out in turn"
+        return f"blocks left out in turn ({', '.join(self.in_turn)}), then the validation part"
 
     @property
     def differences(self) -> list[Difference]:
@@ -124,9 +150,10 @@ class Comparison:
         """Return one dict for each method: method, k, reconstructor, test and validation metrics, seconds.
 
         ``difference`` is that of the test error ``difference_of`` from the best, ``difference_se`` its standard error.
-        Where errors on later samples are larger, ``warning`` says why.
+        ``chosen`` marks the `choice`, which is made by ``chosen_by``; ``in_turn_fvu`` is the unexplained variance with
+        blocks left out in turn. Where errors on later samples are larger, ``warning`` says why.
         """
-        warning = self.prepared.split.warning
+        warning, choice, by = self.prepared.split.warning, self.choice, self.chosen_by
         return [
             {
                 "method": entry.method,
@@ -141,6 +168,8 @@ class Comparison:
                 "difference_of": difference.metric,
                 "difference": difference.value,
                 "difference_se": difference.standard_error,
+                **({"in_turn_fvu": self.in_turn[entry.method].value} if entry.method in self.in_turn else {}),
+                **({"chosen": entry is choice, "chosen_by": by} if by else {}),
                 "seconds": round(entry.seconds, 2),
                 **({"warning": warning} if warning else {}),
             }
@@ -204,7 +233,7 @@ def compare(
     settings
         Settings of the models that are named, such as ``{"reconstructor.width": 512}``.
     time_limit
-        Time limit in seconds for each method.
+        Time limit in seconds for each method, and for what the choice takes beside.
     intervals
         Whether to calibrate the prediction intervals of each plan.
     target, target_kind, groups, predictor, split, anomalies, seed, device, memory,
@@ -215,7 +244,7 @@ def compare(
     -------
     Comparison
         One entry for each method, the smallest test error first; ``choice`` is the simplest method within one standard
-        error of the best on validation.
+        error of the best, on validation or with blocks of few samples left out in turn (`Comparison.choice`).
 
     Examples
     --------
@@ -243,7 +272,28 @@ def compare(
             seconds = time.monotonic() - started
             plan = fit_plan(prepared, selection, parts, run, intervals=intervals)
             entries.append(Entry(label, plan, _errors_by_k(plan, prepared), seconds))
-    return Comparison(prepared, sorted(entries, key=lambda entry: _ranking_key(entry.plan.metrics["test"])))
+        in_turn = _errors_in_turn(prepared, each, k, replace(run, deadline=deadline_after(time_limit)))
+    return Comparison(prepared, sorted(entries, key=lambda entry: _ranking_key(entry.plan.metrics["test"])), in_turn)
+
+
+def _errors_in_turn(prepared: PreparedSamples, each: Mapping[str, Parts], k: int | None, run: Run) -> dict[str, Ratio]:
+    """Errors of the quick methods with blocks of few samples left out in turn, by their common reconstructor.
+
+    Empty where ``auto`` has none (many samples, a target), where fewer than two methods are quick, or where the
+    reconstructor is a network, which takes too long to be trained five times for each.
+    """
+    quick = {label: found for label, parts in each.items() if (found := parts.selector.in_turn()) is not None}
+    reconstructor = next(iter(each.values())).reconstructor
+    is_closed = reconstructor is None or reconstructor.closed_form
+    if len(quick) < 2 or not is_closed or prepared.samples.target is not None:
+        return {}
+    parts = (part.with_count(k) for part in (prepared.train, prepared.validation, prepared.development))
+    view = SelectionView.of(*parts)
+    if view.grouping is not None:
+        reconstructor = None  # groups are single sites here, which only the linear ones take for any data
+    scorer = Scorer(view.train, view.validation, run)
+    errors = scorer.in_turn(list(quick.values()), count_in(view, k, run), run, reconstructor)
+    return {} if errors is None else dict(zip(quick, errors, strict=True))
 
 
 def single(plan: Plan, prepared: PreparedSamples) -> Comparison:

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from keyhole.core.errors import DataError
 from keyhole.core.run import Run
+from keyhole.data.decorrelation import decorrelation_time_of
 from keyhole.data.preparation import PreparedSamples
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
-from keyhole.data.series import decorrelation_time, features
 from keyhole.data.splits import Indices, folds
 from keyhole.data.values import subset_stride
 from keyhole.models.intervals import MOST_SAMPLES, HeldOut, Incomplete, PredictionIntervals
@@ -268,4 +268,6 @@ def _gap(samples: Samples, rows: Indices) -> int:
     """Number of samples between blocks that are fitted to and those that are held out."""
     if not samples.is_series:
         return 0
-    return min(decorrelation_time(features(samples.take(rows))), int(_MOST_GAP * len(rows)))
+    taken = samples.take(rows)
+    at_once = 1 if taken.time is None else len(rows) // len(np.unique(taken.time))
+    return min(at_once * decorrelation_time_of(taken), int(_MOST_GAP * len(rows)))

@@ -120,6 +120,12 @@ class Curve:
     warning: str = ""
     climatology: Climatology = MEAN
 
+    def __repr__(self) -> str:
+        """Return a table of the errors, as `keyhole curve` prints it."""
+        from keyhole.report.tables import as_text, curve_table
+
+        return as_text(curve_table(self))
+
     @property
     def methods(self) -> list[str]:
         """Methods that have a row, in the order given."""

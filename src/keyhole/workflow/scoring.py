@@ -15,7 +15,7 @@ from keyhole.data.preparation import PreparedSamples
 from keyhole.data.samples import Samples
 from keyhole.data.scaler import Scaler
 from keyhole.data.values import Panel
-from keyhole.metrics.baselines import BaselineSums, baseline_scores
+from keyhole.metrics.baselines import BaselineSums, baseline_scores, target_baseline
 from keyhole.models.predictors import nested_errors as nested_target_errors
 from keyhole.models.reconstructors import nested_errors, ridge_strength
 from keyhole.plan.fitted import FittedModels
@@ -56,7 +56,7 @@ def scores_of(prepared: PreparedSamples, scored: Mapping[str, FittedModels]) -> 
     dict of str to Scores
         For each part. Names of metrics of the target begin with ``target_``, those of the 90 % prediction interval are
         ``coverage_90`` and ``width_90``; ``rmse_se``, ``fvu_se``, ``target_error_se``, ... are standard errors, and
-        what is known without sensors is ``baseline_rmse[...]``.
+        what is known without sensors is ``baseline_rmse[...]``, and of a target ``baseline_target_error``, ....
     """
     samples, split = prepared.samples, prepared.split
     rows = {name: {"validation": split.validation, "test": split.test}[name] for name in scored}
@@ -69,6 +69,7 @@ def scores_of(prepared: PreparedSamples, scored: Mapping[str, FittedModels]) -> 
     for name, accumulator, others in zip(scored, *sums, strict=True):
         own = _scores(scored[name], samples.take(np.sort(rows[name])), accumulator)
         without_sensors = baseline_scores(others, own.metrics["rmse"], accumulator.scale)
+        without_sensors |= _target_baseline(scored[name], prepared, name)
         found[name] = own._replace(metrics=own.metrics | without_sensors)
     return found
 
@@ -99,6 +100,15 @@ def _target_ratios(models: FittedModels, part: Samples, order: NDArray[np.int64]
     predicted = models.predict_array(models.readings_of(part), part.time)[order]
     ratios = metrics.target_ratios(part.target.take(order), predicted, models.predictor.expected)
     return {f"target_{name}": ratio for name, ratio in ratios.items()}
+
+
+def _target_baseline(models: FittedModels, prepared: PreparedSamples, part: str) -> dict[str, float]:
+    """Errors of what is known of the target of a part without sensors, from the samples that models were fitted to."""
+    target, split = prepared.samples.target, prepared.split
+    if models.predictor is None or target is None:
+        return {}
+    fitted, rows = (split.train, split.validation) if part == "validation" else (split.development, split.test)
+    return target_baseline(target.take(fitted), target.take(rows))
 
 
 @dataclass(frozen=True, eq=False)

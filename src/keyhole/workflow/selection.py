@@ -59,7 +59,7 @@ from keyhole.workflow.plan_metadata import (
 from keyhole.workflow.refitting import Seconds, refit_models, refit_on_all, select_again
 from keyhole.workflow.scoring import gains, scores_of
 
-__all__ = ["SELECTION_SHARE", "choose_sites", "fit_plan", "fit_reconstructor", "make_plan", "select"]
+__all__ = ["SELECTION_SHARE", "choose_sites", "count_in", "fit_plan", "fit_reconstructor", "make_plan", "select"]
 
 # Fraction of the time limit for site selection; the rest is for fitting the reconstructor.
 SELECTION_SHARE = 1 / 3
@@ -310,11 +310,10 @@ def choose_sites(
     Selection
         Existing sites first, then the selected ones by rank.
     """
-    parts = (prepared.train, prepared.validation, prepared.development)
-    run, samples = run.share(SELECTION_SHARE), tuple(part.with_count(k) for part in parts)
+    run = run.share(SELECTION_SHARE)
+    samples = tuple(part.with_count(k) for part in (prepared.train, prepared.validation, prepared.development))
     view = SelectionView.of(*samples, supervised=selector.supervised)
-    if k is None:
-        k = len(Greedy().select(view.development, 1, validation=None, run=run).sites)
+    k = count_in(view, k, run)
     if selector.requires_validation:
         found = selector.select(view.train, k, validation=view.validation, run=run)
         found = selector.refit(found if measured else replace(found, scorer=None), view.development, run)
@@ -328,6 +327,11 @@ def choose_sites(
         return found
     sites = np.concatenate([prepared.existing, view.sites(found.sites)])
     return replace(found, sites=sites, reconstruct=None, distribution=None)
+
+
+def count_in(view: SelectionView, k: int | None, run: Run) -> int:
+    """Return the number of sites to select: ``k``, or under a cost limit alone as many as greedy selection affords."""
+    return len(Greedy().select(view.development, 1, validation=None, run=run).sites) if k is None else k
 
 
 def fit_plan(

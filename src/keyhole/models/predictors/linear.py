@@ -114,7 +114,9 @@ def nested_errors(train: ScaledSamples, scorer: ScaledSamples, sites: NDArray[np
     return errors[:: train.reading_channels]
 
 
-def eliminate(train: ScaledSamples, sites: NDArray[np.int64], k: int) -> list[tuple[int, float]]:
+def eliminate(
+    train: ScaledSamples, sites: NDArray[np.int64], k: int, units: NDArray[np.int64] | None = None
+) -> list[tuple[int, float]]:
     r"""Remove ``k`` sites one after the other, each time the one whose removal increases the error of `Linear` least.
 
     With :math:`B = (R'R + a I)^{-1}` and :math:`W = B R'Y`, removing the columns `F` of a site adds
@@ -128,12 +130,26 @@ def eliminate(train: ScaledSamples, sites: NDArray[np.int64], k: int) -> list[tu
         Numbers of the sites, ``(K,)``.
     k
         How many to remove.
+    units
+        ``(K,)``, a number for each site; sites of the same number are removed together, and ``k`` counts numbers. None:
+        each by itself.
 
     Returns
     -------
     list of (int, float)
-        Position of each removed site in ``sites``, and the unexplained variance of the target (for classes, of their
-        indicators) without it and those removed before.
+        Position of each removed site in ``sites``, or the number that was removed, and the unexplained variance of the
+        target (for classes, of their indicators) without it and those removed before.
+
+    Examples
+    --------
+    >>> import keyhole as kh
+    >>> from keyhole.data.target import Target
+    >>> values = np.random.default_rng(0).normal(size=(80, 3)) * [1, 2, 0.1]
+    >>> samples = kh.read(values).with_target(Target.of(values.sum(axis=1))).as_scaled()
+    >>> [site for site, _ in eliminate(samples, np.arange(3), 1)]
+    [2]
+    >>> [unit for unit, _ in eliminate(samples, np.arange(3), 1, np.array([7, 8, 7]))]
+    [7]
     """
     linear = Linear().fit(train, sites, validation=train, run=Run())
     inputs, targets = linear.pair(train, sites)
@@ -141,17 +157,21 @@ def eliminate(train: ScaledSamples, sites: NDArray[np.int64], k: int) -> list[tu
     inverse = np.linalg.inv(inputs.T @ inputs + linear.strength * np.eye(inputs.shape[1]))
     moments, total = inputs.T @ targets, float(np.square(targets).sum())
     weights = inverse @ moments
-    error, kept, removed = total - float((weights * moments).sum()), list(range(len(sites))), []
+    error, removed = total - float((weights * moments).sum()), []
+    owners = np.repeat(np.arange(len(sites)) if units is None else units, train.reading_channels)
     for _ in range(k):
-        columns = np.arange(len(inverse)).reshape(-1, train.reading_channels)
-        increases = [float((weights[f] * np.linalg.solve(inverse[np.ix_(f, f)], weights[f])).sum()) for f in columns]
-        least = int(np.argmin(increases))
-        out, rest = columns[least], np.delete(columns, least, axis=0).ravel()
+        columns = {unit: np.flatnonzero(owners == unit) for unit in dict.fromkeys(owners.tolist())}
+        increases = {
+            unit: float((weights[f] * np.linalg.solve(inverse[np.ix_(f, f)], weights[f])).sum())
+            for unit, f in columns.items()
+        }
+        least = min(increases, key=increases.__getitem__)
+        out, rest = columns[least], np.flatnonzero(owners != least)
         gain = np.linalg.solve(inverse[np.ix_(out, out)], np.c_[inverse[np.ix_(out, rest)], weights[out]])
         weights = weights[rest] - inverse[np.ix_(rest, out)] @ gain[:, len(rest) :]
         inverse = inverse[np.ix_(rest, rest)] - inverse[np.ix_(rest, out)] @ gain[:, : len(rest)]
-        error += increases[least]
-        removed.append((kept.pop(least), error / max(total, np.finfo(float).tiny)))
+        error, owners = error + increases[least], owners[rest]
+        removed.append((least, error / max(total, np.finfo(float).tiny)))
     return removed
 
 

@@ -49,6 +49,7 @@ class Laplacian(Selector):
     """
 
     name: ClassVar[str] = "laplacian"
+    quick: ClassVar[bool] = True
     nested: ClassVar[bool] = True
     settings_class: ClassVar[type[LaplacianSettings]] = LaplacianSettings
     options: LaplacianSettings
