@@ -131,7 +131,7 @@ def test_a_target_is_what_counts_where_there_is_one():
 def test_progress_is_reported_by_method():
     """A bar for each method, from none to all of its K."""
     events: list[Event] = []
-    kh.curve(many_modes(), (2, 4), ("greedy", "qr"), callback=events.append)
+    kh.curve(many_modes(), (2, 4), ("greedy", "qr"), callbacks=[events.append])
     for method in ("greedy", "qr"):
         assert [event.step for event in events if event.stage == f"curve of {method}"] == [0, 1, 2]
 
@@ -171,7 +171,7 @@ def test_the_search_reports_what_a_trial_costs(monkeypatch):
     events: list[Event] = []
     asked = []
     monkeypatch.setattr(curves, "choose_sites", lambda *args: asked.append(args[0].name) or choose_sites(*args))
-    kh.curve(many_modes(), (16,), ("greedy", "qr"), target_error=0.3, callback=events.append)
+    kh.curve(many_modes(), (16,), ("greedy", "qr"), target_error=0.3, callbacks=[events.append])
     assert asked == ["greedy", *["qr"] * 5]
     assert {e.total for e in events if e.stage == "smallest K of greedy"} == {4}
     assert {e.total for e in events if e.stage == "smallest K of qr, selected again for each K"} == {4}

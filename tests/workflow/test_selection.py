@@ -144,7 +144,7 @@ def test_a_run_that_was_stopped_can_go_on(tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(Interrupted):
-        kh.select(smooth(30, 6), 2, **options, checkpoint=tmp_path, callback=stop)
+        kh.select(smooth(30, 6), 2, **options, checkpoint=tmp_path, callbacks=[stop])
     with pytest.raises(StateError):
         kh.select(smooth(30, 6), 3, **options, checkpoint=tmp_path, resume=True)
     resumed = kh.select(smooth(30, 6), 2, **options, checkpoint=tmp_path, resume=True)

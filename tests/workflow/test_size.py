@@ -266,7 +266,7 @@ def test_values_count_by_the_size_they_have_once_they_are_read(kind):
 def test_every_pass_reports_its_progress(path):
     seen = set()
     samples = kh.read(path, memory=SMALL)
-    kh.compare(samples, 4, ["greedy"], callback=lambda event: seen.add(event.stage))
+    kh.compare(samples, 4, ["greedy"], callbacks=[lambda event: seen.add(event.stage)])
     assert "read sites" in seen
 
 

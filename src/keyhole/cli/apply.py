@@ -94,11 +94,11 @@ def sites(plan: PlanFile, out: Path | None = None) -> None:
     out
         File to write: .csv, .geojson or .nc; by default CSV is printed.
     """
-    from keyhole.plan import load
+    from keyhole.plan import load_without_modules
     from keyhole.plan.files import write_sites
 
     check_outputs({"PLAN": plan}, {"--out": out}, writable=False)
-    found = load(plan)
+    found = load_without_modules(plan)
     if out is None:
         print_data(found.sites.to_csv(index=False))
         return
@@ -109,6 +109,6 @@ def sites(plan: PlanFile, out: Path | None = None) -> None:
 @command
 def info(plan: PlanFile, as_json: Json = False) -> None:
     """Show the sites of a plan, its errors and how it was made."""
-    from keyhole.plan import load
+    from keyhole.plan import load_without_modules
 
-    show_plan(load(plan), as_json)
+    show_plan(load_without_modules(plan), as_json)

@@ -49,12 +49,12 @@ def existing_sites(given: list[str]) -> list[Any]:
     """Collect existing sites: names as given, and the sites listed in plans and tables."""
     from keyhole.data.constraints.site_lookup import rows_of
     from keyhole.data.readers.tables import load_csv
-    from keyhole.plan import load
+    from keyhole.plan import load_without_modules
 
     sites: list[Any] = []
     for text in given:
         if text.endswith(".keyhole"):
-            sites += load(text).names
+            sites += load_without_modules(text).names
         elif text.endswith(".csv"):
             sites += rows_of(load_csv(Path(text)))
         else:

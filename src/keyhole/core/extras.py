@@ -15,6 +15,7 @@ EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "maps": ("map projections need", ("cartopy",)),
     "parquet": ("Parquet files need", ("pyarrow",)),
     "sweeps": ("sweeps need", ("optuna", "sqlalchemy")),
+    "tensorboard": ("TensorBoard logs need", ("tensorboard",)),
 }
 
 
@@ -23,7 +24,7 @@ def check_extra(name: str) -> None:
 
     Parameters
     ----------
-    name : {"dask", "grib", "maps", "parquet", "sweeps"}
+    name : {"dask", "grib", "maps", "parquet", "sweeps", "tensorboard"}
         An extra of pyproject.toml.
 
     Raises

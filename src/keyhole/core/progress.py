@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from keyhole.core.callbacks import CallbackLike, CallbackList
 from keyhole.core.processes import is_first
 from keyhole.core.reduction import listening
 from keyhole.core.run import Event
@@ -20,24 +21,27 @@ _SHOWN = {"loss": "loss", "expected_l0": "L0", "concentration": "concentrated", 
 
 
 @contextlib.contextmanager
-def progress(callback: Callable[[Event], None] | None = None) -> Iterator[Callable[[Event], None]]:
+def progress(callbacks: Sequence[CallbackLike] = (), *, bars: bool = True) -> Iterator[CallbackList]:
     """Show a progress bar for each stage on standard error while the block runs; nothing if that is not a terminal.
 
     Parameters
     ----------
-    callback : callable, optional
-        Receives the events in place of the bars.
+    callbacks : sequence of Callback or callable
+        Called as well, in the first of several processes.
+    bars : bool
+        Whether there are bars.
 
     Yields
     ------
-    callable
-        To be called with each `Event`; pass it as the run's ``callback``.
+    CallbackList
+        To be called with the `Event` of each step; pass it as the run's ``callback``.
     """
-    if callback is not None:
-        yield callback
+    given = CallbackList(callbacks).callbacks if is_first() else []
+    if not bars:
+        yield CallbackList(given)
         return
     console = Console(stderr=True)
-    bars = Progress(
+    shown = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
@@ -51,28 +55,34 @@ def progress(callback: Callable[[Event], None] | None = None) -> Iterator[Callab
 
     def tell(event: Event) -> None:
         """Show one event."""
-        if event.stage not in stages or event.step < bars.tasks[stages[event.stage]].completed:
-            stages[event.stage] = bars.add_task(visible(event.stage), total=event.total, figures="")
-        shown = "  ".join(f"{name} {event.figures[key]:.3g}" for key, name in _SHOWN.items() if key in event.figures)
-        bars.update(stages[event.stage], completed=event.step, total=event.total, figures=shown)
+        if event.stage not in stages or event.step < shown.tasks[stages[event.stage]].completed:
+            stages[event.stage] = shown.add_task(visible(event.stage), total=event.total, figures="")
+        figures = "  ".join(f"{name} {event.figures[key]:.3g}" for key, name in _SHOWN.items() if key in event.figures)
+        shown.update(stages[event.stage], completed=event.step, total=event.total, figures=figures)
 
-    with bars:
-        yield tell
+    with shown:
+        yield CallbackList([tell, *given])
 
 
 @contextlib.contextmanager
-def reporting(callback: Callable[[Event], None] | None = None) -> Iterator[Callable[[Event], None]]:
+def reporting(callbacks: Sequence[CallbackLike] = ()) -> Iterator[CallbackList]:
     """Show the progress of what is called with the yielded function, and of all passes through the data.
 
     Parameters
     ----------
-    callback : callable, optional
+    callbacks : sequence of Callback or callable
         As for `progress`.
 
     Yields
     ------
-    callable
+    CallbackList
         As by `progress`.
     """
-    with progress(callback) as report, listening(lambda *step: report(Event(*step))):
-        yield report
+    with progress(callbacks) as report:
+
+        def tell(stage: str, done: int, total: int) -> None:
+            """Pass on the progress of a pass."""
+            report(Event(stage, done, total))
+
+        with listening(tell):
+            yield report

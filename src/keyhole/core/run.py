@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from keyhole.core.callbacks import Callback, CallbackLike, Moment
 
 __all__ = ["Event", "Run", "digest"]
 
@@ -69,8 +71,8 @@ class Run:
         Time between checkpoints.
     repeat : int
         Number of earlier repetitions on other samples in this run; their checkpoints are stored separately.
-    callback : callable, optional
-        Called with each `Event`.
+    callback : Callback or callable, optional
+        Called while a training goes on; a function with the `Event` of each step.
 
     Examples
     --------
@@ -88,7 +90,7 @@ class Run:
     resume: bool = False
     save_seconds: float = 15.0
     repeat: int = 0
-    callback: Callable[[Event], None] | None = None
+    callback: CallbackLike | None = None
 
     def seed_of(self, purpose: str) -> int:
         """Return the seed of one purpose, derived from the run's seed and the purpose's name."""
@@ -98,10 +100,19 @@ class Run:
         """Return a NumPy generator for one purpose."""
         return np.random.default_rng(self.seed_of(purpose))
 
-    def tell(self, event: Event) -> None:
-        """Report progress to the callback, if there is one."""
-        if self.callback is not None:
-            self.callback(event)
+    def tell(self, event: Event, moment: Moment = "step") -> bool:
+        """Report progress to the callback, if there is one; return whether it asks for the end of the training.
+
+        Parameters
+        ----------
+        event : Event
+            The progress.
+        moment : {"start", "step", "epoch", "end"}
+            Of a training; a function is called at steps alone.
+        """
+        if isinstance(self.callback, Callback):
+            return bool(getattr(self.callback, f"on_{moment}")(event))
+        return self.callback is not None and moment == "step" and bool(self.callback(event))
 
     def share(self, part: float) -> Run:
         """Return a run whose deadline is after a part (0 to 1) of the remaining time; unchanged without a deadline."""

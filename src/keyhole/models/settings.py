@@ -12,7 +12,7 @@ from keyhole.training.settings import TrainSettings
 
 __all__ = [
     "DCGANSettings", "DenseConvSettings", "DenseSettings", "EnsembleSettings", "GenerativePriorSettings",
-    "GraphRidgeSettings", "KernelSettings", "ModelSelectionSettings", "NetworkSettings",
+    "GraphRidgeSettings", "KernelSettings", "ModelSelectionSettings", "ModuleSettings", "NetworkSettings",
     "OptimalInterpolationSettings", "ResNetSettings", "ResidualSettings", "width_for",
 ]  # fmt: skip
 
@@ -99,6 +99,17 @@ class ResNetSettings(NetworkSettings):
     filters: int = Field(16, ge=1, le=1024)
     blocks: int = Field(2, ge=0, le=64)
     mask_channel: bool = True  # else an unobserved cell and an observed zero look the same
+
+
+class ModuleSettings(NetworkSettings):
+    """A network of the user's own."""
+
+    inputs: Literal["readings", "grid"] = "readings"
+    mask_channel: bool = True  # else an unobserved site and an observed zero look the same
+    with_covariates: bool = False  # as further inputs, or constant channels of the grid
+    linear: Literal["ridge", "optimal_interpolation"] | None = None  # that the network is added to
+    loss: str = ""  # name of a loss of the user's own
+    train_loss: bool = False  # whether the parameters of the loss are trained too
 
 
 class DCGANSettings(NetworkSettings):

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from keyhole.core.run import Run, digest
-from keyhole.core.settings import Settings
 from keyhole.models.objectives import known_share
 from keyhole.training.loop import Task, train
 from keyhole.training.settings import TrainSettings
@@ -108,7 +107,7 @@ class SupervisedTask(Task):
 
 
 def train_supervised(
-    task: SupervisedTask, settings: Settings, train_settings: TrainSettings, *, stage: str, run: Run
+    task: SupervisedTask, described: str, train_settings: TrainSettings, *, stage: str, run: Run
 ) -> list[dict[str, float]]:
     """Train a task, whose checkpoints are identified by its data, weights, settings and seed.
 
@@ -116,8 +115,8 @@ def train_supervised(
     ----------
     task
         Model and data; left with its best weights, on the CPU.
-    settings
-        Those of the model.
+    described
+        What tells the model from others: its settings, and its structure where these do not say it.
     train_settings
         Those of the training.
     stage
@@ -130,8 +129,8 @@ def train_supervised(
     list of dict
         The history, as `keyhole.training.loop.train` returns it.
     """
-    data = digest(*(part.detach().numpy() for part in (*task.parameters(), *task.buffers())))
-    identity = f"{data} {settings.model_dump()} {train_settings} {run.seed}"
+    data = digest(*(part.detach().cpu().numpy() for part in (*task.parameters(), *task.buffers())))
+    identity = f"{data} {described} {train_settings} {run.seed}"
     history = train(task, train_settings, name=stage, identity=identity, run=run)
     task.model.cpu().eval()
     return history

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -30,9 +30,11 @@ from keyhole.masks import (
     collapse,
     concentration_of,
 )
+from keyhole.models.own_modules import LossLike, ModuleLike
 from keyhole.placement.base import Selection, Selector, complete, with_fixed
 from keyhole.placement.classical import QR, Greedy, rank_sites
 from keyhole.placement.learned_objectives import MaskObjective, make_objective
+from keyhole.placement.own_objectives import OwnParts
 from keyhole.placement.scorer import Scorer
 from keyhole.placement.settings import LearnedSettings
 from keyhole.training import loop as training
@@ -182,6 +184,18 @@ class Learned(Selector):
 
     Parameters
     ----------
+    decoder
+        Name of a decoder, as in `LearnedSettings`; or a module of the user's own, or a class or function that makes one
+        without arguments. It is given the masked grid ``(N, channels + 1, *grid)``, standardised, with the mask as the
+        last channel (unless ``mask_channel=False``), and returns the field, ``(N, channels, *grid)`` or ``(N, channels
+        * m)``. With a target it returns a logit for each class, or a number.
+    loss
+        ``loss(reconstruction, truth)``, both ``(N, channels, *grid)``, which returns a number or one for each sample; a
+        function or a module. See `keyhole.models.own_modules.GridLoss` for what else it may ask for. With a target
+        ``loss(outputs, target)``, where the target has the code of each class, or standardised numbers. None: the
+        squared error, or the cross-entropy.
+    train_loss
+        Whether the parameters of a loss that is a module are trained too.
     settings
         Fields of `LearnedSettings`, by name.
 
@@ -205,6 +219,30 @@ class Learned(Selector):
     settings_class: ClassVar[type[LearnedSettings]] = LearnedSettings
     options: LearnedSettings
 
+    def __init__(
+        self,
+        *,
+        decoder: str | ModuleLike = "auto",
+        loss: LossLike | None = None,
+        train_loss: bool = False,
+        **settings: Any,
+    ) -> None:
+        is_own = not isinstance(decoder, str)
+        super().__init__(**settings, **({} if is_own else {"decoder": decoder}))
+        self.own = None
+        if is_own or loss is not None:
+            self.own = OwnParts(decoder if is_own else None, loss, train_loss)  # type: ignore[arg-type]
+
+    def settings(self) -> dict[str, Any]:
+        """Return all settings; of a decoder and a loss of the user's own their names."""
+        return super().settings() | ({} if self.own is None else self.own.names())
+
+    def clone(self) -> Self:
+        """Return an unfitted object with the same settings, decoder and loss."""
+        again = type(self)(**self.options.model_dump())
+        again.own = self.own
+        return again
+
     @property
     def any_size(self) -> bool:  # type: ignore[override]
         """Whether training needs nothing but batches of samples."""
@@ -218,8 +256,11 @@ class Learned(Selector):
     def incompatibility(self, samples: Samples | ScaledSamples) -> str | None:
         """Convolutions need two dimensions and predict no target; the discriminator needs complete samples.
 
-        Masks that are correlated along a graph need one, or positions.
+        Masks that are correlated along a graph need one, or positions. A decoder of the user's own must take the grid.
         """
+        reason = None if self.own is None else self.own.refusal(samples, self.options)
+        if reason is not None:
+            return reason
         if self.options.distribution == GraphLogitNormal.name and isinstance(samples.sites.metric, NoMetric):
             return "its masks are correlated between neighbours, and these sites have neither a graph nor positions"
         if self.options.objective == "gan" and samples.missing is not None:
@@ -277,11 +318,13 @@ class Learned(Selector):
             start = _WARM_STARTS[options.warm_start]().select(train, k, validation=None, run=run)
             distribution.warm_start(start.sites)
         with seeded(run.seed_of("decoder")):
-            objective = make_objective(train, k, options)
+            own = self.own
+            objective = make_objective(train, k, options) if own is None else own.objective(train, k, options)
         chosen = options.train or _train_settings(len(train))
         budget = self._budget(k, objective.unit)
         task = JointTask(distribution, budget, objective, train, options, k, chosen.learning_rate)
         identity = f"{train.fingerprint()} {k} {options} {chosen} {run.seed}"
+        identity += "" if own is None else f" {own.identity(objective)}"
         history = training.train(task, chosen, name=f"learn {options.distribution}", identity=identity, run=run)
         return task.cpu().eval(), history
 

@@ -175,7 +175,7 @@ class PredictionObjective(MaskObjective):
     def __init__(self, samples: ScaledSamples, target: Target) -> None:
         super().__init__()
         self.is_class = target.is_class
-        self.decoder = DenseConditional(samples, len(target.classes) or 1)
+        self.decoder: ConditionalReconstructor = DenseConditional(samples, len(target.classes) or 1)
         spread = torch.from_numpy(samples.targets.std(axis=0, keepdims=True))
         self.register_buffer("spread", torch.where(spread > 0, spread, torch.ones(())), persistent=False)
         self.register_buffer("target", _target_tensor(target), persistent=False)

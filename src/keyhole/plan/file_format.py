@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyhole.core.errors import KeyholeError, PlanError
+from keyhole.core.errors import DataError, KeyholeError, PlanError, SettingsError
 from keyhole.core.registry import Registry
 from keyhole.core.storage import Arrays, array_of, read_container, write_container
 from keyhole.data.climatology import Climatology
@@ -26,13 +26,21 @@ from keyhole.data.sites import Sites
 from keyhole.models.intervals import PredictionIntervals
 from keyhole.models.predictors import PREDICTORS, Predictor
 from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor
+from keyhole.models.reconstructors.without_module import OWN, WithoutModule
 from keyhole.plan import _format1, _format2, _format3
 from keyhole.plan.domain_format import domain_state, restore_domain
 from keyhole.plan.plan import Plan
 from keyhole.plan.schema import Header, OriginPart, checked_header
 from keyhole.plan.sensors_format import restore_sensors, sensors_state
 
-__all__ = ["load", "save"]
+__all__ = ["load", "load_without_modules", "save"]
+
+
+_OTHER_SIZES = "the reconstructor was fitted to other sites, channels or covariates than the plan has"
+
+
+class _ModuleError(Exception):
+    """A network of the user's own is not given, or does not fit: the plan itself is as it should be."""
 
 
 def save(plan: Plan, path: Path) -> None:
@@ -47,7 +55,7 @@ def save(plan: Plan, path: Path) -> None:
             "harmonics": plan.scaling.climatology.terms,
             "periods": plan.scaling.periods,
         },
-        "reconstructor": {"name": plan.reconstructor.name, "settings": settings},
+        "reconstructor": {"name": type(plan.reconstructor).name, "settings": settings},
         "origin": asdict(plan.origin),
         "metadata": dict(plan.metadata),
         "metrics": {part: dict(scores) for part, scores in plan.metrics.items()},
@@ -80,13 +88,17 @@ def save(plan: Plan, path: Path) -> None:
     write_container(path, header, {name: array for name, array in arrays.items() if array is not None})
 
 
-def load(path: str | Path) -> Plan:
+def load(path: str | Path, *, models: Mapping[str, Any] | None = None) -> Plan:
     """Load a plan from a file written by `Plan.save`.
 
     Parameters
     ----------
     path
         Plan file; files of older formats are converted.
+    models
+        Networks of the user's own by the name that the plan has for them, since a file holds their weights and no
+        code: a module, a class or function that makes one without arguments, or a `ModuleReconstructor`, which also
+        has the loss, for plans that are to be fitted again (``docs/modules.md``).
 
     Returns
     -------
@@ -97,6 +109,8 @@ def load(path: str | Path) -> Plan:
     ------
     PlanError
         The file is damaged, truncated, not a plan, or from a newer version.
+    DataError
+        The plan needs a network that ``models`` does not have, or which has other weights.
 
     Examples
     --------
@@ -106,18 +120,41 @@ def load(path: str | Path) -> Plan:
     >>> kh.load(path).k
     3
     """
+    return _load(path, {} if models is None else models)
+
+
+def load_without_modules(path: str | Path) -> Plan:
+    """Load a plan for its sites and its record; a network of the user's own is not needed, and cannot reconstruct.
+
+    Parameters
+    ----------
+    path
+        Plan file.
+
+    Returns
+    -------
+    Plan
+        As from `load`, but for the reconstructor.
+    """
+    return _load(path, None)
+
+
+def _load(path: str | Path, models: Mapping[str, Any] | None) -> Plan:
+    """Load a plan, with the networks of the user's own unless these are None."""
     header, arrays = read_container(Path(path), "plan")
     try:
         for version, upgrade in ((1, _format1.upgrade), (2, _format2.upgrade), (3, _format3.upgrade)):
             if header["format"] <= version:
                 header, arrays = upgrade(header, arrays)
-        return _unpack(header, arrays)
+        return _unpack(header, arrays, models, str(path))
+    except _ModuleError as error:
+        raise DataError(str(error)) from error.__cause__
     except Exception as error:  # components may raise anything on invalid headers and arrays
         reason = str(error) if isinstance(error, KeyholeError) else f"{type(error).__name__}: {error}"
         raise PlanError(f"{path}: not a plan that this Keyhole understands ({reason})") from error
 
 
-def _unpack(given: Mapping[str, Any], arrays: Arrays) -> Plan:
+def _unpack(given: Mapping[str, Any], arrays: Arrays, models: Mapping[str, Any] | None, path: str) -> Plan:
     """Assemble a plan from its parts."""
     header = checked_header(given, arrays)
     domain = restore_domain(header, arrays)
@@ -131,7 +168,7 @@ def _unpack(given: Mapping[str, Any], arrays: Arrays) -> Plan:
         domain=domain,
         indices=indices,
         scaling=scaling,
-        reconstructor=_reconstructor(header, arrays, domain, numbers, scaling, width),
+        reconstructor=_reconstructor(header, arrays, domain, numbers, scaling, width, models, path),
         origin=_origin(header, domain, channels),
         predictor=_predictor(header, arrays, k * width),
         covariance=_covariance(arrays, k * width),
@@ -230,20 +267,49 @@ def _check_installed(registry: Registry[Any], name: str) -> None:
 
 
 def _reconstructor(
-    header: Header, arrays: Arrays, domain: Sites, numbers: NDArray[np.int64], scaling: Scaler, width: int
-) -> Reconstructor:
+    header: Header, arrays: Arrays, domain: Sites, numbers: NDArray[np.int64], scaling: Scaler, width: int,
+    models: Mapping[str, Any] | None, path: str,
+) -> Reconstructor:  # fmt: skip
     """Return the reconstructor, fitted to as many sites, channels and covariates as the plan has."""
-    _check_installed(RECONSTRUCTORS, header.reconstructor.name)
-    kind, settings = RECONSTRUCTORS[header.reconstructor.name], header.reconstructor.settings
-    made = kind.restore(settings, _under("reconstructor.", arrays), domain, numbers)
+    settings, learned = header.reconstructor.settings, _under("reconstructor.", arrays)
     channels, covariates = len(scaling.scale), 2 * len(scaling.periods) + scaling.columns.shape[1]
+    if header.reconstructor.name == OWN:
+        if [settings["channels"], settings["covariates"]] != [channels, covariates]:
+            raise PlanError(_OTHER_SIZES)
+        made = _own_module(settings, learned, domain, numbers, models, path)
+    else:
+        _check_installed(RECONSTRUCTORS, header.reconstructor.name)
+        made = RECONSTRUCTORS[header.reconstructor.name].restore(settings, learned, domain, numbers)
     if width == channels:
         suits = made.takes(len(numbers), channels, covariates)
     else:
         suits = made.takes_readings(len(numbers) * width, channels, covariates)
     if not suits:
-        raise PlanError("the reconstructor was fitted to other sites, channels or covariates than the plan has")
+        raise PlanError(_OTHER_SIZES)
     return made
+
+
+def _own_module(
+    settings: Mapping[str, Any], arrays: Arrays, domain: Sites, numbers: NDArray[np.int64],
+    models: Mapping[str, Any] | None, path: str,
+) -> Reconstructor:  # fmt: skip
+    """Return a network of the user's own with the weights of the file; without it, what refuses to reconstruct."""
+    name = str(settings["name"])
+    missing = (
+        f"{path}: the plan reconstructs by a network of the user's own, {name!r}, of which a file holds the weights "
+        f"and no code; give it the network: kh.load({path!r}, models={{{name!r}: MyModule}})"
+    )
+    if models is None:
+        return WithoutModule(name, missing)
+    if name not in models:
+        given = f", and not {', '.join(map(repr, models))}" if models else ""
+        raise _ModuleError(missing + given)
+    from keyhole.models.reconstructors.module import ModuleReconstructor
+
+    try:
+        return ModuleReconstructor.restore(settings, arrays, domain, numbers, model=models[name])
+    except SettingsError as error:
+        raise _ModuleError(f"{path}: models[{name!r}] is not the network that the plan has: {error}") from error
 
 
 def _predictor(header: Header, arrays: Arrays, readings: int) -> Predictor | None:

@@ -139,6 +139,7 @@ class MetadataPart(_Part):
     split: dict[str, Count | str] = {}
     missing: str = "error"
     warnings: list[str] = []
+    stopped: dict[str, Count] = {}
     refit: RefitPart | None = None
     anomalies: AnomaliesPart = AnomaliesPart()
     constraints: ConstraintsPart = ConstraintsPart(asked=[], existing=0)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from keyhole.plan.plan import Plan
-from keyhole.report.formatting import number, with_units
+from keyhole.report.formatting import STAGES, number, with_units
 from keyhole.report.style import (
     ACCENT,
     INK,
@@ -31,9 +31,8 @@ from keyhole.workflow.comparison import Comparison, Entry
 
 __all__ = ["comparison_figure", "curve_figure", "training_figure"]
 
-_STAGES = {"select": "choice of sites", "refit": "reconstructor", "predict": "predictor"}
 _FIRST = ("loss", "validation")
-_NOT_FIGURES = ("stage", "step")
+_NOT_FIGURES = ("stage", "step", "stopped")
 # A figure whose values span more than this factor is drawn on a logarithmic axis.
 _LOG_FROM = 30.0
 # Share of an error below which two are the same to the eye.
@@ -123,7 +122,7 @@ def training_figure(plan: Plan, *, width: float = WIDE) -> Figure:
     for axes, ((stage, name), points) in zip(spots, panels.items(), strict=False):
         best = min(value for _, value in points)
         note = f", best {number(best)}" if name == "validation" else ""
-        heading(axes, f"{_STAGES.get(stage, stage)}: {name.replace('_', ' ')}{note}")
+        heading(axes, f"{STAGES.get(stage, stage)}: {name.replace('_', ' ')}{note}")
         _draw_training(axes, points, lowest=name == "validation")
     for axes in spots[len(panels) :]:
         axes.set_axis_off()

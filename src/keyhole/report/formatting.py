@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "STAGES",
     "choice_text",
     "noise_errors",
     "noise_warning",
@@ -20,10 +21,14 @@ __all__ = [
     "share",
     "shorten",
     "split_text",
+    "stopped_text",
     "variable_units",
     "with_error",
     "with_units",
 ]
+
+# What is trained, by the stage of the training history.
+STAGES = {"select": "choice of sites", "refit": "reconstructor", "predict": "predictor"}
 
 _THIN = "\N{NARROW NO-BREAK SPACE}"
 _SMALLEST = 1e-4
@@ -287,6 +292,23 @@ def refit_text(record: Mapping[str, Any], k: int) -> str:
     if same == k:
         return f"all {record['samples']} samples, at the same sites"
     return f"all {record['samples']} samples, where {k - same} of the {k} sites are other ones than measured"
+
+
+def stopped_text(record: Mapping[str, Any]) -> str:
+    """Say which trainings a callback ended early.
+
+    Parameters
+    ----------
+    record : mapping
+        ``metadata["stopped"]`` of the plan: steps by stage.
+
+    Examples
+    --------
+    >>> stopped_text({"select": 200, "refit": 40})
+    'training ended by a callback: choice of sites at step 200, reconstructor at step 40'
+    """
+    each = ", ".join(f"{STAGES.get(stage, stage)} at step {step}" for stage, step in record.items())
+    return f"training ended by a callback: {each}"
 
 
 def variable_units(variables: Mapping[str, Mapping[str, Any]], scores: Mapping[str, float]) -> dict[str, str]:

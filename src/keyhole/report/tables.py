@@ -21,6 +21,7 @@ from keyhole.report.formatting import (
     refit_text,
     share,
     split_text,
+    stopped_text,
     variable_units,
     with_error,
 )
@@ -317,6 +318,7 @@ def _account(plan: Plan) -> str:
     lines += [f"split: {split_text(split)}"] if split else []
     lines += [_warned(split["warning"])] if split.get("warning") else []
     lines += [f"fitted to {refit_text(made['refit'], plan.k)}"] if made.get("refit") else []
+    lines += [stopped_text(made["stopped"])] if made.get("stopped") else []
     lines += _noise(plan)
     lines += _screened_columns(made.get("notes", {}).get("columns", []))
     lines += [f"warning: {sentence}" for sentence in made.get("warnings", [])]

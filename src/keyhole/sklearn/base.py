@@ -26,7 +26,8 @@ from keyhole.data.scaler import Scaler
 from keyhole.data.screening import Finding, exclude, notes, screen, warn_about
 from keyhole.data.sites import Sites
 from keyhole.data.target import Target, TargetKind
-from keyhole.placement import SELECTORS, Selection
+from keyhole.models.reconstructors import Reconstructor
+from keyhole.placement import SELECTORS, Selection, Selector
 from keyhole.placement.scorer import Scorer
 from keyhole.plan.plan import Plan
 from keyhole.sklearn.columns import FEWEST_SAMPLES, fit_columns
@@ -47,7 +48,7 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     target_kind: ClassVar[TargetKind | None] = None
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "method": [StrOptions(set(SELECTORS))],
+        "method": [StrOptions(set(SELECTORS)), Selector],
         "settings": [dict, None],
         "grid_shape": [tuple, list, None],
         "feature_groups": ["array-like", None],
@@ -61,7 +62,7 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     }
 
     _: KW_ONLY
-    method: str = AUTO
+    method: str | Selector = AUTO
     settings: Any = None
     grid_shape: Any = None
     feature_groups: Any = None
@@ -73,8 +74,8 @@ class KeyholeBase(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     n_jobs: Any = None
     verbose: int = 0
 
-    def _models(self) -> tuple[str, str]:
-        """Return the names of the reconstructor and the predictor."""
+    def _models(self) -> tuple[str | Reconstructor, str]:
+        """Return the reconstructor and the predictor."""
         return AUTO, AUTO
 
     def _selection_samples(self, values: NDArray[np.float64], target: Target | None) -> Samples:
@@ -218,7 +219,7 @@ class SizedSelector(KeyholeBase):
         samples = exclude(self._selection_samples(values, target), self._findings).with_groups(groups)
         prepared = replace(_split(samples, seed), notes=notes(self._findings))
         parts = make_parts(self.method, *self._models(), self.settings)
-        with progress(None if self.verbose else lambda event: None) as report:
+        with progress(bars=bool(self.verbose)) as report:
             run = replace(make_run(seed=seed, device=AUTO, time_limit=self.time_limit), callback=report)
             count = self._count(prepared)
             selection = Selection(prepared.existing)

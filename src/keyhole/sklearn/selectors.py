@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_is
 
 from keyhole.data.target import Target, TargetKind
 from keyhole.models.predictors import PREDICTORS
-from keyhole.models.reconstructors import RECONSTRUCTORS
+from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor
 from keyhole.sklearn.base import KeyholeBase, SizedSelector
 from keyhole.sklearn.columns import encode
 from keyhole.workflow.arguments import AUTO
@@ -29,12 +29,12 @@ class ReconstructingSelector(KeyholeBase):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **KeyholeBase._parameter_constraints,
-        "reconstructor": [StrOptions({AUTO, *RECONSTRUCTORS})],
+        "reconstructor": [StrOptions({AUTO, *RECONSTRUCTORS}), Reconstructor],
     }
 
-    reconstructor: str = AUTO
+    reconstructor: str | Reconstructor = AUTO
 
-    def _models(self) -> tuple[str, str]:
+    def _models(self) -> tuple[str | Reconstructor, str]:
         return self.reconstructor, AUTO
 
     def inverse_transform(self, X: Any) -> NDArray[np.float64]:
@@ -112,7 +112,8 @@ class KeyholeSelector(ReconstructingSelector, SizedSelector):
     method
         Selector: ``"auto"`` tries several and keeps the best on validation; ``"greedy"`` and ``"qr"`` take seconds.
     reconstructor
-        Model that reconstructs: ``"auto"``, ``"ridge"``, ``"kernel"``, ``"dense"``, ...
+        Model that reconstructs: ``"auto"``, ``"ridge"``, ``"kernel"``, ``"dense"``, ...; or an object, such as a
+        `keyhole.models.reconstructors.ModuleReconstructor` for a network of your own.
     settings
         Settings of the method by name, and of the model with a prefix: ``{"reconstructor.width": 512}``.
     grid_shape

@@ -247,7 +247,7 @@ class TrainState:
         if made_with != self.identity["version"]:
             raise _refused(path, f"was made with {made_with}, and this is {self.identity['version']}")
         if header["identity"] != self.identity["identity"]:
-            reason = "belongs to another run (other data, K, method, settings or seed); give the same ones"
+            reason = "belongs to another run (other data, K, method, network, loss, settings or seed); give the same"
             raise _refused(path, reason)
         if header["threads"] != threads:
             reason = f"was made with {header['threads']} threads and there are {threads} now"

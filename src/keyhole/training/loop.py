@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from keyhole.core.callbacks import Moment
 from keyhole.core.errors import SettingsError, TrainingError
 from keyhole.core.interrupts import Interrupted, Pending, deferred
 from keyhole.core.memory import explain_out_of_memory
@@ -195,12 +196,13 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
         Fingerprint of everything that defines the run (data, K, settings, seed); a checkpoint with another one is
         refused. Versions and thread count are recorded separately.
     run
-        Seed, device, precision, time limit, checkpoint folder and progress callback.
+        Seed, device, precision, time limit, checkpoint folder and callback.
 
     Returns
     -------
     list of dict
-        The history, one row for each validation: ``step``, ``loss``, ``validation`` and the metrics of the task.
+        The history, one row for each validation: ``step``, ``loss``, ``validation`` and the metrics of the task. The
+        last has ``stopped`` if a callback ended the training.
 
     Raises
     ------
@@ -253,6 +255,7 @@ class _Loop:
             self.module, self.optimiser = self.fabric.setup(torch.compile(task) if run.compiled else task, optimiser)
         self.started = time.monotonic()
         self.validated = self.validations_due()
+        self.asked = False  # whether a callback asks for the end
 
     def batch_size(self) -> int:
         """Return the number of samples in each process's part of a batch."""
@@ -263,12 +266,21 @@ class _Loop:
 
     def run_until_over(self, pending: Pending) -> None:
         """Make steps, validations and checkpoints until the training is over or a signal arrives."""
+        self.tell("start", {})
+        try:
+            self.go_on(pending)
+        finally:
+            self.tell("end", self.latest())
+
+    def go_on(self, pending: Pending) -> None:
+        """Make steps from where the training is."""
         progress = self.state.progress
         if progress.step == 0 and not progress.history:
             self.validate()
+            progress.finished = self.asked
         while not progress.finished:
             received = self.step(pending.signum)
-            if self.validations_due() > self.validated or self.is_at_end():
+            if self.validations_due() > self.validated or self.is_at_end() or self.is_stopped():
                 self.validate()
                 progress.finished = self.is_over()
             self.state.save_if_due()
@@ -307,11 +319,22 @@ class _Loop:
         state.progress.step += 1
         state.average(self.settings.ema_decay)
         state.progress.recent.append(loss)
-        if self.run.callback is not None:
-            last = state.progress.history[-1] if state.progress.history else {}
-            figures = {k: v for k, v in last.items() if k != "step"} | {"loss": loss}
-            self.run.tell(Event(self.name, state.progress.step, self.settings.steps, figures))
+        self.tell("step", self.latest() | {"loss": loss})
         return received
+
+    def tell(self, moment: Moment, figures: dict[str, float]) -> None:
+        """Report to the run's callback, and take note if it asks for the end."""
+        event = Event(self.name, self.state.progress.step, self.settings.steps, figures)
+        self.asked |= self.run.tell(event, moment)
+
+    def latest(self) -> dict[str, float]:
+        """Return the figures of the last validation."""
+        history = self.state.progress.history
+        return {name: value for name, value in history[-1].items() if name != "step"} if history else {}
+
+    def is_stopped(self) -> bool:
+        """Return whether a callback asked for the end in a step; several processes agree on that when they validate."""
+        return self.asked and self.task.processes.count == 1
 
     def backward(self, parts: dict[str, Tensor], signum: int | None) -> tuple[float, int]:
         """Compute the gradients; return the mean loss, and a signal that any process received, exchanged meanwhile."""
@@ -360,6 +383,11 @@ class _Loop:
         row |= {} if error is None else {"validation": error}
         progress.history.append(row)
         progress.recent, self.validated = [], self.validations_due()
+        self.tell("epoch", self.latest())
+        asked = torch.tensor([float(self.asked)], device=self.fabric.device)
+        self.asked = bool(self.task.processes.gather(asked).max())
+        if self.asked and not self.is_at_end():
+            row["stopped"] = 1.0
 
     def agreed(self, error: float | None) -> float | None:
         """Return the same validation error in all processes, which must take the same decisions by it."""
@@ -384,7 +412,9 @@ class _Loop:
         return self.share_done() >= 1 or self.state.progress.step == self.settings.last_step
 
     def is_over(self) -> bool:
-        return self.is_at_end() or self.state.progress.stale >= self.settings.patience or self.task.done()
+        """Return whether the training is over: at its end, without improvement, converged, or ended by a callback."""
+        stale = self.state.progress.stale >= self.settings.patience
+        return self.is_at_end() or stale or self.asked or self.task.done()
 
     def stop_if(self, signum: int | None) -> None:
         """Save and raise if there was a signal."""

@@ -22,6 +22,7 @@ from keyhole.data.sites import Sites
 from keyhole.models.predictors import PREDICTORS, Predictor
 from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor
 from keyhole.models.reconstructors.graph_ridge import GraphRidge, check_graph
+from keyhole.models.reconstructors.module import ReconstructorLike, as_reconstructor
 from keyhole.models.reconstructors.networks import check_two_dimensional
 from keyhole.placement import SELECTORS, Selector
 from keyhole.training.checkpoint import clear_states
@@ -74,8 +75,8 @@ class Parts:
     reconstructor: Reconstructor | None
     predictor: Predictor | None
 
-    def check(self, samples: Samples) -> None:
-        """Raise a SettingsError unless all parts suit the samples."""
+    def check(self, samples: Samples, k: int | None = None) -> None:
+        """Raise a SettingsError unless all parts suit the samples, and K if it is given."""
         if samples.sensors is not None and samples.memory is not None:
             raise SettingsError("sensors: data that stay where they are stored need a sensor at each site (memory=)")
         reason = self.selector.refusal(samples)
@@ -89,6 +90,18 @@ class Parts:
             raise SettingsError(f"predictor {self.predictor.name!r} requires a target")
         if samples.memory is not None:
             self._check_any_size(samples.memory)
+        if k is not None:
+            self._check_sizes(samples, k)
+
+    def _check_sizes(self, samples: Samples, k: int) -> None:
+        """Raise a SettingsError unless the reconstructor takes K sites beside the existing ones; groups may be many."""
+        constraints = samples.constraints
+        if self.reconstructor is None or (constraints is not None and constraints.grouping is not None):
+            return
+        existing = 0 if constraints is None else len(constraints.rules.existing)
+        reason = self.reconstructor.refusal_of_sizes(samples, k + existing)
+        if reason is not None:
+            raise SettingsError(f"reconstructor {self.reconstructor.name!r}: {reason}")
 
     def check_early(self, samples: Samples) -> None:
         """Check samples that stay where they are stored before the first pass, which takes a while."""
@@ -108,7 +121,7 @@ class Parts:
 
 def make_parts(
     method: str | Selector,
-    reconstructor: str | Reconstructor,
+    reconstructor: ReconstructorLike,
     predictor: str | Predictor,
     settings: Mapping[str, Any] | None = None,
 ) -> Parts:
@@ -157,7 +170,7 @@ def make_parts(
 
 def make_all_parts(
     methods: Methods,
-    reconstructor: str | Reconstructor,
+    reconstructor: ReconstructorLike,
     predictor: str | Predictor,
     settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Parts]:
@@ -212,6 +225,7 @@ def make_part(registry: Registry[Any], kind: type, given: Any, settings: Mapping
     if not isinstance(given, kind):
         raise SettingsError(
             f"{registry.kind}={given!r}: expected a name ({', '.join(registry)}) or a {kind.__name__} object"
+            f"{', or a torch.nn.Module' if kind is Reconstructor else ''}"
         )
     if settings:
         raise SettingsError(
@@ -221,7 +235,12 @@ def make_part(registry: Registry[Any], kind: type, given: Any, settings: Mapping
 
 
 def make_model(registry: Registry[Any], kind: type, given: Any, settings: Mapping[str, Any]) -> Any:
-    """Make a model from its name or object, as `make_part`; None for ``"auto"``, which takes no settings."""
+    """Make a model from its name or object, as `make_part`; None for ``"auto"``, which takes no settings.
+
+    A PyTorch module is a reconstructor too, see `ModuleReconstructor`.
+    """
+    if kind is Reconstructor:
+        given = as_reconstructor(given)
     if given is None or given == AUTO:
         if settings:
             names = ", ".join(registry)

@@ -23,7 +23,7 @@ from keyhole.data.samples import Samples
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.splits import SplitLike
 from keyhole.models.predictors import eliminate
-from keyhole.models.reconstructors import Reconstructor
+from keyhole.models.reconstructors.module import ReconstructorLike
 from keyhole.placement import SELECTORS, Selection
 from keyhole.placement.failures import Network
 from keyhole.placement.posterior_covariance import fit_localised_covariance
@@ -88,7 +88,7 @@ def extend(plan: Plan, data: Any, k: int | None = None, *, constraints: Any = No
 
 
 def drop(
-    plan: Plan, data: Any, k: int, *, reconstructor: str | Reconstructor | None = None, groups: Any = None,
+    plan: Plan, data: Any, k: int, *, reconstructor: ReconstructorLike | None = None, groups: Any = None,
     missing: Literal["error", "model"] | None = None, seed: int = 0, device: str = "auto",
     time_limit: float | None = None, split: SplitLike = None, memory: str | int | None = None,
     refit: bool | None = None,
@@ -208,7 +208,7 @@ def _prepared(
 
 
 def _fit_again(
-    plan: Plan, prepared: PreparedSamples, selection: Selection, run: Run, reconstructor: str | Reconstructor,
+    plan: Plan, prepared: PreparedSamples, selection: Selection, run: Run, reconstructor: ReconstructorLike,
     *, refit: bool | None,
 ) -> Plan:  # fmt: skip
     """Fit models like those of a plan to some of its sites, measure them, and fit them to all samples."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.core.callbacks import CallbackLike
 from keyhole.core.progress import reporting
-from keyhole.core.run import Event, Run
+from keyhole.core.run import Run
 from keyhole.data.climatology import Anomalies
 from keyhole.data.preparation import PreparedSamples, prepare
 from keyhole.data.readers import read
@@ -20,7 +21,8 @@ from keyhole.data.splits import SplitLike
 from keyhole.data.target import TargetKind
 from keyhole.metrics import Ratio, choose, difference_error
 from keyhole.models.predictors import Predictor
-from keyhole.models.reconstructors import Reconstructor, Ridge, nested_errors
+from keyhole.models.reconstructors import Ridge, nested_errors
+from keyhole.models.reconstructors.module import ReconstructorLike
 from keyhole.placement import SELECTORS
 from keyhole.placement.conditioning import SelectionView
 from keyhole.placement.scorer import Scorer
@@ -201,7 +203,7 @@ def compare(
     target: str | None = None,
     target_kind: TargetKind | None = None,
     groups: Any = None,
-    reconstructor: str | Reconstructor = "ridge",
+    reconstructor: ReconstructorLike = "ridge",
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
     split: SplitLike = None,
@@ -211,7 +213,7 @@ def compare(
     device: str = "auto",
     intervals: bool = False,
     memory: str | int | None = None,
-    callback: Callable[[Event], None] | None = None,
+    callbacks: Sequence[CallbackLike] = (),
 ) -> Comparison:
     """Compare selectors at the same ``k`` with the same split and reconstructor.
 
@@ -235,7 +237,7 @@ def compare(
     intervals
         Whether to calibrate the prediction intervals of each plan.
     target, target_kind, groups, predictor, split, anomalies, seed, device, memory,
-    callback
+    callbacks
         As in `select`.
 
     Returns
@@ -258,11 +260,11 @@ def compare(
     for parts in each.values():
         parts.check_early(samples)
     entries = []
-    with reporting(callback) as report:
+    with reporting(callbacks) as report:
         prepared = prepare(samples, split, seed)
         k = check_budget(k, prepared.samples)
         for parts in each.values():
-            parts.check(prepared.samples)
+            parts.check(prepared.samples, k)
         for label, parts in each.items():
             run = replace(run, deadline=deadline_after(time_limit), callback=report)
             started = time.monotonic()

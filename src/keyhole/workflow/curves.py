@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.core.callbacks import CallbackLike
 from keyhole.core.errors import InfeasibleError, SettingsError
 from keyhole.core.interrupts import Interrupted, deferred
 from keyhole.core.progress import reporting
@@ -25,7 +27,8 @@ from keyhole.data.samples import Samples
 from keyhole.data.splits import SplitLike
 from keyhole.data.target import TargetKind
 from keyhole.models.predictors import Predictor
-from keyhole.models.reconstructors import NestedRidge, Reconstructor, Ridge
+from keyhole.models.reconstructors import NestedRidge, Ridge
+from keyhole.models.reconstructors.module import ReconstructorLike, as_reconstructor
 from keyhole.placement import Selection
 from keyhole.plan.fitted import FittedModels
 from keyhole.workflow.arguments import Methods, Parts, check_k, deadline_after, make_all_parts, make_run
@@ -224,7 +227,7 @@ def curve(
     target: str | None = None,
     target_kind: TargetKind | None = None,
     groups: Any = None,
-    reconstructor: str | Reconstructor = "ridge",
+    reconstructor: ReconstructorLike = "ridge",
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
     target_error: float | None = None,
@@ -236,7 +239,7 @@ def curve(
     device: str = "auto",
     precision: str = "auto",
     memory: str | int | None = None,
-    callback: Callable[[Event], None] | None = None,
+    callbacks: Sequence[CallbackLike] = (),
 ) -> Curve:
     """Compute the error of several selectors against the number of sites.
 
@@ -265,7 +268,7 @@ def curve(
     time_limit
         Time limit in seconds for selection and fit of one method at one K.
     target, target_kind, groups, predictor, split, anomalies, seed, device, precision,
-    memory, callback
+    memory, callbacks
         As in `select`.
 
     Returns
@@ -293,16 +296,18 @@ def curve(
     samples = samples.anomalies_as_asked(anomalies)
     for parts in each.values():
         parts.check_early(samples)
-    with reporting(callback):
+    with reporting(callbacks):
         prepared = prepare(samples, split, seed)
     for parts in each.values():
         parts.check(prepared.samples)
     metric, counts = _check_metric(metric, prepared.samples), _check_ks(ks, prepared.samples)
-    name = reconstructor if isinstance(reconstructor, str) else reconstructor.name
+    for parts, k in itertools.product(each.values(), counts):
+        parts.check(prepared.samples, k)
+    name = reconstructor if isinstance(reconstructor, str) else as_reconstructor(reconstructor).name
     samples, warning = prepared.samples, prepared.split.warning
     empty = Curve((), counts, metric, name, target_error, samples.origin, warning, samples.climatology)
     rows: list[Row] = []
-    with deferred() as pending, reporting(callback) as report:
+    with deferred() as pending, reporting(callbacks) as report:
         run = replace(run, callback=report)
         try:
             for label, parts in each.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -24,6 +24,7 @@ __all__ = [
     "noise_metadata",
     "run_metadata",
     "split_metadata",
+    "stopped_metadata",
     "target_metadata",
     "training_history",
 ]
@@ -81,6 +82,18 @@ def target_metadata(predictor: Predictor | None) -> dict[str, Any]:
         return {}
     kind = "class" if predictor.is_class else "number"
     return {"predictor": predictor.name, "target": {"name": predictor.target, "kind": kind}}
+
+
+def stopped_metadata(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the step at which a callback ended the training of each stage; nothing where none did.
+
+    Examples
+    --------
+    >>> stopped_metadata([{"stage": "refit", "step": 20.0, "stopped": 1.0}])
+    {'stopped': {'refit': 20}}
+    """
+    found = {str(row["stage"]): int(row["step"]) for row in history if row.get("stopped")}
+    return {"stopped": found} if found else {}
 
 
 def training_history(selection: Selection, fitted: Reconstructor, predictor: Predictor | None) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.core.callbacks import CallbackLike
 from keyhole.core.errors import SettingsError
 from keyhole.core.memory import explain_out_of_memory
 from keyhole.core.progress import reporting
-from keyhole.core.run import Event, Run
+from keyhole.core.run import Run
 from keyhole.data.climatology import Anomalies
 from keyhole.data.constraints import Constraints
 from keyhole.data.origin import STANDARDISED
@@ -25,6 +26,7 @@ from keyhole.data.splits import SplitLike
 from keyhole.data.target import TargetKind
 from keyhole.models.predictors import Predictor, fit_predictor
 from keyhole.models.reconstructors import RECONSTRUCTORS, Reconstructor, Ridge, fit_best
+from keyhole.models.reconstructors.module import ReconstructorLike
 from keyhole.placement import Selection, Selector
 from keyhole.placement.classical import Greedy
 from keyhole.placement.conditioning import SelectionView
@@ -50,6 +52,7 @@ from keyhole.workflow.plan_metadata import (
     noise_metadata,
     run_metadata,
     split_metadata,
+    stopped_metadata,
     target_metadata,
     training_history,
 )
@@ -80,7 +83,7 @@ def select(
     target_kind: TargetKind | None = None,
     groups: Any = None,
     method: str | Selector = "auto",
-    reconstructor: str | Reconstructor = "auto",
+    reconstructor: ReconstructorLike = "auto",
     predictor: str | Predictor = "auto",
     settings: Mapping[str, Any] | None = None,
     split: SplitLike = None,
@@ -95,7 +98,7 @@ def select(
     checkpoint: str | Path | None = None,
     resume: bool = False,
     save_every: float = 15.0,
-    callback: Callable[[Event], None] | None = None,
+    callbacks: Sequence[CallbackLike] = (),
 ) -> Plan:
     """Select ``k`` sites to observe and fit a model that reconstructs the whole field from their readings.
 
@@ -157,7 +160,8 @@ def select(
         ``"dcgan"``, ``"residual"`` or ``"ensemble"``. ``"auto"`` takes the best closed form on validation (ridge,
         optimal interpolation or kernel), or a network if its validation error is smaller by more than one standard
         error; with a target it is ridge. A reconstructor object, such as ``Dense(width=512)`` or that of another plan,
-        is cloned with its settings and fitted.
+        is cloned with its settings and fitted. A ``torch.nn.Module`` of your own, or its class, maps the readings to
+        the field (`ModuleReconstructor`, ``docs/modules.md``).
     predictor
         Model of the target: ``"linear"``, ``"network"``, ``"auto"``, the better of both on validation; or an object.
     settings
@@ -206,8 +210,10 @@ def select(
         because of its input deletes its checkpoints, since resuming would fail again.
     save_every
         Seconds between checkpoints.
-    callback
-        Called with an `Event` at every training step; None shows a progress bar if standard error is a terminal.
+    callbacks
+        Called while masks and networks are trained: functions of the `Event` of each step, or objects with methods for
+        start, epochs and end (`keyhole.training.Callback`), such as `keyhole.training.CSVLogger`. One that returns True
+        ends that training, as ``plan.metadata["stopped"]`` then says.
 
     Returns
     -------
@@ -247,10 +253,10 @@ def select(
         check_budget(k, samples)
     if failures and samples.memory is not None:
         raise SettingsError("failures: the exchange for failing sensors needs the data in memory; allow more (memory=)")
-    with reporting(callback) as report:
+    with reporting(callbacks) as report:
         prepared = prepare(samples, split, seed)
         k = check_budget(k, prepared.samples)
-        parts.check(prepared.samples)
+        parts.check(prepared.samples, k)
         run = replace(run, callback=report)
         with managed_checkpoints(run):
             if refit is None:
@@ -361,7 +367,7 @@ def fit_plan(
 
 
 def fit_reconstructor(
-    given: str | Reconstructor | None, prepared: PreparedSamples, sites: NDArray[np.int64], run: Run
+    given: ReconstructorLike | None, prepared: PreparedSamples, sites: NDArray[np.int64], run: Run
 ) -> Reconstructor:
     """Fit a reconstructor to sites.
 
@@ -434,6 +440,7 @@ def make_plan(
     if "test" in scores and predictor is None:
         unit, error = prepared.development.reading_spread(sites), scores["test"].metrics["rmse"]
         scores["test"].metrics.update(errors_with_noise(final, samples.take(split.test), unit, error))
+    history = training_history(selection, fitted, predictor)
     metadata = {
         **run_metadata(selector, run, method=method, fitted=fitted, notes={**prepared.notes, **selection.notes}),
         **target_metadata(predictor),
@@ -443,6 +450,7 @@ def make_plan(
         **({"error_units": STANDARDISED} if samples.origin.units_differ else {}),
         **({} if samples.missing is None else {"missing": "model"}),
         **({} if samples.memory is None else {"memory": samples.memory}),
+        **stopped_metadata(history),
         "split": split_metadata(prepared),
         "data": {"name": samples.origin.name, "fingerprint": samples.fingerprint()},
         **(recorded or {}),
@@ -455,7 +463,7 @@ def make_plan(
         metadata=metadata,
         metrics={name: one.metrics for name, one in scores.items()},
         sample_errors={name: one.ratios for name, one in scores.items()},
-        history=training_history(selection, fitted, predictor),
+        history=history,
         stability=stability(prepared.development, sites),
         ranges=range_of(final.readings_of(samples.take(split.development))),
     )

@@ -249,7 +249,7 @@ class _Survey:
         self.columns = small[: 0 if len(small) == len(self.guess) else None]
         self.read = np.empty((len(field), first.shape[1], len(self.columns)), first.dtype)
 
-    def run(self, report: Callable[[Event], None]) -> tuple[NDArray[np.int64], str | None]:
+    def run(self, report: Callable[[Event], object]) -> tuple[NDArray[np.int64], str | None]:
         """Return the numbers of the valid sites, and the hash of the values where the guess was right."""
         m = self.values.shape[2]
         ever, always, digest = np.zeros(m, bool), np.ones(m, bool), hashlib.sha256()

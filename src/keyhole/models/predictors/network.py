@@ -83,7 +83,7 @@ class Network(Predictor):
         )
         loss, stage = partial(prediction, is_class=self.is_class), "final predictor" if is_final else "refit predictor"
         task = SupervisedTask(self.network, batches, None if is_final else scored, loss)
-        self.history = train_supervised(task, self.options, self.train_settings, stage=stage, run=run)
+        self.history = train_supervised(task, str(self.options.model_dump()), self.train_settings, stage=stage, run=run)
 
     def outputs(self, inputs: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         """Evaluate the network in chunks, on the CPU; see `Predictor.outputs`."""

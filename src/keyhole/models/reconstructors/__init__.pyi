@@ -7,6 +7,7 @@ from .generative_prior import GenerativePrior as GenerativePrior
 from .kernel_ridge import Kernel as Kernel
 from .linear import LinearReconstructor as LinearReconstructor
 from .model_selection import fit_best as fit_best
+from .module import ModuleReconstructor as ModuleReconstructor
 from .neural import Dense as Dense
 from .neural import NetworkReconstructor as NetworkReconstructor
 from .neural import ResNetReconstructor as ResNetReconstructor

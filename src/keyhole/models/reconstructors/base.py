@@ -122,6 +122,10 @@ class Reconstructor(Model):
         """Return why it cannot be fitted to the sensors of these samples, as part of a sentence; None if it can."""
         return None
 
+    def refusal_of_sizes(self, samples: Samples, sites: int) -> str | None:
+        """Return why it cannot be fitted to so many sites of the samples, as part of a sentence; None if it can."""
+        return None
+
     @abstractmethod
     def takes(self, sites: int, channels: int, covariates: int) -> bool:
         """Return whether the fitted reconstructor expects inputs of these sizes.

@@ -25,6 +25,7 @@ __all__ = [
     "check_two_dimensional",
     "conv_norm_relu",
     "load_network",
+    "observed_grid",
     "zeroed",
 ]  # fmt: skip
 
@@ -300,6 +301,44 @@ def check_two_dimensional(shape: tuple[int, ...], network: str = "resnet") -> tu
     if len(shape) != 2:
         raise SettingsError(f"the {network} reconstructor needs a grid of two axes, not of shape {shape}; use dense")
     return shape[0], shape[1]
+
+
+def observed_grid(
+    readings: Tensor, covariates: Tensor, at: NDArray[np.int64], shape: tuple[int, ...], *, mask_channel: bool
+) -> Tensor:
+    """Place readings on a grid of zeros.
+
+    Parameters
+    ----------
+    readings
+        ``(N, K, channels)``.
+    covariates
+        ``(N, columns)``.
+    at
+        Position of each site in the grid, in C order.
+    shape
+        Shape of the grid.
+    mask_channel
+        Whether the mask is a channel too.
+
+    Returns
+    -------
+    Tensor
+        ``(N, channels + 1 + columns, *shape)``: readings, mask, and covariates as constant channels.
+
+    Examples
+    --------
+    >>> observed_grid(torch.full((1, 1, 1), 5.0), torch.zeros(1, 0), np.array([2]), (3,), mask_channel=True).tolist()
+    [[[0.0, 0.0, 5.0], [0.0, 0.0, 1.0]]]
+    """
+    parts = [readings.transpose(1, 2)]
+    if mask_channel:
+        parts.append(readings.new_ones(len(readings), 1, len(at)))
+    at_sites, size = torch.cat(parts, dim=1), math.prod(shape)
+    grid = readings.new_zeros(*at_sites.shape[:2], size)
+    grid[:, :, torch.from_numpy(at)] = at_sites
+    everywhere = covariates[:, :, None].expand(-1, -1, size)
+    return torch.cat([grid, everywhere], dim=1).reshape(len(grid), -1, *shape)
 
 
 def load_network(build: Callable[[], nn.Module], weights: Mapping[str, NDArray[Any]]) -> nn.Module:

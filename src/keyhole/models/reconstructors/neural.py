@@ -23,7 +23,13 @@ from keyhole.models.reconstructors.augmentation import Augmentation, AugmentedBa
 from keyhole.models.reconstructors.base import Reconstructor, flat, known
 from keyhole.models.reconstructors.bounds import ValueBounds
 from keyhole.models.reconstructors.linear import LinearReconstructor
-from keyhole.models.reconstructors.networks import DenseNet, ResNet, check_two_dimensional, load_network
+from keyhole.models.reconstructors.networks import (
+    DenseNet,
+    ResNet,
+    check_two_dimensional,
+    load_network,
+    observed_grid,
+)
 from keyhole.models.settings import DenseSettings, NetworkSettings, ResNetSettings
 from keyhole.models.supervised_training import (
     CHUNK,
@@ -161,7 +167,7 @@ class NetworkReconstructor(Reconstructor):
         self.train_settings = self.final_settings or usual
         has_missing = train.missing is not None or (validation is not None and validation.missing is not None)
         task = self._task(batches, scored, has_missing)
-        self.history = train_supervised(task, self.options, self.train_settings, stage=stage, run=run)
+        self.history = train_supervised(task, self.identity, self.train_settings, stage=stage, run=run)
         self.finish(task, run)
         return self
 
@@ -233,6 +239,11 @@ class NetworkReconstructor(Reconstructor):
         estimate = known(None if linear is None else flat(linear.reconstruct(readings, covariates)), len(samples))
         parts = [tensor_of(part) for part in (readings, covariates, estimate, flat(samples.known_targets))]
         return FixedBatches(self.inputs(*parts[:3]), *parts[2:])
+
+    @property
+    def identity(self) -> str:
+        """What tells the training from others of the same data and weights, for checkpoints."""
+        return str(self.options.model_dump())
 
     def _task(self, batches: Batches, scored: FixedBatches | None, has_missing: bool) -> SupervisedTask:
         model, loss = _BoundedSum(self), partial(reconstruction, gaps=has_missing)
@@ -366,11 +377,5 @@ class ResNetReconstructor(NetworkReconstructor):
 
     def inputs(self, readings: Tensor, covariates: Tensor, estimate: Tensor) -> Tensor:
         """Place readings on a grid of zeros, followed by the mask and the covariates as constant channels."""
-        parts = [readings.transpose(1, 2)]
-        if self.options.mask_channel:
-            parts.append(readings.new_ones(len(readings), 1, len(self.sites)))
-        at_sites = torch.cat(parts, dim=1)
-        grid = readings.new_zeros(*at_sites.shape[:2], self.domain.size)
-        grid[:, :, torch.from_numpy(self.domain.index[self.sites])] = at_sites
-        everywhere = covariates[:, :, None].expand(-1, -1, self.domain.size)
-        return torch.cat([grid, everywhere], dim=1).reshape(len(grid), -1, *self.domain.shape)
+        at = self.domain.index[self.sites]
+        return observed_grid(readings, covariates, at, self.domain.shape, mask_channel=self.options.mask_channel)
