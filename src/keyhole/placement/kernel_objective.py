@@ -48,6 +48,8 @@ class KernelObjective(MaskObjective):
     Titsias & Lázaro-Gredilla (2015). Local expectation gradients for black box variational inference. NeurIPS.
     """
 
+    reconstructs = False
+
     def __init__(self, samples: ScaledSamples, sites: NDArray[np.int64], run: Run) -> None:
         super().__init__()
         split = FitScoreSplit.from_samples(samples, None, len(sites), run)

@@ -32,7 +32,11 @@ from keyhole.masks import (
 )
 from keyhole.models.own_modules import LossLike, ModuleLike
 from keyhole.placement.base import Selection, Selector, complete, with_fixed
+from keyhole.placement.baselines.supervised import Relevance
 from keyhole.placement.classical import QR, Greedy, rank_sites
+from keyhole.placement.exchange import Exchange
+from keyhole.placement.kernel_exchange import KernelExchange
+from keyhole.placement.kernel_objective import KernelObjective
 from keyhole.placement.learned_objectives import MaskObjective, make_objective
 from keyhole.placement.own_objectives import OwnParts
 from keyhole.placement.scorer import Scorer
@@ -43,8 +47,9 @@ from keyhole.training.settings import TrainSettings
 
 __all__ = ["Learned"]
 
-_WARM_STARTS: dict[str, type[Greedy] | type[QR]] = {"greedy": Greedy, "qr": QR}
+_WARM_STARTS: dict[str, type[Selector]] = {"greedy": Greedy, "qr": QR, "relevance": Relevance}
 _CONCENTRATED = 0.95
+_LEARNED_SHARE = 0.5  # of the time, where a local search follows
 _SOFT_SPREAD = 0.02  # share of the count that soft masks spread over all sites, so that every site keeps a gradient
 
 
@@ -261,6 +266,13 @@ class Learned(Selector):
         reason = None if self.own is None else self.own.refusal(samples, self.options)
         if reason is not None:
             return reason
+        if self.options.decoder == "kernel":
+            if self.options.budget == "penalty" or (self.options.budget == "dual" and self.options.masks == "soft"):
+                return 'its kernel decoder needs masks of zeros and ones: budget="exact", or "dual" with masks="hard"'
+            if self.options.objective == "gan":
+                return "its kernel decoder has no adversarial objective"
+        if self.options.warm_start == "relevance" and samples.target is None:
+            return 'warm_start="relevance" selects for a target, and there is none'
         if self.options.distribution == GraphLogitNormal.name and isinstance(samples.sites.metric, NoMetric):
             return "its masks are correlated between neighbours, and these sites have neither a graph nor positions"
         if self.options.objective == "gan" and samples.missing is not None:
@@ -278,7 +290,7 @@ class Learned(Selector):
 
     def select(self, train: ScaledSamples, k: int, *, validation: ScaledSamples | None, run: Run) -> Selection:
         """Train the mask distribution and collapse it to ``k`` sites."""
-        task, history = self.learn(train, k, run)
+        task, history = self.learn(train, k, run.share(_LEARNED_SHARE) if self.options.local_search else run)
         distribution = task.distribution
         concentration = distribution.concentration(k)
         notes = {
@@ -288,10 +300,21 @@ class Learned(Selector):
             "interior_modes": float(distribution.interior_modes().float().mean()),
         }
         sites, reconstruct = self._collapse(distribution, train, k, validation, run), None
+        if self.options.local_search:
+            improved = self._improve(train, sites, run)
+            notes |= {"exchanges": improved.notes["exchanges"], "learned_sites": sites.tolist()}
+            return replace(improved, history=history, notes=notes, distribution=distribution)
         if train.target is None:
-            reconstruct = partial(task.objective.reconstruct, sites=sites)
+            reconstruct = partial(task.objective.reconstruct, sites=sites) if task.objective.reconstructs else None
             sites = rank_sites(train, sites, run)
         return Selection(sites, history, notes, reconstruct, distribution)
+
+    def _improve(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Selection:
+        """Improve sites by exchanges, for a linear reconstruction unless kernel ridge regression is better."""
+        found = KernelExchange().improve(train, [sites], run)
+        if train.target is None and not found.history:
+            return Exchange().improve(train, sites, run)
+        return found
 
     def learn(self, train: ScaledSamples, k: int, run: Run) -> tuple[JointTask, list[dict[str, float]]]:
         """Train the mask distribution and the network.
@@ -314,12 +337,15 @@ class Learned(Selector):
         """
         options = self.options
         distribution = self._distribution(train, torch.Generator().manual_seed(run.seed_of("law")))
-        if options.warm_start != "none" and train.target is None:
-            start = _WARM_STARTS[options.warm_start]().select(train, k, validation=None, run=run)
-            distribution.warm_start(start.sites)
+        start = self._start(train, k, run)
+        if start is not None:
+            distribution.warm_start(start)
+        own = self.own
         with seeded(run.seed_of("decoder")):
-            own = self.own
-            objective = make_objective(train, k, options) if own is None else own.objective(train, k, options)
+            if options.decoder == "kernel":
+                objective: MaskObjective = self._kernel_objective(train, k, start, run)
+            else:
+                objective = make_objective(train, k, options) if own is None else own.objective(train, k, options)
         chosen = options.train or _train_settings(len(train))
         budget = self._budget(k, objective.unit)
         task = JointTask(distribution, budget, objective, train, options, k, chosen.learning_rate)
@@ -327,6 +353,22 @@ class Learned(Selector):
         identity += "" if own is None else f" {own.identity(objective)}"
         history = training.train(task, chosen, name=f"learn {options.distribution}", identity=identity, run=run)
         return task.cpu().eval(), history
+
+    def _start(self, train: ScaledSamples, k: int, run: Run) -> NDArray[np.int64] | None:
+        """Return the sites of the warm start; None for a cold one."""
+        name = self.options.warm_start
+        if name == "none" or (train.target is not None and name != "relevance"):
+            return None
+        return _WARM_STARTS[name]().select(train, k, validation=None, run=run).sites
+
+    def _kernel_objective(
+        self, train: ScaledSamples, k: int, start: NDArray[np.int64] | None, run: Run
+    ) -> KernelObjective:
+        """Kernel ridge behind the masks, with the hyperparameters that are best for the start."""
+        if start is None:
+            first = QR() if train.target is None else Relevance()
+            start = first.select(train, k, validation=None, run=run).sites
+        return KernelObjective(train, start, run)
 
     def _distribution(self, samples: ScaledSamples, generator: torch.Generator) -> MaskDistribution:
         kind = MASK_DISTRIBUTIONS[self.options.distribution]

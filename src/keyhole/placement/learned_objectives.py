@@ -39,9 +39,12 @@ class MaskObjective(nn.Module, ABC):
         Loss of predicting the mean, the unit of the budget's price.
     processes
         The processes of distributed training, each with a part of the batch of equal size.
+    reconstructs
+        Whether there is a decoder that reconstructs the field (`reconstruct`) once training is over.
     """
 
     unit: float
+    reconstructs: bool = True
     processes: Processes = Processes()
 
     @abstractmethod

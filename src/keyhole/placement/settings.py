@@ -172,9 +172,11 @@ class LearnedSettings(Settings):
     masks: Literal["hard", "soft"] = "hard"  # what is seen under dual ascent; the paper's are soft
     objective: Literal["squared", "gan"] = "squared"  # squared error, or pix2pix's: GAN + L1 with a patch discriminator
     l1_weight: float = Field(100.0, ge=0)  # of L1 beside the GAN; pix2pix's
-    decoder: Literal["auto", "gaussian", "dense", "resnet"] = "auto"
+    # Of the field by the number of samples, of a target dense; "kernel" trains nothing but the masks.
+    decoder: Literal["auto", "gaussian", "dense", "resnet", "kernel"] = "auto"
     mask_channel: bool = True  # whether the resnet sees the mask too; the paper's does not
-    warm_start: Literal["none", "greedy", "qr"] = "greedy"  # the search starts where classical selection ends
+    # The search starts where classical selection ends; for a target from nothing, unless it is "relevance".
+    warm_start: Literal["none", "greedy", "qr", "relevance"] = "greedy"
     temperature: tuple[Temperature, Temperature] = (
         1.0,
         0.1,
@@ -188,6 +190,7 @@ class LearnedSettings(Settings):
         "marginal"  # needs no validation part, so masks are trained on it too
     )
     n_candidates: int = Field(64, ge=1)  # joint samples scored on validation by "best"
+    local_search: bool = False  # whether the sites are improved by exchanges afterwards; the paper's are not
     train: TrainSettings | None = None
 
 
