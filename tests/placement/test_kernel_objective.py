@@ -12,6 +12,7 @@ from keyhole.core.run import Run
 from keyhole.data.target import Target
 from keyhole.models.kernels import Hyperparameters, inverse, kernel, leave_one_out
 from keyhole.placement.classical import QR
+from keyhole.placement.exchange import Exchange
 from keyhole.placement.kernel_objective import KernelObjective
 from keyhole.placement.kernel_surrogate import FitScoreSplit, KernelSurrogate, LeaveOneOutSurrogate
 from keyhole.placement.learned import Learned
@@ -85,3 +86,11 @@ def test_learned_masks_with_the_kernel_decoder_end_in_local_search(with_target):
 )
 def test_what_does_not_go_with_it_is_refused(settings, words):
     assert words in (Learned(**settings).incompatibility(digits()) or "")
+
+
+def test_a_nearly_linear_field_ends_in_the_linear_search():
+    samples = kh.datasets.sst().take(np.arange(120)).with_weights(None).as_scaled()
+    found = Learned(local_search=True, **QUICK).select(samples, 3, validation=None, run=Run())
+    linear = Exchange(n_restarts=0).improve(samples, np.array(found.notes["learned_sites"]), Run())
+    assert found.sites.tolist() == linear.sites.tolist()
+    assert len(set(found.sites.tolist())) == 3

@@ -302,7 +302,7 @@ class Learned(Selector):
         sites, reconstruct = self._collapse(distribution, train, k, validation, run), None
         if self.options.local_search:
             improved = self._improve(train, sites, run)
-            notes |= {"exchanges": improved.notes["exchanges"], "learned_sites": sites.tolist()}
+            notes |= {**improved.notes, "learned_sites": sites.tolist()}
             return replace(improved, history=history, notes=notes, distribution=distribution)
         if train.target is None:
             reconstruct = partial(task.objective.reconstruct, sites=sites) if task.objective.reconstructs else None
