@@ -88,8 +88,10 @@ def test_what_does_not_go_with_it_is_refused(settings, words):
     assert words in (Learned(**settings).incompatibility(digits()) or "")
 
 
-def test_a_nearly_linear_field_ends_in_the_linear_search():
-    samples = kh.datasets.sst().take(np.arange(120)).with_weights(None).as_scaled()
+def test_a_linear_field_ends_in_the_linear_search():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(150, 4)) @ rng.normal(size=(4, 30)) + 0.1 * rng.normal(size=(150, 30))
+    samples = kh.read(values).as_scaled()
     found = Learned(local_search=True, **QUICK).select(samples, 3, validation=None, run=Run())
     linear = Exchange(n_restarts=0).improve(samples, np.array(found.notes["learned_sites"]), Run())
     assert found.sites.tolist() == linear.sites.tolist()
