@@ -311,10 +311,9 @@ class Learned(Selector):
 
     def _improve(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Selection:
         """Improve sites by exchanges, for a linear reconstruction unless kernel ridge regression is better."""
-        restarts = {"n_restarts": self.options.n_restarts}
-        found = KernelExchange(**restarts).improve(train, [sites], run)
+        found = KernelExchange(n_restarts=self.options.n_restarts).improve(train, [sites], run)
         if train.target is None and not found.history:
-            return Exchange(**restarts).improve(train, sites, run)
+            return Exchange().improve(train, sites, run)
         return found
 
     def learn(self, train: ScaledSamples, k: int, run: Run) -> tuple[JointTask, list[dict[str, float]]]:
