@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -190,10 +191,14 @@ class ValidSites(nn.Module):
 
     def _normal(self, *shape: int, generator: torch.Generator | None) -> Tensor:
         """Draw standard normal numbers on the generator's device and move them to the parameters'."""
-        device = self.index.device if generator is None else generator.device
-        return torch.randn(shape, generator=generator, device=device, dtype=self._dtype).to(self.index.device)
+        return torch.randn(shape, **self._source(generator)).to(self.index.device)
 
     def _uniform(self, *shape: int, generator: torch.Generator | None) -> Tensor:
         """Draw uniform numbers in [0, 1) on the generator's device and move them to the parameters'."""
-        device = self.index.device if generator is None else generator.device
-        return torch.rand(shape, generator=generator, device=device, dtype=self._dtype).to(self.index.device)
+        return torch.rand(shape, **self._source(generator)).to(self.index.device)
+
+    def _source(self, generator: torch.Generator | None) -> dict[str, Any]:
+        """Return device, precision and generator; torch.compile refuses ``generator=None`` for shapes that vary."""
+        if generator is None:
+            return {"device": self.index.device, "dtype": self._dtype}
+        return {"device": generator.device, "dtype": self._dtype, "generator": generator}
