@@ -469,3 +469,10 @@ def test_a_script_module_is_refused():
     scripted = torch.jit.script(nn.Linear(3, 10))
     with pytest.raises(SettingsError, match="TorchScript module; give the module that it was made from"):
         kh.select(field(), k=3, method="qr", reconstructor=ModuleReconstructor(scripted, train=QUICK))
+
+
+def test_networks_are_given_by_name(saved, tmp_path):
+    """A class in place of a mapping is no fault of the file."""
+    saved[0].save(tmp_path / "plan.keyhole")
+    with pytest.raises(SettingsError, match="expected a mapping from names to networks"):
+        kh.load(tmp_path / "plan.keyhole", models=FromReadings)
