@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
 
 import keyhole as kh
+from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Run
 from keyhole.data.target import Target
 from keyhole.models.kernels import Hyperparameters, inverse, kernel, leave_one_out
+from keyhole.placement import Learned
 from keyhole.placement.classical import QR
 from keyhole.placement.kernel_objective import KernelObjective
 
@@ -53,3 +58,49 @@ def test_the_error_is_that_of_kernel_ridge_and_the_gradient_that_of_sites_opened
     others = [site for site in np.flatnonzero(samples.values.std(axis=(0, 1)) > 0) if site not in sites]
     opened = [error_of(objective, samples, np.append(sites, site)) - before for site in others]
     assert spearmanr(gradient[others], opened).statistic > 0.8
+
+
+LINEAR = np.random.default_rng(0).normal(size=(90, 3)) @ np.random.default_rng(1).normal(size=(3, 12))
+SEARCHED = {"local_search": True, "train": {"steps": 6, "batch_size": 32}}
+
+
+@pytest.mark.parametrize("decoder", ["auto", "kernel"])
+@pytest.mark.parametrize("n", [90, 40])
+def test_a_linear_field_is_searched_by_the_exchange_algorithm(decoder, n):
+    """Where kernel ridge is not better than ridge, or samples are too few to see it, and the notes say so."""
+    noise = 0.3 * np.random.default_rng(2).normal(size=LINEAR.shape)
+    samples = kh.read(LINEAR + noise).as_scaled().take(np.arange(n))
+    found = Learned(decoder=decoder, **SEARCHED).select(samples, 3, validation=None, run=Run())
+    assert len(set(found.sites.tolist())) == 3
+    assert found.notes["exchanges"] >= 0
+    assert len(found.notes["learned_sites"]) == 3
+
+
+def test_a_target_is_searched_by_kernel_ridge():
+    """From the sites of the masks."""
+    found = Learned(decoder="kernel", warm_start="relevance", **SEARCHED).select(
+        digits(with_target=True), 4, validation=None, run=Run()
+    )
+    assert len(set(found.sites.tolist())) == 4
+    assert found.notes["exchanges"] >= 0
+
+
+@pytest.mark.parametrize("settings", [{}, {"local_search": True, "warm_start": "relevance"}])
+def test_masks_before_kernel_ridge_go_on_bit_for_bit_after_a_stop(tmp_path, settings):
+    """The hyperparameters and the start are found anew, and must be those of the checkpoint."""
+
+    def stop(event):
+        if event.step == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def found(run):
+        learned = Learned(decoder="kernel", **{**SEARCHED, "local_search": False, **settings})
+        return learned.select(digits(with_target=True), 4, validation=None, run=run)
+
+    expected = found(Run())
+    with pytest.raises(Interrupted, match="stopped at step 4"):
+        found(Run(folder=tmp_path, callback=stop))
+    resumed = found(Run(folder=tmp_path, resume=True))
+    assert resumed.history == expected.history
+    np.testing.assert_array_equal(resumed.sites, expected.sites)
+    assert resumed.notes == expected.notes
