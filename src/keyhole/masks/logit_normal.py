@@ -264,8 +264,8 @@ class CorrelatedLogitNormal(LogitNormal):
                 "each logit, so that they have no density; construct CorrelatedLogitNormal with independent_std above "
                 "0, or GraphLogitNormal with fewer eigenvectors than nodes"
             )
-        parameters = (widened(one) for one in (self.bias, factor, variance))
-        normal = LowRankMultivariateNormal(*parameters, validate_args=False)
+        mean, factor, variance = widened(self.bias), widened(factor), widened(variance)
+        normal = LowRankMultivariateNormal(mean, factor, variance, validate_args=False)
         result: Tensor = normal.log_prob(widened(logits))  # type: ignore[no-untyped-call]
         return result.to(logits.dtype)
 
