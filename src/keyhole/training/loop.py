@@ -207,7 +207,8 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
     Raises
     ------
     TrainingError
-        The loss is not finite, or does not depend on the weights. The last checkpoint is kept.
+        The loss is not finite, or does not depend on the weights; the last checkpoint is kept. Or the validation error was
+        never finite.
     StateError
         The checkpoint to resume from belongs to another run or version, is damaged, or does not fit the task.
     Interrupted
@@ -232,6 +233,11 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
         with synchronised(task, task.processes), contextlib.closing(task):
             loop = _Loop(task, settings, name, identity, run)
             loop.run_until_over(pending)
+        if not loop.state.best:
+            raise TrainingError(
+                f"{name}: the validation error was not finite at any step, so that no weights are the best; check the "
+                "network and the loss, where they are your own, in evaluation mode"
+            )
         task.load_state_dict(loop.state.best)
     return loop.state.progress.history
 
