@@ -282,7 +282,7 @@ class OwnLoss(nn.Module):
         is_tensor = isinstance(value, Tensor)
         if is_tensor and value.is_floating_point() and (value.numel() == 1 or value.shape == (n,)):
             return value.mean()
-        found = f"a tensor of {value.dtype}, of shape {tuple(value.shape)}" if is_tensor else type(value).__name__
+        found = f"a tensor of shape {tuple(value.shape)}, {value.dtype}" if is_tensor else type(value).__name__
         raise SettingsError(
             f"the loss {self.label!r} returns {found}; needed is a tensor of one real number, or of {n}"
         )

@@ -207,8 +207,8 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
     Raises
     ------
     TrainingError
-        The loss is not finite, or does not depend on the weights; the last checkpoint is kept. Or the validation error was
-        never finite.
+        The loss is not finite, or does not depend on the weights; the last checkpoint is kept. Or the validation
+        error was never finite.
     StateError
         The checkpoint to resume from belongs to another run or version, is damaged, or does not fit the task.
     Interrupted
