@@ -109,7 +109,7 @@ def fit_linear_measurements(
     task = SupervisedTask(model, batches, scored, reconstruction, allows_bf16=True)
     if settings.train is None:
         raise ValueError("settings of the training are needed")
-    history = train_supervised(task, settings, settings.train, stage="linear measurements", run=run)
+    history = train_supervised(task, str(settings.model_dump()), settings.train, stage="linear measurements", run=run)
     return model, history
 
 

@@ -603,7 +603,7 @@ def test_errors_do_not_steer_the_terminal(evil, command, arguments):
 @pytest.mark.filterwarnings("always::UserWarning")
 def test_a_warning_does_not_steer_the_terminal(command, monkeypatch):
     """A library's warning may quote a name of the file."""
-    monkeypatch.setattr("keyhole.plan.load", lambda path: warnings.warn(str(path), stacklevel=1))
+    monkeypatch.setattr("keyhole.plan.load_without_modules", lambda path: warnings.warn(str(path), stacklevel=1))
     monkeypatch.setattr("keyhole.cli.apply.show_plan", lambda *_: None)
     done = command("info", "\x1b[2J")
     assert r"UserWarning: \x1b[2J" in done.err

@@ -294,3 +294,9 @@ def test_columns_of_a_table_have_no_positions():
     with pytest.raises(SettingsError, match="no positions in space"):
         samples.with_sensors(Sensors.at({"column": [0]}))
     assert samples.with_sensors(Sensors.every_site(kind="x")).sensors.names == ("a", "b", "c")
+
+
+def test_an_array_in_place_of_positions_is_refused():
+    """It is most likely meant as rows, which have a constructor of their own."""
+    with pytest.raises(SettingsError, match=r"make sensors by Sensors\.at, Sensors\.of_rows"):
+        kh.read(np.random.default_rng(0).normal(size=(20, 3))).with_sensors(Sensors(np.eye(3)))

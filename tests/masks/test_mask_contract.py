@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mask_helpers import holed, make_distribution, roughened, seeded, standard_error
 
-from keyhole.masks import MASK_DISTRIBUTIONS, MaskSample, share
+from keyhole.core.errors import SettingsError
+from keyhole.masks import MASK_DISTRIBUTIONS, DualAscent, ExactK, MaskSample, Reinforce, share
 
 FIELDS = ("values", "logits", "open_probability", "zero_temperature", "opened")
 every_distribution = pytest.mark.parametrize("name", MASK_DISTRIBUTIONS)
@@ -206,3 +207,30 @@ def test_deep_copies_are_independent():
     twin.shift(1.0)
     assert twin.temperature == 0.2
     assert twin.count() > distribution.count()
+
+
+@every_distribution
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_everything_is_computed_in_the_precision_of_the_module(name, dtype):
+    """Also where torch has no function for half precision (quantiles, Cholesky factors)."""
+    distribution = roughened(make_distribution(name)).to(dtype)
+    sample = distribution.draw(8, seeded(1))
+    marginals, opened = distribution.marginals, distribution.probs_open
+    distribution.expected_l0(seeded(1)).backward()
+    distribution.warm_start(distribution.index[:2])
+    for one in (sample.values, sample.logits, sample.open_probability, marginals, opened, *distribution.parameters()):
+        assert one.dtype == dtype
+        assert one.isfinite().all()
+    if name not in ("hnet", "simplex"):  # whose logits have no density in closed form
+        logs = distribution.marginal_log_prob(sample.values.detach())
+        assert logs.dtype == dtype
+        assert logs.isfinite().all()
+
+
+@pytest.mark.parametrize("k", [2.5, 2.0, True, "2", None])
+def test_a_number_of_sites_that_is_none_is_refused(k):
+    """By every method that takes one, and by budgets, which rounded it down."""
+    distribution = make_distribution("iln")
+    for take in (distribution.top, distribution.concentration, ExactK, DualAscent, Reinforce):
+        with pytest.raises(SettingsError, match="k must be a whole number"):
+            take(k)

@@ -10,7 +10,7 @@ import torch
 from mask_helpers import holed, make_distribution, roughened, seeded, standard_error
 
 from keyhole.core.errors import DataError, SettingsError
-from keyhole.masks import MASK_DISTRIBUTIONS
+from keyhole.masks import MASK_DISTRIBUTIONS, CorrelatedLogitNormal
 
 every_distribution = pytest.mark.parametrize("name", MASK_DISTRIBUTIONS)
 
@@ -167,3 +167,10 @@ def test_moves_like_a_module(name):
 @every_distribution
 def test_repr_names_sites_and_temperature(name):
     assert "(3, 4), n_sites=9, temperature=0.5" in repr(make_distribution(name, temperature=0.5))
+
+
+def test_a_compiled_loop_takes_batches_of_several_sizes():
+    """As the last batch of an epoch, for which torch.compile makes the number of draws a variable."""
+    masks = CorrelatedLogitNormal((3, 4), rank=2)
+    drawn = torch.compile(lambda n: masks.rsample((n,)), backend="aot_eager", fullgraph=True)
+    assert [len(drawn(n)) for n in (4, 5, 7)] == [4, 5, 7]

@@ -432,3 +432,47 @@ def test_a_file_that_contradicts_itself_is_refused(saved, setting, value, tmp_pa
             return
     assert (setting, value) == ("linear", None)  # the network alone, which is a valid plan
     assert np.isfinite(plan.reconstruct(np.zeros((1, 3)), outliers="trust")[..., :-1]).all()
+
+
+class Detached(FromReadings):
+    """Its outputs do not depend on its weights, as far as gradients go."""
+
+    def forward(self, readings):
+        return super().forward(readings).detach()
+
+
+def test_a_network_without_gradient_is_refused():
+    """With what to look for, in place of PyTorch's message."""
+    with pytest.raises(TrainingError, match=r"does not depend on the weights.*\.detach\(\)"):
+        fitted(ModuleReconstructor(Detached, train=QUICK))
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (nn.MSELoss, r"'MSELoss' is a class; give an object, MSELoss\(\)"),
+        ("mse", "'mse' is no function and no module"),
+        (lambda outputs: outputs.mean(), r"called as loss\(reconstruction, truth\).*too many positional arguments"),
+        (lambda outputs, truth, other: outputs.mean(), "missing a required argument: 'other'"),
+        (lambda outputs, truth: (outputs > truth).sum(), "a tensor of shape .*torch.int64"),
+    ],
+)
+def test_a_loss_that_cannot_be_called_is_refused_before_sites_are_selected(loss, message):
+    """Each with what it is and what is needed."""
+    with pytest.raises(SettingsError, match=message):
+        kh.select(field(), k=3, method="qr", reconstructor=ModuleReconstructor(FromReadings, loss=loss, train=QUICK))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_a_script_module_is_refused():
+    """It cannot be copied as other modules are, and fails in the optimiser."""
+    scripted = torch.jit.script(nn.Linear(3, 10))
+    with pytest.raises(SettingsError, match="TorchScript module; give the module that it was made from"):
+        kh.select(field(), k=3, method="qr", reconstructor=ModuleReconstructor(scripted, train=QUICK))
+
+
+def test_networks_are_given_by_name(saved, tmp_path):
+    """A class in place of a mapping is no fault of the file."""
+    saved[0].save(tmp_path / "plan.keyhole")
+    with pytest.raises(SettingsError, match="expected a mapping from names to networks"):
+        kh.load(tmp_path / "plan.keyhole", models=FromReadings)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
 
 import keyhole as kh
+from keyhole.core.interrupts import Interrupted
 from keyhole.core.run import Run
 from keyhole.data.target import Target
 from keyhole.models.kernels import Hyperparameters, inverse, kernel, leave_one_out
+from keyhole.placement import Learned
 from keyhole.placement.classical import QR
 from keyhole.placement.exchange import Exchange
 from keyhole.placement.kernel_objective import KernelObjective
 from keyhole.placement.kernel_surrogate import FitScoreSplit, KernelSurrogate, LeaveOneOutSurrogate
-from keyhole.placement.learned import Learned
 
 
 def digits(n=200, *, with_target=False):
@@ -88,11 +92,43 @@ def test_what_does_not_go_with_it_is_refused(settings, words):
     assert words in (Learned(**settings).incompatibility(digits()) or "")
 
 
-def test_a_linear_field_ends_in_the_linear_search():
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(150, 4)) @ rng.normal(size=(4, 30)) + 0.1 * rng.normal(size=(150, 30))
-    samples = kh.read(values).as_scaled()
-    found = Learned(local_search=True, **QUICK).select(samples, 3, validation=None, run=Run())
-    linear = Exchange(n_restarts=0).improve(samples, np.array(found.notes["learned_sites"]), Run())
-    assert found.sites.tolist() == linear.sites.tolist()
+@pytest.mark.parametrize("decoder", ["auto", "kernel"])
+@pytest.mark.parametrize("n", [90, 40])
+def test_a_linear_field_is_searched_by_the_exchange_algorithm(decoder, n):
+    """Where kernel ridge is not better than ridge, or samples are too few to see it, and the notes say so."""
+    noise = 0.3 * np.random.default_rng(2).normal(size=LINEAR.shape)
+    samples = kh.read(LINEAR + noise).as_scaled().take(np.arange(n))
+    found = Learned(decoder=decoder, **SEARCHED).select(samples, 3, validation=None, run=Run())
     assert len(set(found.sites.tolist())) == 3
+    assert found.notes["exchanges"] >= 0
+    assert len(found.notes["learned_sites"]) == 3
+
+
+def test_a_target_is_searched_by_kernel_ridge():
+    """From the sites of the masks."""
+    found = Learned(decoder="kernel", warm_start="relevance", **SEARCHED).select(
+        digits(with_target=True), 4, validation=None, run=Run()
+    )
+    assert len(set(found.sites.tolist())) == 4
+    assert found.notes["exchanges"] >= 0
+
+
+@pytest.mark.parametrize("settings", [{}, {"local_search": True, "warm_start": "relevance"}])
+def test_masks_before_kernel_ridge_go_on_bit_for_bit_after_a_stop(tmp_path, settings):
+    """The hyperparameters and the start are found anew, and must be those of the checkpoint."""
+
+    def stop(event):
+        if event.step == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def found(run):
+        learned = Learned(decoder="kernel", **{**SEARCHED, "local_search": False, **settings})
+        return learned.select(digits(with_target=True), 4, validation=None, run=run)
+
+    expected = found(Run())
+    with pytest.raises(Interrupted, match="stopped at step 4"):
+        found(Run(folder=tmp_path, callback=stop))
+    resumed = found(Run(folder=tmp_path, resume=True))
+    assert resumed.history == expected.history
+    np.testing.assert_array_equal(resumed.sites, expected.sites)
+    assert resumed.notes == expected.notes

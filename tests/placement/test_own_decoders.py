@@ -152,6 +152,8 @@ def test_a_head_predicts_a_target(kind):
         ({"decoder": "mine"}, "Input should be 'auto'"),
         ({"decoder": FromGrid, "objective": "gan"}, "has a decoder and a loss of its own"),
         ({"loss": nn.L1Loss(), "objective": "gan"}, "has a decoder and a loss of its own"),
+        ({"loss": nn.L1Loss(), "decoder": "kernel"}, "kernel decoder has the squared error in closed form"),
+        ({"loss": nn.L1Loss}, "is a class; give an object"),
         ({"loss": lambda a, b: 1.0}, "returns float"),
         ({"loss": lambda a, b: (a - b).mean((2, 3, 1))[:2]}, "returns a tensor of shape"),
     ],

@@ -383,3 +383,14 @@ def test_what_is_trained_is_compiled_where_that_is_asked_for(monkeypatch):
         settings = {"train": {"steps": 3, "batch_size": 8}}
         kh.select(values, 3, method="vln", reconstructor="ridge", settings=settings, compiled=asked)
         assert len(compiled) == int(asked)
+
+
+def test_a_validation_error_that_is_never_finite_is_named():
+    """No weights are the best then."""
+
+    class NotInEvaluation(Toy):
+        def validate(self):
+            return float("nan")
+
+    with pytest.raises(TrainingError, match="toy: the validation error was not finite at any step"):
+        trained(Run(), NotInEvaluation())

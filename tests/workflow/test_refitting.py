@@ -192,3 +192,13 @@ def test_the_command_line_says_what_it_was_fitted_to(tmp_path):
     made = ["refit", str(tmp_path / "q.keyhole"), str(tmp_path / "a.csv"), "--out", str(tmp_path / "r.keyhole")]
     assert CliRunner().invoke(app, made).exit_code == 0
     assert kh.load(tmp_path / "r.keyhole").metadata["refit"]["samples"] == 120
+
+
+def test_a_column_of_words_counts_once_beside_the_sites_that_were_measured():
+    """It has a site for each of its words; the summary shows the columns."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(90, 3)), columns=list("abc")).assign(d=rng.choice(["s", "m", "l"], 90))
+    plan = kh.select(table, 4, **QUICK)
+    assert (len(plan.names), plan.k) == (4, 6)
+    assert plan.metadata["refit"] == {"samples": 90, "same_sites": 4}
+    assert "fitted to all 90 samples, at the same sites" in " ".join(repr(plan).split())

@@ -187,6 +187,11 @@ class Sensors:
         return operator, columns, sites.metric.take(numbers)
 
     def _at_positions(self, sites: Sites) -> tuple[Any, dict[str, NDArray[Any]], Metric]:
+        if not isinstance(self.positions, Mapping):
+            raise SettingsError(
+                "sensors: positions are columns of coordinates; make sensors by Sensors.at, Sensors.of_rows (weights "
+                "over the data) or Sensors.every_site"
+            )
         columns = {}
         for given, column in self.positions.items():
             name = sites.find_coordinate(str(given))

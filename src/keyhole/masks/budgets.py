@@ -11,6 +11,7 @@ from keyhole.core.processes import Processes
 from keyhole.masks.base import MaskDistribution
 from keyhole.masks.recentring import recentre
 from keyhole.masks.sample import MaskSample
+from keyhole.masks.valid_sites import whole_number
 
 __all__ = ["Budget", "CountBudget", "DualAscent", "L0Penalty"]
 
@@ -159,7 +160,7 @@ class CountBudget(Budget):
 
     def __init__(self, k: int) -> None:
         super().__init__()
-        self.register_buffer("_k", torch.tensor(k))
+        self.register_buffer("_k", torch.tensor(whole_number(k)))
 
     @property
     def k(self) -> int:
@@ -168,7 +169,7 @@ class CountBudget(Budget):
 
     @k.setter
     def k(self, value: int) -> None:
-        self._k.fill_(value)
+        self._k.fill_(whole_number(value))
 
 
 class DualAscent(CountBudget):

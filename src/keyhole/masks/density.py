@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from keyhole.masks.normal import log_cdf
+
 __all__ = ["ClippedSigmoid", "LogisticLogits", "LogitDensity", "NormalLogits"]
 
 _NODES = 128
@@ -52,13 +54,11 @@ class NormalLogits(LogitDensity):
 
     def log_cdf(self, u: float) -> Tensor:
         """Compute `log Phi((u - location) / spread)`."""
-        result: Tensor = torch.special.log_ndtr((u - self.location) / self.spread)
-        return result
+        return log_cdf((u - self.location) / self.spread)
 
     def log_survival(self, u: float) -> Tensor:
         """Compute `log Phi((location - u) / spread)`."""
-        result: Tensor = torch.special.log_ndtr((self.location - u) / self.spread)
-        return result
+        return log_cdf((self.location - u) / self.spread)
 
     def support(self) -> tuple[Tensor, Tensor]:
         """Return the mean and nine standard deviations to either side."""

@@ -14,7 +14,7 @@ from keyhole.core.errors import SettingsError
 from keyhole.masks.base import CommonArguments, MaskDistribution
 from keyhole.masks.density import NormalLogits
 from keyhole.masks.modes import logit_normal_modes
-from keyhole.masks.normal import normal_above, quantile, row_norm
+from keyhole.masks.normal import normal_above, quantile, row_norm, widened
 from keyhole.masks.sample import Draw, MaskSample
 from keyhole.masks.valid_sites import SitesLike
 
@@ -261,11 +261,13 @@ class CorrelatedLogitNormal(LogitNormal):
         if not bool((variance > 0).all()):
             raise NotImplementedError(
                 f"logit_log_prob: the covariance of {type(self).__name__} is singular without an independent part of "
-                "each logit, so that they have no density; construct CorrelatedLogitNormal with independent_std above 0"
+                "each logit, so that they have no density; construct CorrelatedLogitNormal with independent_std above "
+                "0, or GraphLogitNormal with fewer eigenvectors than nodes"
             )
-        normal = LowRankMultivariateNormal(self.bias, factor, variance, validate_args=False)
-        result: Tensor = normal.log_prob(logits)  # type: ignore[no-untyped-call]
-        return result
+        mean, factor, variance = widened(self.bias), widened(factor), widened(variance)
+        normal = LowRankMultivariateNormal(mean, factor, variance, validate_args=False)
+        result: Tensor = normal.log_prob(widened(logits))  # type: ignore[no-untyped-call]
+        return result.to(logits.dtype)
 
     def _factors(self) -> tuple[Tensor, Tensor]:
         """Return the factor of the low-rank part of the covariance, `(n_sites, r)`, and the variance of the rest."""

@@ -5,7 +5,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["cdf", "normal_above", "quantile", "row_norm"]
+__all__ = ["cdf", "log_cdf", "normal_above", "quantile", "row_norm", "widened"]
+
+
+def widened(x: Tensor) -> Tensor:
+    """Return a tensor in at least single precision, for functions that torch has not in half precision.
+
+    Parameters
+    ----------
+    x
+        Floating point, any shape.
+
+    Returns
+    -------
+    Tensor
+        The same numbers; those of bfloat16 and float16 as float32.
+    """
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def cdf(x: Tensor) -> Tensor:
@@ -25,6 +41,23 @@ def cdf(x: Tensor) -> Tensor:
     return result
 
 
+def log_cdf(x: Tensor) -> Tensor:
+    """Compute the logarithm of `cdf`, accurate also where that is nearly 0.
+
+    Parameters
+    ----------
+    x
+        Any shape.
+
+    Returns
+    -------
+    Tensor
+        Same shape, at most 0.
+    """
+    result: Tensor = torch.special.log_ndtr(widened(x))
+    return result.to(x.dtype)
+
+
 def quantile(p: Tensor) -> Tensor:
     """Compute the standard normal quantile function, the inverse of `Phi`.
 
@@ -38,8 +71,8 @@ def quantile(p: Tensor) -> Tensor:
     Tensor
         Same shape; infinite at 0 and 1.
     """
-    result: Tensor = torch.special.ndtri(p)
-    return result
+    result: Tensor = torch.special.ndtri(widened(p))
+    return result.to(p.dtype)
 
 
 def normal_above(threshold: float, location: Tensor, spread: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from keyhole.masks.normal import cdf, quantile
+from keyhole.masks.normal import cdf, quantile, widened
 
 __all__ = ["all_below_zero", "sobol"]
 
@@ -40,6 +40,8 @@ def all_below_zero(location: Tensor, covariance: Tensor, noise: Tensor) -> Tenso
     .. [1] V. Hajivassiliou, D. McFadden and P. Ruud. Simulation of multivariate normal rectangle probabilities and
        their derivatives. Journal of Econometrics 72, 1996.
     """
+    dtype = location.dtype
+    location, covariance, noise = widened(location), widened(covariance), widened(noise)
     factor = torch.linalg.cholesky(_regularised(covariance))
     product = noise.new_ones(len(noise), len(location))
     drawn = location.expand(len(noise), -1, -1)
@@ -48,7 +50,7 @@ def all_below_zero(location: Tensor, covariance: Tensor, noise: Tensor) -> Tenso
         product = product * chance
         if j < noise.shape[-1]:
             drawn = drawn + factor[:, :, j] * _below(noise[..., j] * chance)[..., None]
-    return product
+    return product.to(dtype)
 
 
 def _below(probability: Tensor) -> Tensor:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +14,7 @@ from torch import Tensor, nn
 
 from keyhole.core.errors import DataError, InfeasibleError, SettingsError
 
-__all__ = ["SitesLike", "ValidSites", "as_valid_sites"]
+__all__ = ["SitesLike", "ValidSites", "as_valid_sites", "whole_number"]
 
 SitesLike = int | Sequence[int] | npt.NDArray[np.bool_] | Tensor
 
@@ -56,6 +58,37 @@ def as_valid_sites(sites: SitesLike) -> Tensor:
     if shape.ndim > 1 or not (np.issubdtype(shape.dtype, np.integer) and shape.size and shape.min() >= 1):
         raise SettingsError(f"sites: {sites!r} is neither a shape of positive integers nor a boolean array")
     return torch.ones(tuple(np.atleast_1d(shape).tolist()), dtype=torch.bool)
+
+
+def whole_number(k: int) -> int:
+    """Return a number of sites as an int; a NumPy integer or a tensor of one integer is one too.
+
+    Parameters
+    ----------
+    k
+        Number of sites.
+
+    Returns
+    -------
+    int
+        The same number.
+
+    Raises
+    ------
+    SettingsError
+        k is a fraction, a truth value or no number.
+
+    Examples
+    --------
+    >>> whole_number(torch.tensor(5))
+    5
+    """
+    try:
+        if not isinstance(k, bool | np.bool_):
+            return operator.index(k)
+    except TypeError:
+        pass
+    raise SettingsError(f"k must be a whole number of sites; got {k!r}")
 
 
 class ValidSites(nn.Module):
@@ -140,7 +173,10 @@ class ValidSites(nn.Module):
         ------
         InfeasibleError
             k is less than 1 or more than the number of valid sites.
+        SettingsError
+            k is not a whole number.
         """
+        whole_number(k)
         if not 1 <= k <= self.n_sites:
             raise InfeasibleError(f"k must be from 1 to {self.n_sites}, the number of valid sites; got {k}")
 
@@ -155,10 +191,14 @@ class ValidSites(nn.Module):
 
     def _normal(self, *shape: int, generator: torch.Generator | None) -> Tensor:
         """Draw standard normal numbers on the generator's device and move them to the parameters'."""
-        device = self.index.device if generator is None else generator.device
-        return torch.randn(shape, generator=generator, device=device, dtype=self._dtype).to(self.index.device)
+        return torch.randn(shape, **self._source(generator)).to(self.index.device)
 
     def _uniform(self, *shape: int, generator: torch.Generator | None) -> Tensor:
         """Draw uniform numbers in [0, 1) on the generator's device and move them to the parameters'."""
-        device = self.index.device if generator is None else generator.device
-        return torch.rand(shape, generator=generator, device=device, dtype=self._dtype).to(self.index.device)
+        return torch.rand(shape, **self._source(generator)).to(self.index.device)
+
+    def _source(self, generator: torch.Generator | None) -> dict[str, Any]:
+        """Return device, precision and generator; torch.compile refuses ``generator=None`` for shapes that vary."""
+        if generator is None:
+            return {"device": self.index.device, "dtype": self._dtype}
+        return {"device": generator.device, "dtype": self._dtype, "generator": generator}

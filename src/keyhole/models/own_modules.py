@@ -28,6 +28,7 @@ __all__ = [
 ModuleLike = nn.Module | Callable[[], nn.Module]
 LossLike = nn.Module | Callable[..., Tensor]
 
+_MORE = ("known", "mask", "weights")  # what a loss of a field may ask for, see `GridLoss`
 _TRIED = 2  # samples of the batch by which shapes are checked; batch normalisation may need more than one
 
 
@@ -48,16 +49,17 @@ def make_module(given: ModuleLike) -> nn.Module:
     Raises
     ------
     SettingsError
-        It is neither, or some weights are complex.
+        It is neither, some weights are complex, or it is a TorchScript module, which cannot be copied and trained.
 
     Examples
     --------
     >>> make_module(lambda: nn.Linear(2, 3, dtype=torch.float64)).weight.dtype
     torch.float32
     """
-    if isinstance(given, nn.Module):
+    module: Any = given
+    if isinstance(given, nn.Module) and not isinstance(given, torch.jit.ScriptModule):
         module = copy.deepcopy(given)
-    elif callable(given):
+    elif not isinstance(given, nn.Module) and callable(given):
         try:
             module = given()
         except TypeError as error:
@@ -65,10 +67,10 @@ def make_module(given: ModuleLike) -> nn.Module:
                 f"{_shown(given)} makes no module without arguments ({error}); give a module, or a function without "
                 "arguments that makes one"
             ) from error
-    else:
-        module = given
     if not isinstance(module, nn.Module):
         raise SettingsError(f"{module!r}: expected a module of PyTorch (torch.nn.Module), or a class that makes one")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise SettingsError(f"{_shown(given)} is a TorchScript module; give the module that it was made from")
     if any(tensor.is_complex() for tensor in [*module.parameters(), *module.buffers()]):
         raise SettingsError(f"{_shown(given)} has complex weights; keep them as real ones (torch.view_as_complex)")
     return module.cpu().float()
@@ -243,6 +245,11 @@ class OwnLoss(nn.Module):
     train
         Whether the parameters of a module are trained too; otherwise it stays in evaluation mode.
 
+    Raises
+    ------
+    SettingsError
+        The loss cannot be called, is a class of modules, or has arguments that it is not given.
+
     Examples
     --------
     >>> OwnLoss(lambda outputs, target: (outputs - target).abs())(torch.ones(4), torch.zeros(4))
@@ -251,6 +258,7 @@ class OwnLoss(nn.Module):
 
     def __init__(self, loss: LossLike, *, train: bool = False) -> None:
         super().__init__()
+        _check_loss(loss)
         self.loss = make_module(loss) if isinstance(loss, nn.Module) else loss
         self.is_fixed, self.label = isinstance(loss, nn.Module) and not train, loss_name(loss)
         if self.is_fixed:
@@ -271,10 +279,13 @@ class OwnLoss(nn.Module):
             The loss returns neither one number nor one for each sample.
         """
         value, n = self.loss(outputs, truth, **more), len(truth)
-        if isinstance(value, Tensor) and (value.numel() == 1 or value.shape == (n,)):
+        is_tensor = isinstance(value, Tensor)
+        if is_tensor and value.is_floating_point() and (value.numel() == 1 or value.shape == (n,)):
             return value.mean()
-        found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise SettingsError(f"the loss {self.label!r} returns {found}; needed is a tensor of one number, or of {n}")
+        found = f"a tensor of shape {tuple(value.shape)}, {value.dtype}" if is_tensor else type(value).__name__
+        raise SettingsError(
+            f"the loss {self.label!r} returns {found}; needed is a tensor of one real number, or of {n}"
+        )
 
 
 class GridLoss(nn.Module):
@@ -338,6 +349,26 @@ class GridLoss(nn.Module):
 
 def _tensor_or_none(array: NDArray[np.float32] | None) -> Tensor | None:
     return None if array is None else torch.from_numpy(array.astype(np.float32))
+
+
+def _check_loss(loss: Any) -> None:
+    """Raise a SettingsError unless a loss can be called with two tensors, and what more it has arguments for."""
+    name = loss_name(loss)
+    if isinstance(loss, type) and issubclass(loss, nn.Module):
+        raise SettingsError(f"the loss {name!r} is a class; give an object, {name}()")
+    if not callable(loss):
+        raise SettingsError(f"the loss {loss!r} is no function and no module, such as torch.nn.functional.l1_loss")
+    try:
+        called = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
+    except (TypeError, ValueError):  # of functions in C
+        return
+    try:
+        called.bind(None, None, **{more: None for more in _MORE if more in called.parameters})
+    except TypeError as error:
+        raise SettingsError(
+            f"the loss {name!r} is called as loss(reconstruction, truth), with a target as loss(outputs, target), and "
+            f"for a field also with what it names of {', '.join(_MORE)}: {error}"
+        ) from error
 
 
 def _arguments(loss: LossLike) -> set[str]:

@@ -79,7 +79,7 @@ class Exchange(Selector):
         Returns
         -------
         Selection
-            Ranked sites; the notes hold the length scale, the noise and the number of random restarts.
+            Ranked sites; the notes hold the length scale, the noise and the numbers of exchanges and restarts.
         """
         subset = self._subset(train, k, run)
         start = Greedy().select(train if train.is_large else subset, k, validation=None, run=run).sites
@@ -89,9 +89,11 @@ class Exchange(Selector):
         if not state.add_greedily() or not state.candidates.full:
             state = _state(covariance, train, k, start)
         n_restarts = int(min(self.options.n_restarts, _MAX_WORK // (covariance.cross.size * k)))
-        best = LocalSearch(self.options, run, "exchange sites").search([state], n_restarts)
+        search = LocalSearch(self.options, run, "exchange sites")
+        best = search.search([state], n_restarts)
         selected = _better_of(best.selected, start, covariance, subset)
-        return _selection(selected, covariance, train, k, {"restarts": n_restarts, **notes})
+        counts = {"exchanges": search.n_exchanges, "restarts": n_restarts}
+        return _selection(selected, covariance, train, k, counts | notes)
 
     def in_turn(self) -> Exchange:
         """Return the same without restarts, each of which takes as long as the rest."""
@@ -119,7 +121,7 @@ class Exchange(Selector):
         search = LocalSearch(self.options, run, "exchange sites")
         best = search.search([_state(covariance, train, len(sites), sites)], n_restarts=0)
         selected = _better_of(best.selected, sites, covariance, subset)
-        return _selection(selected, covariance, train, len(sites), notes)
+        return _selection(selected, covariance, train, len(sites), {"exchanges": search.n_exchanges, **notes})
 
     def _subset(self, train: ScaledSamples, k: int, run: Run) -> ScaledSamples:
         """Samples in memory that the covariance is estimated from: some of them, or a few that stand for large ones."""

@@ -131,7 +131,9 @@ class KernelObjective(MaskObjective):
     def _kernel(self, inner: Tensor) -> tuple[Tensor, Tensor]:
         """Return kernel matrices from inner products ``(..., n, n)``, and their derivatives by squared distances."""
         norms, width = inner.diagonal(dim1=-2, dim2=-1), self.kernel_parameters.width
-        distances = ((norms.unsqueeze(-1) + norms.unsqueeze(-2) - 2 * inner).clamp_min(_MIN_SQUARE) * (3 / width)).sqrt()
+        distances = (
+            (norms.unsqueeze(-1) + norms.unsqueeze(-2) - 2 * inner).clamp_min(_MIN_SQUARE) * (3 / width)
+        ).sqrt()
         decay = torch.exp(-distances)
         return (1 + distances) * decay + inner * (LINEAR_WEIGHT / self.kernel_parameters.level), decay * (-1.5 / width)
 

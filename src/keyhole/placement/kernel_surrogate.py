@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -281,7 +282,7 @@ class KernelSurrogate:
 
     def _share(self, n: int, m: int) -> float:
         """Share of n and of m samples that a gradient is computed from."""
-        return min(1.0, float(_MAX_PRODUCTS / (n * m * self._all_readings[0].shape[1])) ** 0.5)
+        return min(1.0, math.sqrt(_MAX_PRODUCTS / (n * m * self._all_readings[0].shape[1])))
 
     @cached_property
     def _all_readings(self) -> list[NDArray[Any]]:
@@ -380,4 +381,4 @@ def target_columns(samples: ScaledSamples, like: ScaledSamples | None = None) ->
         columns, others = (np.eye(len(one.classes))[one.values] for one in (target, reference))
     else:
         columns, others = (one.values[:, np.newaxis] / (reference.values.std() or 1.0) for one in (target, reference))
-    return (columns - others.mean(axis=0)).astype(np.float32)
+    return np.asarray(columns - others.mean(axis=0), np.float32)

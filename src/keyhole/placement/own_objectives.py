@@ -72,6 +72,8 @@ class OwnParts:
         """Return why the samples or other settings do not suit them; None if they do."""
         if settings.objective != "squared":
             return f"objective={settings.objective!r} has a decoder and a loss of its own; give neither with it"
+        if self.loss is not None and settings.decoder == "kernel":
+            return "its kernel decoder has the squared error in closed form, and takes no other loss"
         if self.decoder is None:
             return None
         try:

@@ -109,6 +109,8 @@ def load(path: str | Path, *, models: Mapping[str, Any] | None = None) -> Plan:
     ------
     PlanError
         The file is damaged, truncated, not a plan, or from a newer version.
+    SettingsError
+        ``models`` is no mapping.
     DataError
         The plan needs a network that ``models`` does not have, or which has other weights.
 
@@ -120,6 +122,10 @@ def load(path: str | Path, *, models: Mapping[str, Any] | None = None) -> Plan:
     >>> kh.load(path).k
     3
     """
+    if models is not None and not isinstance(models, Mapping):
+        raise SettingsError(
+            f"models={models!r}: expected a mapping from names to networks, such as {{'mine': MyModule}}"
+        )
     return _load(path, {} if models is None else models)
 
 

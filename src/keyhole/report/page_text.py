@@ -208,7 +208,7 @@ def metadata(data: ReportData) -> dict[str, str]:
     assumed = record.pop("assumed_noise", None)
     entries["noise assumed by the search"] = None if assumed is None else f"{percent(assumed)} of the spread"
     refit = record.pop("refit", None)
-    entries["fitted to"] = refit_text(refit, data.to_use.k) if refit else None
+    entries["fitted to"] = refit_text(refit, len(data.to_use.names)) if refit else None
     entries |= {_heading(name): value for name, value in record.items()}
     return {name: shorten(plain(value), _MOST) for name, value in entries.items() if value not in (None, "", {}, [])}
 
@@ -217,7 +217,7 @@ def _refit_sentence(data: ReportData) -> str:
     """Sentence on what was measured, where the plan to use was fitted to the test part too."""
     if data.final is None or not data.final.metadata.get("refit", {}).get("samples"):
         return ""
-    fitted = refit_text(data.final.metadata["refit"], data.final.k)
+    fitted = refit_text(data.final.metadata["refit"], len(data.final.names))
     return (
         f" Errors, error maps and reconstructions are of sites and models that had not seen the test part; the sites "
         f"listed and drawn by rank are those to use, fitted to {fitted}."

@@ -317,7 +317,7 @@ def _account(plan: Plan) -> str:
     split = made.get("split") or {}
     lines += [f"split: {split_text(split)}"] if split else []
     lines += [_warned(split["warning"])] if split.get("warning") else []
-    lines += [f"fitted to {refit_text(made['refit'], plan.k)}"] if made.get("refit") else []
+    lines += [f"fitted to {refit_text(made['refit'], len(plan.names))}"] if made.get("refit") else []
     lines += [stopped_text(made["stopped"])] if made.get("stopped") else []
     lines += _noise(plan)
     lines += _screened_columns(made.get("notes", {}).get("columns", []))

@@ -207,7 +207,8 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
     Raises
     ------
     TrainingError
-        The loss is not finite. The last checkpoint is kept.
+        The loss is not finite, or does not depend on the weights; the last checkpoint is kept. Or the validation
+        error was never finite.
     StateError
         The checkpoint to resume from belongs to another run or version, is damaged, or does not fit the task.
     Interrupted
@@ -232,6 +233,11 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
         with synchronised(task, task.processes), contextlib.closing(task):
             loop = _Loop(task, settings, name, identity, run)
             loop.run_until_over(pending)
+        if not loop.state.best:
+            raise TrainingError(
+                f"{name}: the validation error was not finite at any step, so that no weights are the best; check the "
+                "network and the loss, where they are your own, in evaluation mode"
+            )
         task.load_state_dict(loop.state.best)
     return loop.state.progress.history
 
@@ -342,6 +348,11 @@ class _Loop:
         own = torch.stack([loss, loss.new_tensor(float(signum or 0))])
         gathered = self.task.processes.gather_later(own[None])
         self.optimiser.zero_grad(set_to_none=True)
+        if not loss.requires_grad:
+            raise TrainingError(
+                f"{self.name}: the loss does not depend on the weights, so that nothing can be learned; look for "
+                ".detach(), .item(), NumPy or torch.no_grad() in the network and the loss"
+            )
         self.fabric.backward(loss)
         losses, signals = gathered().T
         return self.finite_mean(losses, parts), int(signals.max())
@@ -365,9 +376,11 @@ class _Loop:
         mean = float(losses.mean())
         if not math.isfinite(mean):
             shown = ", ".join(f"{name} = {value.item():g}" for name, value in parts.items())
+            step = self.state.progress.step
+            advice = "lower the learning rate" if step else "check the network and the loss, where they are your own"
             raise TrainingError(
-                f"{self.name}: the loss is not finite at step {self.state.progress.step} ({shown}); "
-                "lower the learning rate, or check the data for extreme values"
+                f"{self.name}: the loss is not finite at step {step} ({shown}); {advice}, or check the data for "
+                "extreme values"
             )
         return mean
 

@@ -35,6 +35,7 @@ __all__ = [
     "check_failures",
     "check_k",
     "check_reconstructor",
+    "check_whole",
     "deadline_after",
     "make_all_parts",
     "make_model",
@@ -274,13 +275,19 @@ def check_budget(k: Any, samples: Samples) -> int | None:
     return None
 
 
-def check_k(k: Any, samples: Samples) -> int:
-    """Return K as an int; raise an InfeasibleError if it is infeasible."""
+def check_whole(k: Any) -> int:
+    """Return a number of sites as an int, of Python or NumPy; raise an InfeasibleError if it is none."""
     if isinstance(k, bool) or not isinstance(k, numbers.Real) or not float(k).is_integer():
         raise InfeasibleError(f"k={k!r}: expected a whole number of sites")
+    return int(float(k))
+
+
+def check_k(k: Any, samples: Samples) -> int:
+    """Return K as an int; raise an InfeasibleError if it is infeasible."""
+    count = check_whole(k)
     constraints = samples.constraints
     candidates = samples.observable if constraints is None else constraints.units()[1]
-    count, most = int(float(k)), int(candidates.sum())
+    most = int(candidates.sum())
     if constraints is not None and constraints.asked.given() and count > 0:
         constraints.check(count)
     elif not 1 <= count <= most:

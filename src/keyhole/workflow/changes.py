@@ -28,7 +28,7 @@ from keyhole.placement import SELECTORS, Selection
 from keyhole.placement.failures import Network
 from keyhole.placement.posterior_covariance import fit_localised_covariance
 from keyhole.plan.plan import Plan
-from keyhole.workflow.arguments import make_run
+from keyhole.workflow.arguments import check_whole, make_run
 from keyhole.workflow.refitting import Seconds, refit_on_all
 from keyhole.workflow.selection import FIT_SHARE, fit_reconstructor, fit_target, make_plan, select
 
@@ -137,7 +137,8 @@ def drop(
     3
     """
     count = len(plan.names)
-    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < count:
+    k = check_whole(k)
+    if not 1 <= k < count:
         raise InfeasibleError(f"k={k!r}: between 1 and {count - 1} of the {count} sites can be dropped")
     run = make_run(seed=seed, device=device, time_limit=time_limit)
     with reporting() as report:
@@ -217,8 +218,10 @@ def _fit_again(
     to_fit = run.share(FIT_SHARE) if refit else run
     fitted = fit_reconstructor(reconstructor, prepared, selection.sites, to_fit)
     predictor = fit_target(plan.predictor, prepared, selection.sites, to_fit)
+    # Of a selector of the user's own a plan has the name alone; like random selection it assumes no noise.
+    selector = SELECTORS.make(method if method in SELECTORS else "random", {})
     measured = make_plan(
-        prepared, selection, fitted, SELECTORS.make(method, {}), run, method=method, predictor=predictor,
+        prepared, selection, fitted, selector, run, method=method, predictor=predictor,
         recorded={"settings": plan.metadata.get("settings", {})}, intervals=True,
     )  # fmt: skip
     took = Seconds(0.0, time.monotonic() - started)

@@ -71,7 +71,7 @@ def refit_on_all(
     final, same = refit_models(measured, everything, sites, run), np.array_equal(sites, before)
     if measured.intervals is not None:
         final = replace(final, intervals=recalibrated(measured, final, prepared, run))
-    record = {"samples": len(everything.development), "same_sites": int(np.isin(sites, before).sum())}
+    record = {"samples": len(everything.development), "same_sites": _same(measured, final)}
     return Plan(
         **final.parts(),
         gain=measured.gain if same else gains(prepared, sites),
@@ -141,6 +141,15 @@ def refit_models(models: FittedModels, everything: PreparedSamples, sites: NDArr
         covariance=development.reading_covariance(sites),
         sensors=None if samples.sensors is None else samples.sensors.take(sites).resolved(samples.noise),
     )
+
+
+def _same(measured: Plan, final: FittedModels) -> int:
+    """Return how many sites, or columns of a table, were selected both times; words have a site for each indicator."""
+    columns = measured.origin.columns
+    if columns is None or measured.sensors is not None:
+        return int(np.isin(final.indices, measured.indices).sum())
+    first, second = (set(columns.of_sites(one.indices)) for one in (measured, final))
+    return len(first & second)
 
 
 def _reason_to_keep(measured: Plan, run: Run, took: Seconds) -> str:
