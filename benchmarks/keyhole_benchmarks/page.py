@@ -10,8 +10,6 @@ from keyhole.core.storage import replacing
 from keyhole_benchmarks import texts
 from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.records import Store
-from keyhole_benchmarks.table1 import KS
-from keyhole_benchmarks.weights import by_resulting_k
 from keyhole_benchmarks.sections import (
     ablation,
     answers,
@@ -31,6 +29,8 @@ from keyhole_benchmarks.sections import (
     tables,
     weights,
 )
+from keyhole_benchmarks.table1 import KS
+from keyhole_benchmarks.weights import by_resulting_k
 
 __all__ = ["SWEPT", "write_page"]
 

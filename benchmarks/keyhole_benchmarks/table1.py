@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.masks import MASK_DISTRIBUTIONS
 from keyhole.models.reconstructors import Reconstructor, Residual
@@ -118,6 +119,8 @@ def jobs(
     for name in data:
         scale = protocol_of(protocol, name)
         loaded = load(name, scale.samples)
+        if weights and scale.budget != "penalty":
+            raise SettingsError(f"protocol {protocol!r} is asked for K and takes no weights; leave --weights out")
         swept = [one for one in methods if one in MASK_DISTRIBUTIONS and scale.budget == "penalty"]
         for k, seed, method in product(ks or paper_ks(name, KS), seeds, [one for one in methods if one not in swept]):
             row = _Row(name, scale, method, k, seed)
@@ -186,9 +189,7 @@ def _score(name: str, row: _Row, data: Data, selection: Selection, run: Run) -> 
     return _fixed(name, row.reconstructor(name, data), data, selection.sites, run)
 
 
-def _fixed(
-    name: str, settings: Mapping[str, Any], data: Data, sites: NDArray[np.int64], run: Run
-) -> dict[str, float]:
+def _fixed(name: str, settings: Mapping[str, Any], data: Data, sites: NDArray[np.int64], run: Run) -> dict[str, float]:
     """Errors of a network on fixed sites: the ResNet is trained as with masks, without validation."""
     if name == RESNET:
         prepared = data.plain

@@ -112,9 +112,9 @@ and an unknown scale."""
 _SHIFTED = """`keyhole-bench table1 --protocol shifted`: as `small` (below), but that in each training step the ResNet
 sees its grid shifted by 0 to 3 rows and columns at random, and reconstructs with the mean over all 16 phases of its
 strides, on classical sites too. So nothing draws sites to the lattice of the strides. Columns are as in `small`."""
-_OF_PAPER = """`keyhole-bench table1 --protocol paper`: the paper's loop on all samples, with the expected L0 at a weight
-from its grid, soft masks, its learning rates, epochs and batches, and nothing that guides the mask distribution. K is
-what results, rounded down and up to tens; of several weights that lead to a K, that counts whose count is nearest to
+_OF_PAPER = """`keyhole-bench table1 --protocol paper`: the paper's loop on all samples, with a weight of the expected
+L0 from its grid, soft masks, its learning rates, epochs and batches, and nothing that guides the mask distribution. K
+is what results, rounded down and up to tens; of several weights that lead to a K, that counts whose count is nearest to
 it, and a K to which no weight leads has no row. Columns are as in `small`."""
 TABLE1_OF = {"shifted": _SHIFTED, "paper": _OF_PAPER}  # other protocols have TABLE1
 # Below a table that has such a row.
@@ -130,10 +130,11 @@ another, so its two best were run with three. Mean squared error on the validati
 over several seeds where their number is in brackets."""
 TABLE2 = """`keyhole-bench table2 --protocol small`. A DCGAN classifier sees the pixels that Table 1's methods selected
 and nothing else, with five trainings on each mask, of which there is one for each seed of Table 1: the least error of
-all trainings, and the mean over masks of the mean of five, with its range where there are several masks. CAE's duplicates are completed to K."""
+all trainings, and the mean over masks of the mean of five, with its range where there are several masks. CAE's
+duplicates are completed to K."""
 WEIGHTS = """`keyhole-bench weights`. As in the paper: train with each weight of the expected L0, and round the
-resulting count down and up to tens. "Polarised" is whether masks are kept from interior modes and marginals from 0 and 1
-(`--no-polarise` for neither, as the paper has it); recentring and dual ascent there are none of."""
+resulting count down and up to tens, without dual ascent and recentring. "Polarised" is whether masks are kept from
+interior modes and marginals from 0 and 1; with `--no-polarise` they are not, as in the paper."""
 CGAN = """`keyhole-bench cgan`. The same mask distribution, budget, generator and learning rate (5e-4), once with a
 patch discriminator (GAN + L1), once with squared error. Sharpness is the mean absolute difference of neighbouring
 pixels relative to that of the true images."""

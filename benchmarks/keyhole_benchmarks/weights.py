@@ -90,7 +90,7 @@ class Sweep:
         data, domain = self.data, self.data.domain
         selector = Learned(distribution=case.method, **case.settings["selector"])
         task, _ = selector.learn(data.plain.development, 1, run)
-        for ranking in collapse.rounded(task.distribution):
+        for repeat, ranking in enumerate(collapse.rounded(task.distribution)):
             sites = ranking.numpy()
             selection = Selection(sites, [], {}, partial(task.objective.reconstruct, sites=sites), task.distribution)
             positions = domain.index[sites].tolist()
@@ -103,7 +103,7 @@ class Sweep:
                 arrays=selection_arrays(data, selection),
             )  # fmt: skip
             for _, _, fit in refits:
-                yield Outcome(fit(selection, run), len(sites), notes)
+                yield Outcome(fit(selection, replace(run, repeat=repeat)), len(sites), notes)
 
 
 def jobs(
