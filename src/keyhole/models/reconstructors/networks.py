@@ -158,8 +158,9 @@ class ResNet(nn.Module):
 
     The strides treat sites differently by their row and column modulo 4, so that sites that are learned with this
     network are drawn to a lattice. With ``n_phases`` the grid is shifted on a larger canvas of zeros, by 0 to 3 rows
-    and columns, and the output shifted back: at random in training, the same shift for the whole batch; in evaluation
-    by all of these phases, or some, and the outputs are averaged. The mean over all 16 phases is equivariant to shifts
+    and columns, and the output shifted back: at random in training, the same shift for the whole batch (for a
+    process's part of it, where several train together); in evaluation by all of these phases, or some, and the outputs
+    are averaged. The mean over all 16 phases is equivariant to shifts
     of the input, apart from the borders.
 
     Parameters
