@@ -156,10 +156,9 @@ def by_resulting_k(lines: Lines, ks: Mapping[str, Sequence[int]]) -> Lines:
     """
     found: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     asked = [one for one in lines if _ROUNDED not in one["reconstructor"]]
-    for one in lines:
-        k = one["k_distinct"]
-        if _ROUNDED in one["reconstructor"] and k in ks.get(one["data"], (k,)):
-            name = one["reconstructor"].split(_ROUNDED)[0]
+    for one in [one for one in lines if _ROUNDED in one["reconstructor"]]:
+        k, name = one["k_distinct"], one["reconstructor"].split(_ROUNDED)[0]
+        if k in ks.get(one["data"], (k,)):
             place = (one["data"], one["protocol"], one["method"], name, k, one["seed"])
             rival = found.get(place)
             if rival is None or abs(one["notes"]["count"] - k) < abs(rival["notes"]["count"] - k):

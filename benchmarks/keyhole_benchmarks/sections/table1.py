@@ -8,8 +8,9 @@ from keyhole_benchmarks.lattice import line_share
 from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.markdown import spread, table
 from keyhole_benchmarks.names import DATA, METHODS, REFERENCES, measure
-from keyhole_benchmarks.table1 import OWN, REFIT
+from keyhole_benchmarks.table1 import REFIT
 from keyhole_benchmarks.texts import LINEAR_MEASUREMENTS
+from keyhole_benchmarks.weights import OWN
 
 __all__ = ["table1"]
 
