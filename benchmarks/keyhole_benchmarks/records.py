@@ -65,8 +65,6 @@ _RENAMED = {
     "hnet and swaps": "hnet and kernel exchange",
     "sct and swaps": "sct and kernel exchange",
 }
-# What the ResNet behind masks was before it was a setting, whose default is another.
-_OF_RESNET = {"n_phases": 0}
 _NOT_A_SETTING = {"budget"}  # whose values keep their names
 _CODE = ("src", "benchmarks/keyhole_benchmarks", "pyproject.toml")
 _PACKAGES = ("keyhole", "torch", "numpy", "scikit-learn")
@@ -304,9 +302,6 @@ def _by_todays_names(record: dict[str, Any]) -> dict[str, Any]:
     """Give a record by the names that settings, parts and variants have today, with today's identity of its case."""
     names = ("protocol", "method", "reconstructor", "settings")
     renamed = {**record, **{name: _renamed(record[name]) for name in names}}
-    selector = renamed["settings"].get("selector", {})
-    if selector.get("decoder") == "resnet":
-        renamed["settings"] = {**renamed["settings"], "selector": _OF_RESNET | selector}
     if "reconstructor" in record.get("notes", {}):
         renamed["notes"] = {**record["notes"], "reconstructor": _renamed(record["notes"]["reconstructor"])}
     return {**renamed, "case_id": identify(renamed)}
