@@ -92,8 +92,8 @@ distribution's count at its K most probable sites) stayed below 0.8 are excluded
 goes by the means of data sets with three pairs or more; within 2 % of one is no difference. "As in the paper" is the
 network trained with the masks: a ResNet for the mask distributions, another decoder for CAE, so that CAE's rows compare
 systems, not sites; QR and greedy have the same ResNet, trained on the same samples for as many steps, on fixed sites.
-"Our refit", ridge + a dense network on the fixed sites, is the same for all. All of it holds for this set-up: K by dual
-ascent, short trainings, and a ResNet whose strides draw sites to a lattice (column "parity" of Table 1)."""
+"Our refit", ridge + a dense network on the fixed sites, is the same for all. All of it holds for this protocol alone:
+under `small`, K is held by dual ascent, trainings are short, and the ResNet's strides draw sites to a lattice."""
 TABLE1 = """`keyhole-bench table1 --protocol small`. "As in the paper": its ResNet (2 blocks, 16 filters, no mask
 channel) trained with soft masks at its temperature (0.3; 2/3 for SCT), no warm start, no refit; CAE with a dense
 decoder on MNIST and DCGAN elsewhere. What `small` cuts: at most 10000 images; 1000 steps of 128 samples (NCEP and
@@ -110,9 +110,10 @@ refit gets K sites, completed with those of the largest variance. "Parity" is th
 of the four parities of row and column: 1 where all lie on one lattice of period 2, as the strides of the ResNet have
 it. The paper's climate and CelebA rows are of other data
 and an unknown scale."""
-_SHIFTED = """`keyhole-bench table1 --protocol shifted`: as `small` (below), but that in each training step the ResNet
+_SHIFTED = """`keyhole-bench table1 --protocol shifted`: as `small` (above), but that in each training step the ResNet
 sees its grid shifted by 0 to 3 rows and columns at random, and reconstructs with the mean over all 16 phases of its
-strides, on classical sites too. So nothing draws sites to the lattice of the strides. Columns are as in `small`."""
+strides, on classical sites too. So nothing draws sites to the lattice of the strides. Columns are as in `small`; refits
+are of later code than there, so that they compare within this table alone."""
 _OF_PAPER = """`keyhole-bench table1 --protocol paper`: the paper's loop on all samples, with a weight of the expected
 L0 from its grid, soft masks, its learning rates, epochs and batches, and nothing that guides the mask distribution. K
 is what results, rounded down and up to tens; of several weights that lead to a K, that counts whose count is nearest to

@@ -178,8 +178,8 @@ class LearnedSettings(Settings):
     decoder: Literal["auto", "gaussian", "dense", "resnet", "kernel"] = "auto"
     mask_channel: bool = True  # whether the resnet sees the mask too; the paper's does not
     # Phases of the resnet's strides that are averaged, after training with random shifts, so that the strides draw no
-    # sites to their lattice. 0: neither, as in the paper. On MNIST (K = 20, one seed) sites left the lattice and were
-    # no better under an equal refit, the network's own error was 15 % higher, and a step took a quarter longer.
+    # sites to their lattice. 0: neither, as in the paper; a step takes a quarter longer, and better sites have yet to
+    # be shown.
     n_phases: Literal[0, 1, 4, 16] = 0
     # The search starts where classical selection ends; for a target from nothing, unless it is "relevance".
     warm_start: Literal["none", "greedy", "qr", "relevance"] = "greedy"
