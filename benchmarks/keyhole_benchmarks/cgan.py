@@ -63,6 +63,7 @@ def _selector(scale: Protocol, method: str, data: Data) -> dict[str, Any]:
     """Settings of VLN as in Table 1, but for a smaller step, the same for both objectives: games need small ones."""
     chosen = scale.distribution("vln", data.samples)
     objective = "gan" if method == "cgan" else "squared"
+    chosen |= {"budget": "dual", "k_anneal": scale.fall, "polarise": True}  # no weight is known for this objective
     return chosen | {"objective": objective, "train": chosen["train"] | {"learning_rate": min(_RATE, scale.rate)}}
 
 

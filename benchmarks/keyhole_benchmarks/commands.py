@@ -22,7 +22,12 @@ __all__ = ["app", "main"]
 app = typer.Typer(no_args_is_help=True, help="The paper's tables and figures, and ours: one case, one JSON line.")
 
 Results = Annotated[Path, typer.Option(help="Folder of the JSON lines.")]
-Scale = Annotated[str, typer.Option(help="paper: its own scale, for a GPU; small: for two cores.")]
+Scale = Annotated[
+    str, typer.Option(help="paper: its own scale, for a GPU; small: for two cores; shifted: small, off the lattice.")
+]
+Weights = Annotated[
+    str, typer.Option(help="Of the expected L0, where it makes K; comma-separated, the protocol's by default.")
+]
 Names = Annotated[str, typer.Option(help="Comma-separated; all that the table has by default.")]
 Ks = Annotated[str, typer.Option("--k", "-k", help="Comma-separated; the paper's by default.")]
 Seeds = Annotated[str, typer.Option(help="Comma-separated.")]
@@ -39,6 +44,7 @@ def table1(
     k: Ks = "",
     seeds: Seeds = "0,1,2",
     protocol: Scale = "small",
+    weights: Weights = "",
     results: Results = _RESULTS,
     device: Device = "auto",
 ) -> None:
@@ -48,7 +54,8 @@ def table1(
 
     chosen = _chosen(methods, (*bench.METHODS, bench.REFERENCE))
     _check("data", _names(data), tuple(DATASETS))
-    _run("table1", bench.jobs(protocol, _names(data), chosen, _numbers(k), _numbers(seeds)), results, device)
+    asked = (_names(data), chosen, _numbers(k), _numbers(seeds), _decimals(weights))
+    _run("table1", bench.jobs(protocol, *asked), results, device)
 
 
 @app.command()
@@ -56,7 +63,7 @@ def table2(
     data: Annotated[str, typer.Option(help="A data set with labels.")] = "mnist",
     methods: Names = "",
     k: Ks = "",
-    seeds: Seeds = "0",
+    seeds: Seeds = "0,1,2",
     protocol: Scale = "small",
     results: Results = _RESULTS,
     device: Device = "auto",
@@ -95,9 +102,13 @@ def cgan(
 @app.command()
 def weights(
     data: Annotated[str, typer.Option(help="A data set.")] = "mnist",
-    methods: Names = "vln",
+    methods: Names = "vln,iln,sct",
     seeds: Seeds = "0",
     protocol: Scale = "small",
+    weights: Weights = "",
+    polarise: Annotated[
+        bool, typer.Option(help="Keep masks from interior modes and marginals from 0 and 1; the paper's are not.")
+    ] = True,
     results: Results = _RESULTS,
     device: Device = "auto",
 ) -> None:
@@ -106,7 +117,8 @@ def weights(
     from keyhole_benchmarks import weights as bench
 
     _check("methods", _names(methods), tuple(MASK_DISTRIBUTIONS))
-    _run("weights", bench.jobs(protocol, data, _names(methods), (), _numbers(seeds)), results, device)
+    asked = (_names(methods), _decimals(weights), _numbers(seeds))
+    _run("weights", bench.jobs(protocol, data, *asked, polarise=polarise), results, device)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Arrays of a mask distribution that figures show."""
+"""Arrays of a selection and its mask distribution that figures show."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from keyhole.data.sites import Sites
 from keyhole.masks import MaskDistribution
+from keyhole.placement import Selection
+from keyhole_benchmarks.data import Data
 
-__all__ = ["mask_arrays"]
+__all__ = ["mask_arrays", "selection_arrays"]
 
 _DRAWS, _SHOWN = 512, 8
 _MOST_SITES = 1024  # for a covariance that is kept whole
@@ -39,4 +41,28 @@ def mask_arrays(distribution: MaskDistribution, domain: Sites) -> dict[str, NDAr
     }
     if distribution.correlated and distribution.n_sites <= _MOST_SITES:
         arrays["covariance"] = distribution.covariance.numpy()
+    return arrays
+
+
+def selection_arrays(data: Data, selection: Selection) -> dict[str, NDArray[Any]]:
+    """Return some test samples, their reconstructions, the sites, and what `mask_arrays` gives.
+
+    Parameters
+    ----------
+    data
+        The data set.
+    selection
+        A selection from its plain samples.
+
+    Returns
+    -------
+    dict
+        Arrays ``truth`` and ``sites``, and the others where the selection has a network or a mask distribution.
+    """
+    some, domain = data.test(data.plain).take(np.arange(_SHOWN)), data.domain
+    arrays: dict[str, NDArray[Any]] = {"truth": domain.to_grid(some.values), "sites": domain.index[selection.sites]}
+    if selection.reconstruct is not None:
+        arrays["reconstructed"] = domain.to_grid(selection.reconstruct(some))
+    if selection.distribution is not None:
+        arrays |= mask_arrays(selection.distribution, domain)
     return arrays

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from keyhole.core.errors import DataError
@@ -30,12 +30,14 @@ from keyhole_benchmarks.sections import (
     tables,
     weights,
 )
+from keyhole_benchmarks.table1 import KS
+from keyhole_benchmarks.weights import by_resulting_k
 
 __all__ = ["SWEPT", "write_page"]
 
 # Settings of the selector that a benchmark varies, by benchmark.
 SWEPT = {
-    "table1": (), "table2": (), "weights": ("l0_weight",), "cgan": (),
+    "table1": ("l0_weight",), "table2": (), "weights": ("l0_weight", "polarise"), "cgan": (),
     "steps": ("mask_learning_rate", "latent_learning_rate", "selector_learning_rate"), "quality": (), "ablation": (),
     "networks": (), "learned": (), "gradients": (), "graphs": (), "tables": (), "speed": (), "floor": (),
 }  # fmt: skip
@@ -61,6 +63,7 @@ def write_page(results: Path, out: Path, readme: Path | None) -> list[Path]:
     from keyhole_benchmarks.drawing import draw_chart, draw_features
 
     found = {bench: Lines(Store(results, bench).lines()).latest(*swept) for bench, swept in SWEPT.items()}
+    found["table1"] = by_resulting_k(found["table1"], KS)
     if not any(map(len, found.values())):
         raise DataError(f"{results}: no lines; run keyhole-bench table1 first")
     reading = results.parent / "reading.md"
@@ -87,7 +90,7 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield from _section("Speed", texts.SPEED, speed, found["speed"])
     yield from _part("Learned masks beside local search", texts.LEARNED, learned, found["learned"])
     yield from _section("Answers", texts.ANSWERS, answers, found["table1"])
-    yield from _section("Table 1: reconstruction error", texts.TABLE1, table1, found["table1"])
+    yield from _section("Table 1: reconstruction error", texts.TABLE1, table1, found["table1"], texts.TABLE1_OF)
     yield from _section("Learning rates of the mask distributions", texts.STEPS, steps, found["steps"])
     yield from _section("Table 2: classification from the selected pixels", texts.TABLE2, table2, found["table2"])
     yield from _section("The weight of the L0 penalty", texts.WEIGHTS, weights, found["weights"])
@@ -106,12 +109,14 @@ def _figures(docs: Path) -> Iterator[str]:
         yield from (f"![{caption}]({path.relative_to(docs)})", "", f"*{caption}*", "")
 
 
-def _section(title: str, text: str, render: Callable[[Lines], Iterable[str]], lines: Lines) -> Iterator[str]:
-    """Give one section for each protocol: their lines are never mixed."""
+def _section(
+    title: str, text: str, render: Callable[[Lines], Iterable[str]], lines: Lines, of: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Give one section for each protocol: their lines are never mixed. ``of`` is the text of a protocol."""
     protocols = lines.each("protocol")
     for protocol in protocols:
         name = title if len(protocols) == 1 else f"{title} (protocol `{protocol}`)"
-        yield from _part(name, text, render, lines.where(protocol=protocol))
+        yield from _part(name, (of or {}).get(protocol, text), render, lines.where(protocol=protocol))
 
 
 def _part(title: str, text: str, render: Callable[[Lines], Iterable[str]], lines: Lines) -> Iterator[str]:

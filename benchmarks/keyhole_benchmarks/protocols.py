@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from keyhole.core.errors import SettingsError
 
@@ -29,6 +29,16 @@ class Protocol:
         Learning rate of each mask distribution's parameters, and the share of it for the weights of VLN's latent.
     fall
         Share of the run over which K falls from the first count of the mask distribution to what is asked.
+    budget
+        ``"dual"``: K is asked for, and held by dual ascent; ``"penalty"``: it results from a weight of the expected L0,
+        as in the paper.
+    weights
+        Grid of weights of the expected L0.
+    polarise
+        Whether masks are kept from interior modes and marginals from 0 and 1, which the paper leaves to chance.
+    phases
+        Phases of the ResNet's strides that are averaged after training with random shifts; 0 for neither, as in the
+        paper.
     cycle
         Whether the step rises and falls over a run; else it is constant.
     cae_steps, cae_rate, row_rate
@@ -47,6 +57,10 @@ class Protocol:
     row_rate: float
     latent_rate: float = 1.0
     fall: float = 0.5
+    budget: Literal["dual", "penalty"] = "dual"
+    weights: tuple[float, ...] = ()
+    polarise: bool = True
+    phases: Literal[0, 1, 4, 16] = 0
     epochs: int = 0
     cae_epochs: int = 0
     steps: int | None = None
@@ -55,6 +69,8 @@ class Protocol:
 
     def distribution(self, distribution: str, samples: int) -> dict[str, Any]:
         """Return the settings of the learned selector as the paper trains it: soft masks, no warm start.
+
+        The weight of the expected L0 is for `weights.Sweep` to add.
 
         Parameters
         ----------
@@ -70,11 +86,13 @@ class Protocol:
         """
         lam = _TEMPERATURE.get(distribution, 0.3)
         return {
-            "budget": "dual",
-            "k_anneal": self.fall,
+            "budget": self.budget,
+            "k_anneal": self.fall if self.budget == "dual" else 0.0,
             "masks": "soft",
+            "polarise": self.polarise,
             "decoder": "resnet",
             "mask_channel": False,
+            "n_phases": self.phases,
             "warm_start": "none",
             "temperature": [lam, lam],
             "mask_learning_rate": self.mask_rates[distribution],
@@ -114,7 +132,8 @@ class Protocol:
         dict
             Settings by name.
         """
-        return {"mask_channel": False, "train": self._train(self.rate, self._count(self.steps, self.epochs, samples))}
+        train = self._train(self.rate, self._count(self.steps, self.epochs, samples))
+        return {"mask_channel": False, "n_phases": self.phases, "train": train}
 
     def classifier(self, samples: int) -> dict[str, Any]:
         """Return the settings of the classifier's training, for Table 2.
@@ -158,7 +177,8 @@ class Protocol:
 
 _PAPER = Protocol(
     "paper", None, 256, 2e-4, dict.fromkeys(("iln", "sct", "vln", "hnet"), 2e-4),
-    cycle=False, cae_rate=1e-3, row_rate=1e-3, epochs=550, cae_epochs=1400,
+    cycle=False, cae_rate=1e-3, row_rate=1e-3, epochs=550, cae_epochs=1400, budget="penalty", polarise=False,
+    weights=tuple(round(0.01 + 0.03 * step, 2) for step in range(34)),
 )  # fmt: skip
 _PAPER_128 = replace(_PAPER, batch=128)
 _PAPER_FACES = replace(_PAPER_128, epochs=140, cae_epochs=400)
@@ -166,13 +186,18 @@ _PAPER_FACES = replace(_PAPER_128, epochs=140, cae_epochs=400)
 _SMALL = Protocol(
     "small", 10_000, 128, 2e-3, {"iln": 0.01, "sct": 0.02, "vln": 0.02, "hnet": 0.001},
     cycle=True, cae_rate=1e-3, row_rate=0.2, latent_rate=1 / 16, steps=1000, cae_steps=4000,
+    weights=(0.01, 0.04, 0.1, 0.31, 1.0),
 )  # fmt: skip
 _SMALL_DIGITS = replace(_SMALL, mask_rates={"iln": 0.1, "sct": 0.2, "vln": 0.2, "hnet": 0.005})
 _SMALL_WIDE = replace(_SMALL_DIGITS, batch=32, steps=600, cae_steps=2000)
 
+_SMALL_OF = {"mnist": _SMALL_DIGITS, "celeba": _SMALL_WIDE, "ncep": _SMALL_WIDE, "": _SMALL}
+
 PROTOCOLS: dict[str, dict[str, Protocol]] = {
     "paper": {"mnist": _PAPER, "celeba": _PAPER_FACES, "": _PAPER_128},
-    "small": {"mnist": _SMALL_DIGITS, "celeba": _SMALL_WIDE, "ncep": _SMALL_WIDE, "": _SMALL},
+    "small": _SMALL_OF,
+    # As small, but nothing draws sites to the lattice of the ResNet's strides.
+    "shifted": {data: replace(small, name="shifted", phases=16) for data, small in _SMALL_OF.items()},
 }
 
 

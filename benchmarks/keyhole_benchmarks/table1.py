@@ -5,7 +5,7 @@ A reference has no sites: K free linear measurements, decoded as the refit decod
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyhole.core.errors import SettingsError
 from keyhole.core.run import Run
 from keyhole.masks import MASK_DISTRIBUTIONS
 from keyhole.models.reconstructors import Reconstructor, Residual
@@ -23,13 +24,15 @@ from keyhole.models.supervised_training import train_settings_for
 from keyhole.placement import SELECTORS, Selection
 from keyhole.workflow.arguments import check_k
 from keyhole_benchmarks.data import Data, load
+from keyhole_benchmarks.lattice import parity_share
 from keyhole_benchmarks.linear_measurements import fit_linear_measurements
-from keyhole_benchmarks.mask_arrays import mask_arrays
+from keyhole_benchmarks.mask_arrays import selection_arrays
 from keyhole_benchmarks.protocols import Protocol, paper_ks, protocol_of
 from keyhole_benchmarks.published import METHODS as PAPER
 from keyhole_benchmarks.published import published_mse
 from keyhole_benchmarks.records import Case
 from keyhole_benchmarks.runner import Job, Outcome
+from keyhole_benchmarks.weights import OWN, Refit, Sweep
 
 __all__ = ["CLASSICAL", "KS", "METHODS", "REFERENCE", "jobs", "refit_settings"]
 
@@ -37,8 +40,6 @@ KS = {"mnist": (20, 30, 50), "ipsl": (20, 50, 100), "ncep": (100, 200, 300), "ce
 CLASSICAL = ("qr", "greedy")
 METHODS = (*PAPER, *CLASSICAL)
 REFERENCE = "linear_measurements"
-_SHOWN = 8
-OWN = "own"  # the network that was trained with the sites, not refitted
 RESNET = "resnet"  # the same network, trained on classical sites
 REFIT = "residual"
 
@@ -86,12 +87,14 @@ class _Row:
 
 
 def jobs(
-    protocol: str, data: Sequence[str], methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int]
-) -> Iterator[Job]:
+    protocol: str, data: Sequence[str], methods: Sequence[str], ks: Sequence[int], seeds: Sequence[int],
+    weights: Sequence[float] = (),
+) -> Iterator[Job]:  # fmt: skip
     """Return one job for each data set, K, seed and method.
 
     One K follows the other, so that a benchmark that is stopped has all seeds of some K. Classical sites, which are not
-    random, are selected once.
+    random, are selected once. Under a protocol with the paper's penalty, mask distributions are trained once for each
+    weight, whatever K, and come last.
 
     Parameters
     ----------
@@ -105,6 +108,8 @@ def jobs(
         Numbers of sites; empty for those of the paper.
     seeds
         Seeds of the runs.
+    weights
+        Weights of the expected L0, for a protocol with the paper's penalty; empty for its grid.
 
     Yields
     ------
@@ -114,11 +119,15 @@ def jobs(
     for name in data:
         scale = protocol_of(protocol, name)
         loaded = load(name, scale.samples)
-        for k, seed, method in product(ks or paper_ks(name, KS), seeds, methods):
+        if weights and scale.budget != "penalty":
+            raise SettingsError(f"protocol {protocol!r} is asked for K and takes no weights; leave --weights out")
+        swept = [one for one in methods if one in MASK_DISTRIBUTIONS and scale.budget == "penalty"]
+        for k, seed, method in product(ks or paper_ks(name, KS), seeds, [one for one in methods if one not in swept]):
             row = _Row(name, scale, method, k, seed)
             if method not in CLASSICAL or seed == seeds[0]:
                 work = _measure if method == REFERENCE else _work
                 yield Job(row.cases(loaded), loaded.split(), scale.precision, partial(work, row, loaded))
+        yield from Sweep("table1", scale, loaded, weights).jobs(swept, seeds, _refit(loaded))
 
 
 def refit_settings(samples: int) -> dict[str, Any]:
@@ -143,18 +152,24 @@ def _work(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
     check_k(row.k, prepared.samples)
     selector = SELECTORS.make(row.method, row.selector(data))
     selection = selector.select(prepared.development, row.k, validation=None, run=run)
-    published = published_mse(row.data, row.k, row.method)
+    published, positions = published_mse(row.data, row.k, row.method), data.domain.index[selection.sites].tolist()
     for name in row.reconstructors:
         metrics = _score(name, row, data, selection, run)
         first = name != REFIT
         yield Outcome(
             metrics,
             int(selection.notes.get("distinct", row.k)) if first else len(set(selection.sites.tolist())),
-            selection.notes | {"sites": data.domain.index[selection.sites].tolist()},
+            selection.notes | {"sites": positions, "parity_share": parity_share(positions, data.domain.shape)},
             published if first else None,
             comparable=first and published is not None and row.data == "mnist",
-            arrays=_arrays(data, selection) if first else {},
+            arrays=selection_arrays(data, selection) if first else {},
         )
+
+
+def _refit(data: Data) -> Refit:
+    """Our refit, for sites whose number resulted from a weight."""
+    settings = refit_settings(len(data.scaled.train))
+    return REFIT, settings, lambda selection, run: _fixed(REFIT, settings, data, selection.sites, run)
 
 
 def _measure(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
@@ -168,10 +183,14 @@ def _measure(row: _Row, data: Data, run: Run) -> Iterator[Outcome]:
 
 
 def _score(name: str, row: _Row, data: Data, selection: Selection, run: Run) -> dict[str, float]:
-    """Errors of one network: the ResNet on fixed sites is trained as with masks, without validation."""
+    """Errors of one network, that which was trained with the sites or one on fixed sites."""
     if name == OWN and selection.reconstruct is not None:
         return data.score(data.plain, selection.reconstruct(data.test(data.plain)))
-    sites, settings = selection.sites, row.reconstructor(name, data)
+    return _fixed(name, row.reconstructor(name, data), data, selection.sites, run)
+
+
+def _fixed(name: str, settings: Mapping[str, Any], data: Data, sites: NDArray[np.int64], run: Run) -> dict[str, float]:
+    """Errors of a network on fixed sites: the ResNet is trained as with masks, without validation."""
     if name == RESNET:
         prepared = data.plain
         network = ResNetReconstructor(**settings)
@@ -180,14 +199,3 @@ def _score(name: str, row: _Row, data: Data, selection: Selection, run: Run) -> 
         prepared = data.scaled
         fitted = Residual(**settings).fit(prepared.train, sites, validation=prepared.validation, run=run)
     return data.score(prepared, fitted.reconstruct(data.test(prepared).readings(sites)))
-
-
-def _arrays(data: Data, selection: Selection) -> dict[str, NDArray[Any]]:
-    """What the figures show: some test samples, their reconstructions, masks and the covariance of their logits."""
-    some, domain = data.test(data.plain).take(np.arange(_SHOWN)), data.domain
-    arrays: dict[str, NDArray[Any]] = {"truth": domain.to_grid(some.values), "sites": domain.index[selection.sites]}
-    if selection.reconstruct is not None:
-        arrays["reconstructed"] = domain.to_grid(selection.reconstruct(some))
-    if selection.distribution is not None:
-        arrays |= mask_arrays(selection.distribution, domain)
-    return arrays

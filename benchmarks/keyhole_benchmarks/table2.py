@@ -17,6 +17,7 @@ from keyhole.data import datasets
 from keyhole.data.preparation import PreparedSamples
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.data.target import Target
+from keyhole.masks import MASK_DISTRIBUTIONS
 from keyhole.metrics import target_scores
 from keyhole.models.objectives import prediction
 from keyhole.models.reconstructors.dcgan import DCGANClassifier
@@ -24,11 +25,13 @@ from keyhole.training.loop import Task, seeded, train
 from keyhole.training.settings import TrainSettings
 from keyhole_benchmarks import table1
 from keyhole_benchmarks.data import Data, load
+from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.protocols import protocol_of
 from keyhole_benchmarks.published import CLASSIFICATION
 from keyhole_benchmarks.published import METHODS as PAPER
 from keyhole_benchmarks.records import Case, Store
 from keyhole_benchmarks.runner import Job, Outcome
+from keyhole_benchmarks.weights import by_resulting_k
 
 __all__ = ["KS", "METHODS", "jobs"]
 
@@ -68,6 +71,8 @@ def jobs(
     for k, seed, method in product(ks or KS, seeds, methods):
         if method in table1.CLASSICAL and seed != seeds[0]:
             continue
+        if (method, k, seed) not in masks and scale.budget == "penalty" and method in MASK_DISTRIBUTIONS:
+            continue  # no weight led to this K
         if (method, k, seed) not in masks:
             raise DataError(f"no sites of {method} at K = {k} in {sites.path}; run keyhole-bench table1 first")
         settings = {**scale.circumstances(), "sites": masks[method, k, seed], "train": scale.classifier(data.samples)}
@@ -76,7 +81,7 @@ def jobs(
 
 
 def _masks(sites: Store, protocol: str, name: str) -> dict[tuple[str, int, int], list[int]]:
-    lines = [one for one in sites.lines() if (one["data"], one["protocol"]) == (name, protocol)]
+    lines = by_resulting_k(Lines(sites.lines()), {}).where(data=name, protocol=protocol)
     return {(one["method"], one["k"], one["seed"]): sorted(one["notes"]["sites"]) for one in lines}
 
 

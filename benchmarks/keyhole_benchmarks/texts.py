@@ -99,20 +99,33 @@ distribution's count at its K most probable sites) stayed below 0.8 are excluded
 goes by the means of data sets with three pairs or more; within 2 % of one is no difference. "As in the paper" is the
 network trained with the masks: a ResNet for the mask distributions, another decoder for CAE, so that CAE's rows compare
 systems, not sites; QR and greedy have the same ResNet, trained on the same samples for as many steps, on fixed sites.
-"Our refit", ridge + a dense network on the fixed sites, is the same for all."""
+"Our refit", ridge + a dense network on the fixed sites, is the same for all. All of it holds for this protocol alone:
+under `small`, K is held by dual ascent, trainings are short, and the ResNet's strides draw sites to a lattice."""
 TABLE1 = """`keyhole-bench table1 --protocol small`. "As in the paper": its ResNet (2 blocks, 16 filters, no mask
 channel) trained with soft masks at its temperature (0.3; 2/3 for SCT), no warm start, no refit; CAE with a dense
 decoder on MNIST and DCGAN elsewhere. What `small` cuts: at most 10000 images; 1000 steps of 128 samples (NCEP and
 CelebA: 600 of 32) in place of 550 epochs, CAE 4000 (2000) in place of 1400; the network's learning rate is 2e-3, that
 of each mask distribution was selected on the validation part of IPSL and MNIST (below), both with a one-cycle schedule,
 in place of 2e-4; K is held by dual ascent (the multiplier of the expected L0 is updated until the count is K, which is
-annealed from half of the sites to K over the first half of the run) in place of a grid of weights. `--protocol paper`
-cuts nothing but the grid of weights.
+annealed from half of the sites to K over the first half of the run) in place of a grid of weights; and soft masks are
+kept from interior modes and marginals from 0 and 1. `--protocol paper` has none of that, and may thin its grid of
+weights (`--weights`).
 
 "Concentration" is the share of the mask distribution's count at its K most probable sites; † marks methods below 0.95
 for some seed, where the last sites of the ranking are nearly random. "Distinct" counts CAE's distinct features; its
-refit gets K sites, completed with those of the largest variance. The paper's climate and CelebA rows are of other data
+refit gets K sites, completed with those of the largest variance. "Parity" is the share of the sites with the commonest
+of the four parities of row and column: 1 where all lie on one lattice of period 2, as the strides of the ResNet have
+it. The paper's climate and CelebA rows are of other data
 and an unknown scale."""
+_SHIFTED = """`keyhole-bench table1 --protocol shifted`: as `small` (above), but that in each training step the ResNet
+sees its grid shifted by 0 to 3 rows and columns at random, and reconstructs with the mean over all 16 phases of its
+strides, on classical sites too. So nothing draws sites to the lattice of the strides. Columns are as in `small`; refits
+are of later code than there, so that they compare within this table alone."""
+_OF_PAPER = """`keyhole-bench table1 --protocol paper`: the paper's loop on all samples, with a weight of the expected
+L0 from its grid, soft masks, its learning rates, epochs and batches, and nothing that guides the mask distribution. K
+is what results, rounded down and up to tens; of several weights that lead to a K, that counts whose count is nearest to
+it, and a K to which no weight leads has no row. Columns are as in `small`."""
+TABLE1_OF = {"shifted": _SHIFTED, "paper": _OF_PAPER}  # other protocols have TABLE1
 # Below a table that has such a row.
 LINEAR_MEASUREMENTS = """The reference has no sites: K rows of weights over the whole field are trained together with a
 decoder of the refit's size, for as many steps (Wu et al., 2019), from the K leading principal components on. Images are
@@ -125,9 +138,12 @@ rate the distribution did not concentrate. HNet-LN's best learning rate on MNIST
 another, so its two best were run with three. Mean squared error on the validation part, by learning rate; the mean
 over several seeds where their number is in brackets."""
 TABLE2 = """`keyhole-bench table2 --protocol small`. A DCGAN classifier sees the pixels that Table 1's methods selected
-and nothing else; the least and the mean of five trainings on each mask. CAE's duplicates are completed to K."""
+and nothing else, with five trainings on each mask, of which there is one for each seed of Table 1: the least error of
+all trainings, and the mean over masks of the mean of five, with its range where there are several masks. CAE's
+duplicates are completed to K."""
 WEIGHTS = """`keyhole-bench weights`. As in the paper: train with each weight of the expected L0, and round the
-resulting count down and up to tens."""
+resulting count down and up to tens, without dual ascent and recentring. "Polarised" is whether masks are kept from
+interior modes and marginals from 0 and 1; with `--no-polarise` they are not, as in the paper."""
 CGAN = """`keyhole-bench cgan`. The same mask distribution, budget, generator and learning rate (5e-4), once with a
 patch discriminator (GAN + L1), once with squared error. Sharpness is the mean absolute difference of neighbouring
 pixels relative to that of the true images."""

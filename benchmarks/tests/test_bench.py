@@ -13,7 +13,7 @@ import pytest
 
 from keyhole.core.errors import SettingsError
 from keyhole.masks import MASK_DISTRIBUTIONS
-from keyhole_benchmarks import steps, table1, weights
+from keyhole_benchmarks import steps, table1
 from keyhole_benchmarks.data import load
 from keyhole_benchmarks.ill_posed import halve
 from keyhole_benchmarks.lines import Lines
@@ -27,7 +27,7 @@ from keyhole_benchmarks.sections import answers, others
 
 TINY = Protocol(
     "tiny", 120, 16, 2e-3, dict.fromkeys(MASK_DISTRIBUTIONS, 5e-2),
-    cycle=True, cae_rate=1e-3, row_rate=0.1, steps=6, cae_steps=6, precision="32-true",
+    cycle=True, cae_rate=1e-3, row_rate=0.1, steps=6, cae_steps=6, precision="32-true", weights=(0.01, 1.0),
 )  # fmt: skip
 
 
@@ -252,6 +252,16 @@ def test_table_2_scores_the_masks_of_table_1(tiny, bench_command, tmp_path):
     assert len(set(one["notes"]["errors"])) > 1
 
 
+def test_table_2_joins_the_masks_of_a_method():
+    """The least of all trainings, and the mean over masks with its range."""
+    lines = [
+        line(seed=seed) | {"metrics": {"least_error": least, "mean_error": mean}, "published": None}
+        for seed, (least, mean) in enumerate([(0.11, 0.13), (0.1, 0.14), (0.12, 0.12)])
+    ]
+    (row,) = [text for text in others.table2(Lines(lines)) if "VLN" in text]
+    assert row == "| VLN | 3 |  | 10.00 | 13.00 (12.00 to 14.00) | 1 |"
+
+
 def test_the_gan_is_compared_with_squared_error(tiny, bench_command, tmp_path):
     """Both objectives, with errors, sharpness and pictures to draw."""
     words = ["--data", "digits", "--k", "5", "--protocol", "tiny", "--results", tmp_path]
@@ -274,13 +284,15 @@ def test_figures_train_what_they_show(tiny, bench_command, tmp_path):
     assert "lines added" not in again.out
 
 
-def test_weights_give_a_number_of_sites(tiny, bench_command, tmp_path, monkeypatch):
-    """No K goes in: the count comes out, rounded down and up to tens."""
-    monkeypatch.setitem(weights.WEIGHTS, "tiny", (0.01, 1.0))
-    outcome = bench_command("weights", "--data", "digits", "--protocol", "tiny", "--results", tmp_path)
+def test_weights_give_a_number_of_sites(tiny, bench_command, tmp_path):
+    """No K goes in: the count comes out, rounded down and up to tens; with safeguards and without."""
+    words = ["--data", "digits", "--protocol", "tiny", "--results", tmp_path]
+    assert bench_command("weights", *words, "--methods", "vln").code == 0
+    outcome = bench_command("weights", *words, "--methods", "iln,sct", "--weights", "0.1", "--no-polarise")
     assert outcome.code == 0, outcome.err
     lines = Store(tmp_path, "weights").lines()
-    assert len(lines) == 4
+    found = [(one["method"], one["settings"]["selector"]["polarise"]) for one in lines]
+    assert found == [("vln", True)] * 4 + [("iln", False)] * 2 + [("sct", False)] * 2
     assert all(one["k_distinct"] % 10 == 0 for one in lines)
     shown = bench_command("show", "--results", tmp_path, "--out", tmp_path / "results.md")
     assert shown.code == 0, shown.err

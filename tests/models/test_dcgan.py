@@ -146,13 +146,13 @@ def test_the_resnet_keeps_channels_last_inside_and_plain_arrays_outside(inputs):
         assert parameter.grad.is_contiguous(), name
 
 
-@pytest.mark.parametrize("name", ["dcgan", "resnet"])
-def test_interrupted_and_resumed_is_as_left_alone(tmp_path, name):
+@pytest.mark.parametrize(("name", "settings"), [("dcgan", {}), ("resnet", {}), ("resnet", {"n_phases": 4})])
+def test_interrupted_and_resumed_is_as_left_alone(tmp_path, name, settings):
     """Stopped by Ctrl-C in the middle and resumed: the same weights and running statistics, bit for bit."""
     parts, sites = prepare(kh.read(blobs(n=60)), None, seed=0), np.array([39, 44, 99, 104])
 
     def fitted(run):
-        made = RECONSTRUCTORS[name](filters=4, train={"steps": 12, "batch_size": 16, "ema_decay": 0.9})
+        made = RECONSTRUCTORS[name](filters=4, train={"steps": 12, "batch_size": 16, "ema_decay": 0.9}, **settings)
         return made.fit(parts.train, sites, validation=parts.validation, run=run).state()[1]
 
     def stop(event):

@@ -17,7 +17,6 @@ from keyhole.data.target import Target
 from keyhole.models.kernels import Hyperparameters, inverse, kernel, leave_one_out
 from keyhole.placement import Learned
 from keyhole.placement.classical import QR
-from keyhole.placement.exchange import Exchange
 from keyhole.placement.kernel_objective import KernelObjective
 from keyhole.placement.kernel_surrogate import FitScoreSplit, KernelSurrogate, LeaveOneOutSurrogate
 
@@ -62,6 +61,8 @@ def test_the_error_is_that_of_kernel_ridge_and_the_gradient_that_of_sites_opened
     assert spearmanr(gradient[others], opened).statistic > 0.8
 
 
+LINEAR = np.random.default_rng(0).normal(size=(90, 3)) @ np.random.default_rng(1).normal(size=(3, 12))
+SEARCHED = {"local_search": True, "train": {"steps": 6, "batch_size": 32}}
 QUICK = {"train": {"steps": 12, "batch_size": 48, "ema_decay": 0.0}, "n_masks": 2, "n_restarts": 0}
 
 

@@ -176,3 +176,39 @@ def test_k_falls_from_the_first_count():
     assert ks[0] == round(task.first_count) == 21
     assert 4 < ks[1] < 21
     assert ks[2:] == [4, 4]
+
+
+@pytest.mark.parametrize("polarise", [True, False])
+def test_soft_masks_keep_every_site_a_little_open_unless_told_not_to(polarise):
+    """Under a penalty that closes all sites, marginals stop at 2 % of K spread over the sites, or go on to zero."""
+    given = {"distribution": "sct", "budget": "penalty", "l0_weight": 100.0, "masks": "soft", "warm_start": "none"}
+    settings = given | {"polarise": polarise, "mask_learning_rate": 1.0, **QUICK}
+    task, _ = SELECTORS.make("learned", settings).learn(prepare(signals(), None, seed=0).train, 4, Run())
+    bound = 0.02 * 4 / 42
+    assert (task.distribution.marginals.min().item() >= 0.99 * bound) is polarise
+
+
+@pytest.mark.parametrize("settings", [{"decoder": "resnet"}, {"objective": "gan"}])
+def test_the_shifted_resnet_behind_masks_draws_its_shifts_from_the_generator_of_the_step(settings):
+    """The same state of it gives the same loss, whatever torch's global generator; without shifts there are others."""
+    torch.manual_seed(2)
+    objective, plain = (
+        make_objective(signals().as_scaled(), 3, LearnedSettings(n_phases=n_phases, **settings)) for n_phases in (4, 0)
+    )
+    for parameter in objective.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    x, masks = torch.randn(8, 1, 42), torch.rand(2, 42)
+
+    plain.load_state_dict(objective.state_dict())
+
+    def loss(seed, objective=objective):
+        return sum(objective.train()(x, x, masks, torch.arange(8), seeded(seed)).values()).item()
+
+    torch.manual_seed(0)
+    first = [loss(seed) for seed in range(6)]
+    torch.manual_seed(1)
+    assert [loss(seed) for seed in range(6)] == first
+    assert len(set(first)) > 1
+    assert loss(0, plain) not in first
+    with pytest.raises(SettingsError, match="n_phases"):
+        SELECTORS.make("learned", {"n_phases": 3})

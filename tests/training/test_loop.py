@@ -77,6 +77,22 @@ def test_it_learns_and_leaves_the_global_generator_alone():
     assert torch.equal(before, torch.get_rng_state())
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_double_precision_trains_and_single_precision_comes_back(tmp_path, stopped):
+    """The first loss is that of single precision, in more digits; a stopped run goes on bit for bit."""
+    run = Run(precision="64-true", folder=tmp_path)
+    if stopped:
+        with pytest.raises(Interrupted):
+            trained(run, Toy(stop_at=12))
+    found, history = trained(replace(run, resume=stopped))
+    assert {tensor.dtype for tensor in found.values()} == {torch.float32, torch.int64}
+    single, other = trained(Run())
+    assert history[0]["validation"] == pytest.approx(other[0]["validation"], rel=1e-5)
+    assert history[0]["validation"] != other[0]["validation"]
+    assert not torch.equal(found["level"], single["level"])
+    assert_same(found, trained(Run(precision="64-true"))[0])
+
+
 def test_the_weights_left_are_the_best_on_validation():
     """A rate that wrecks the network leaves the initial weights, which were better."""
     task = Toy()

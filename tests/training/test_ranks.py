@@ -29,6 +29,9 @@ OTHERS: dict[str, dict[str, Any]] = {
     **{f"{name}, gan": {"method": name, "objective": "gan", "n_masks": 4} for name in MASK_DISTRIBUTIONS},
     "gan, dual and soft": {"method": "cgan", "n_masks": 4, **SOFT},
     "resnet without mask channel": {"method": "vln", "decoder": "resnet", "mask_channel": False},
+    # Each process draws its own shift, as one process cannot for parts of its batch.
+    "shifted resnet": {"method": "vln", "n_masks": 8, "decoder": "resnet", "n_phases": 4},
+    "shifted gan": {"method": "cgan", "n_masks": 4, "n_phases": 1},
     "target, dual": {"method": "hnet", "data": "target", "budget": "dual", "n_masks": 3},
     "cae": {"method": "cae"},
     "cae, dcgan": {"method": "cae_distinct", "decoder": "dcgan"},
@@ -102,10 +105,10 @@ def test_two_that_disagree_on_their_errors_stop_together():
     assert one == other
 
 
-@pytest.mark.parametrize("name", ["vln", "simplex, dual and soft", "vln, resnet"])
+@pytest.mark.parametrize("name", ["vln", "simplex, dual and soft", "vln, resnet", "shifted resnet"])
 def test_two_that_were_stopped_go_on_bit_for_bit(tmp_path, name):
     """A signal to either stops both after the same step."""
-    for (weights, history), (found, resumed) in in_two(rank_work.resumed, EXACT[name], tmp_path):
+    for (weights, history), (found, resumed) in in_two(rank_work.resumed, {**EXACT, **OTHERS}[name], tmp_path):
         assert_same(weights, found)
         assert history == resumed
 

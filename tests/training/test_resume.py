@@ -27,6 +27,7 @@ MASK_DISTRIBUTIONS = {
     "cgan": ("cgan", {}),
     "cgan, dual and soft": ("cgan", PAPER),
     "vln, dual and soft": ("vln", PAPER | {"decoder": "resnet", "mask_channel": False}),
+    "vln, shifted resnet": ("vln", PAPER | {"decoder": "resnet", "n_phases": 4}),
     "hnet, dual and soft": ("hnet", PAPER),
     "sct, dual and soft": ("sct", PAPER),
     "simplex, dual and soft": ("simplex", PAPER),

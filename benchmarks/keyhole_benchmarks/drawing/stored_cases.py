@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.names import METHODS
 from keyhole_benchmarks.records import Store
+from keyhole_benchmarks.table1 import KS
+from keyhole_benchmarks.weights import by_resulting_k
 
 __all__ = ["Line", "StoredCase", "latest", "stored_cases"]
 
@@ -70,7 +72,7 @@ def latest(lines: Iterable[Line]) -> list[Line]:
     list
         The last record of each case.
     """
-    good = Lines(list(lines)).latest()
+    good = by_resulting_k(Lines(list(lines)).latest("l0_weight"), KS)
     sizes = Counter((line["data"], line["protocol"]) for line in good)
     protocols = {data: protocol for (data, protocol), _ in sorted(sizes.items(), key=lambda item: item[1])}
     return [line for line in good if protocols[line["data"]] == line["protocol"]]

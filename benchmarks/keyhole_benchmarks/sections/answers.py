@@ -10,7 +10,8 @@ from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.markdown import table
 from keyhole_benchmarks.names import DATA, METHODS
 from keyhole_benchmarks.published import METHODS as PAPER
-from keyhole_benchmarks.table1 import CLASSICAL, OWN, REFIT, RESNET
+from keyhole_benchmarks.table1 import CLASSICAL, REFIT, RESNET
+from keyhole_benchmarks.weights import OWN
 
 __all__ = ["answers"]
 

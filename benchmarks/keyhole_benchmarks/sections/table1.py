@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from keyhole_benchmarks.lattice import line_share
 from keyhole_benchmarks.lines import Lines
 from keyhole_benchmarks.markdown import spread, table
 from keyhole_benchmarks.names import DATA, METHODS, REFERENCES, measure
-from keyhole_benchmarks.table1 import OWN, REFIT
+from keyhole_benchmarks.table1 import REFIT
 from keyhole_benchmarks.texts import LINEAR_MEASUREMENTS
+from keyhole_benchmarks.weights import OWN
 
 __all__ = ["table1"]
 
@@ -38,7 +40,8 @@ def _one(lines: Lines, data: str, k: int) -> Iterator[str]:
     _, _, words = measure(data)
     seeds = ", ".join(map(str, sorted(lines.each("seed"))))
     yield from ("", f"### {DATA.get(data, data)}, K = {k}", "", f"{words}; seeds {seeds}.", "")
-    header = ["method", "published", "as in the paper", "ratio", "our refit", "concentration", "distinct", "seconds"]
+    names = ("method", "published", "as in the paper", "ratio", "our refit", "concentration", "parity", "distinct")
+    header = [*names, "seconds"]
     rows = [_row(lines.where(method=method), data) for method in METHODS if len(lines.where(method=method))]
     references = [_reference(lines.where(method=name), data) for name in REFERENCES if len(lines.where(method=name))]
     yield from table(header, rows + references)
@@ -51,7 +54,7 @@ def _reference(lines: Lines, data: str) -> list[str]:
     metric, factor, _ = measure(data)
     seconds = max(one["seconds"] for one in lines)
     name, error = REFERENCES[lines.records[0]["method"]], spread(lines.metric(metric, factor))
-    return [f"{name} (reference)", "", "", "", error, "", "", f"{seconds:.0f}"]
+    return [f"{name} (reference)", "", "", "", error, "", "", "", f"{seconds:.0f}"]
 
 
 def _row(lines: Lines, data: str) -> list[str]:
@@ -67,6 +70,7 @@ def _row(lines: Lines, data: str) -> list[str]:
         _ratio(first, ours),
         spread(refit.metric(metric, factor)),
         spread(concentration, ".2f"),
+        spread([share for share in map(line_share, first) if share is not None], ".2f"),
         spread([float(one["k_distinct"]) for one in first], ".0f"),
         f"{max(one['seconds'] for one in first):.0f}",
     ]

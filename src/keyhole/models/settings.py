@@ -99,6 +99,9 @@ class ResNetSettings(NetworkSettings):
     filters: int = Field(16, ge=1, le=1024)
     blocks: int = Field(2, ge=0, le=64)
     mask_channel: bool = True  # else an unobserved cell and an observed zero look the same
+    # Of its strides, averaged after training with random shifts. 0, neither: given sites cannot move to the lattice of
+    # the strides, and each phase costs as much as the whole.
+    n_phases: Literal[0, 1, 4, 16] = 0
 
 
 class ModuleSettings(NetworkSettings):

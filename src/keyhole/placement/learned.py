@@ -141,7 +141,7 @@ class JointTask(Task):
 
     def _after(self, sample: MaskSample) -> None:
         self.budget.update(self.distribution, sample)
-        if self.settings.masks == "soft":
+        if self.settings.masks == "soft" and self.settings.polarise:
             everyone = replace(sample, logits=self.processes.gather(sample.logits))
             self.distribution.polarise(everyone, _SOFT_SPREAD * self.present_k() / self.distribution.n_sites)
 

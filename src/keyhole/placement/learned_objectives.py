@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Literal
 
 import numpy as np
 import torch
@@ -114,7 +115,7 @@ class ReconstructionObjective(MaskObjective):
         self, x: Tensor, seen: Tensor, masks: Tensor, batch: Tensor, generator: torch.Generator
     ) -> dict[str, Tensor]:
         """Return the reconstruction loss."""
-        loss = reconstruction(self.decoder(seen, masks), x.flatten(1), gaps=self.missing)
+        loss = reconstruction(self.decoder(seen, masks, generator), x.flatten(1), gaps=self.missing)
         return {"reconstruction": loss * known_share(x, self.processes) if self.missing else loss}
 
     def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
@@ -133,15 +134,19 @@ class AdversarialObjective(MaskObjective):
         Weight of the L1 loss beside the adversarial one.
     mask_channel
         Whether the generator also sees the mask.
+    n_phases
+        Phases of the generator's strides that are averaged; see `ResNetConditional`.
 
     References
     ----------
     Isola, Zhu, Zhou & Efros (2017). Image-to-image translation with conditional adversarial networks. CVPR.
     """
 
-    def __init__(self, samples: ScaledSamples, *, l1_weight: float, mask_channel: bool) -> None:
+    def __init__(
+        self, samples: ScaledSamples, *, l1_weight: float, mask_channel: bool, n_phases: Literal[0, 1, 4, 16] = 0
+    ) -> None:
         super().__init__()
-        self.generator = ResNetConditional(samples, mask_channel=mask_channel, noise=True)
+        self.generator = ResNetConditional(samples, mask_channel=mask_channel, noise=True, n_phases=n_phases)
         self.discriminator = PatchDiscriminator(2 * samples.channels, samples.sites.shape)
         self.l1_weight = l1_weight
         self.unit = l1_weight * _variance(samples) ** 0.5
@@ -151,13 +156,14 @@ class AdversarialObjective(MaskObjective):
     ) -> dict[str, Tensor]:
         """Return the losses of generator and discriminator."""
         grid = self.generator.grid
-        reconstructed = grid(self.generator(seen, masks, self._noise(x, generator)).unflatten(1, x.shape[1:]))
+        noise = self._noise(x, generator)
+        reconstructed = grid(self.generator(seen, masks, generator, noise).unflatten(1, x.shape[1:]))
         observed = grid(seen * share(masks, len(x)).unsqueeze(1))
         return adversarial(self.discriminator, grid(x), reconstructed, observed, l1_weight=self.l1_weight)
 
     def through(self, x: Tensor, mask: Tensor, generator: torch.Generator) -> Tensor:
         """Reconstruct with noise of a fixed seed."""
-        return self.generator(x, mask, self._noise(x, generator))  # type: ignore[no-any-return]
+        return self.generator(x, mask, generator, self._noise(x, generator))  # type: ignore[no-any-return]
 
     def _noise(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """One more input of the network, on the grid."""
@@ -236,11 +242,13 @@ def make_objective(samples: ScaledSamples, k: int, settings: LearnedSettings) ->
     if settings.objective == "gan":
         if settings.decoder not in ("auto", "resnet"):
             raise SettingsError(f"decoder={settings.decoder!r}: the gan objective requires the resnet decoder")
-        return AdversarialObjective(samples, l1_weight=settings.l1_weight, mask_channel=settings.mask_channel)
+        given = settings.model_dump(include={"l1_weight", "mask_channel", "n_phases"})
+        return AdversarialObjective(samples, **given)
     kind = settings.decoder
     if kind == "auto":
         kind = "dense" if len(samples) >= _MIN_SAMPLES_FOR_NETWORK else "gaussian"
-    return ReconstructionObjective(make_decoder(kind, samples, k, mask_channel=settings.mask_channel), samples)
+    of_resnet = settings.model_dump(include={"mask_channel", "n_phases"})
+    return ReconstructionObjective(make_decoder(kind, samples, k, **of_resnet), samples)
 
 
 def _mask_of(sites: NDArray[np.int64], samples: ScaledSamples) -> Tensor:

@@ -152,7 +152,7 @@ class _OwnDecoder(ConditionalReconstructor):
         super().__init__()
         self.network, self.masked = network, _MaskedGrid(samples, root, mask_channel=mask_channel)
 
-    def forward(self, x: Tensor, masks: Tensor) -> Tensor:
+    def forward(self, x: Tensor, masks: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Reconstruct the targets, ``(N, channels * m)``."""
         return self.network(self.masked(x, masks))  # type: ignore[no-any-return]
 
@@ -173,7 +173,7 @@ class _OwnHead(ConditionalReconstructor):
         self.network, self.outputs = module, outputs
         self.masked = _MaskedGrid(samples, None, mask_channel=mask_channel)
 
-    def forward(self, x: Tensor, masks: Tensor) -> Tensor:
+    def forward(self, x: Tensor, masks: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Map standardised values to ``(N, outputs)``."""
         predicted: Tensor = self.network(self.masked(x, masks))
         return predicted.reshape(len(x), self.outputs)
@@ -208,7 +208,7 @@ class _OwnReconstruction(ReconstructionObjective):
         """Return the loss."""
         if self.loss is None:
             return super().forward(x, seen, masks, batch, generator)
-        reconstructed = self.decoder(seen, masks).unflatten(1, x.shape[1:])
+        reconstructed = self.decoder(seen, masks, generator).unflatten(1, x.shape[1:])
         return {"reconstruction": self._loss(reconstructed, x, share(masks, len(x)))}
 
 

@@ -170,11 +170,17 @@ class LearnedSettings(Settings):
         0.0, ge=0, lt=1
     )  # share of the run over which K falls from the distribution's initial count
     masks: Literal["hard", "soft"] = "hard"  # what is seen under dual ascent; the paper's are soft
+    # Whether soft masks are kept from interior modes, and marginals from 0 and 1; the paper's are not.
+    polarise: bool = True
     objective: Literal["squared", "gan"] = "squared"  # squared error, or pix2pix's: GAN + L1 with a patch discriminator
     l1_weight: float = Field(100.0, ge=0)  # of L1 beside the GAN; pix2pix's
     # Of the field by the number of samples, of a target dense; "kernel" trains nothing but the masks.
     decoder: Literal["auto", "gaussian", "dense", "resnet", "kernel"] = "auto"
     mask_channel: bool = True  # whether the resnet sees the mask too; the paper's does not
+    # Phases of the resnet's strides that are averaged, after training with random shifts, so that the strides draw no
+    # sites to their lattice. 0: neither, as in the paper; a step takes a quarter longer, and better sites have yet to
+    # be shown.
+    n_phases: Literal[0, 1, 4, 16] = 0
     # The search starts where classical selection ends; for a target from nothing, unless it is "relevance".
     warm_start: Literal["none", "greedy", "qr", "relevance"] = "greedy"
     temperature: tuple[Temperature, Temperature] = (

@@ -239,6 +239,7 @@ def train(task: Task, settings: TrainSettings, *, name: str, identity: str, run:
                 "network and the loss, where they are your own, in evaluation mode"
             )
         task.load_state_dict(loop.state.best)
+        loop.give_back_dtype()
     return loop.state.progress.history
 
 
@@ -249,7 +250,9 @@ class _Loop:
         self.task, self.settings, self.name, self.run = task, settings, name, run
         precision = precision_of(task, run)
         self.fabric = _fabric(run.device, precision, task.processes)
+        self.dtype = next(task.parameters()).dtype
         task.to(self.fabric.device)
+        self.fabric.strategy.precision.convert_module(task)  # before copies of its weights are made
         rate, decay = settings.learning_rate, settings.weight_decay
         optimiser = torch.optim.AdamW(task.groups(), lr=rate, weight_decay=decay, betas=(0.9, 0.99), fused=True)
         self.rates = [group["lr"] for group in optimiser.param_groups]
@@ -262,6 +265,11 @@ class _Loop:
         self.started = time.monotonic()
         self.validated = self.validations_due()
         self.asked = False  # whether a callback asks for the end
+
+    def give_back_dtype(self) -> None:
+        """Return the trained task to the data type that it came in, where it was trained in another (``64-true``)."""
+        if next(self.task.parameters()).dtype != self.dtype:
+            self.task.to(self.dtype)
 
     def batch_size(self) -> int:
         """Return the number of samples in each process's part of a batch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ class ConditionalReconstructor(nn.Module, ABC):
     """Base class: reconstruct the targets of all sites from samples observed through masks."""
 
     @abstractmethod
-    def forward(self, x: Tensor, masks: Tensor) -> Tensor:
+    def forward(self, x: Tensor, masks: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Reconstruct samples from what the masks let through.
 
         Parameters
@@ -34,6 +35,8 @@ class ConditionalReconstructor(nn.Module, ABC):
             ``(N, channels, m)``.
         masks
             ``(M, m)``, each shared by N / M consecutive samples.
+        generator
+            Source of random numbers in training, for networks that need them.
 
         Returns
         -------
@@ -82,7 +85,7 @@ class Gaussian(ConditionalReconstructor):
             self.register_buffer(name, tensor_of(array), persistent=False)
         self.log_size = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Tensor, masks: Tensor) -> Tensor:
+    def forward(self, x: Tensor, masks: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Solve one small system for each mask, in the full precision that factorisations need."""
         with torch.autocast(x.device.type, enabled=False):
             basis, mean = self.get_buffer("basis"), self.get_buffer("mean")
@@ -128,7 +131,7 @@ class DenseConditional(ConditionalReconstructor):
         width = width_for(len(samples))
         self.network = DenseNet(count * (channels + 1), outputs or count * channels, width=width, dropout=0.0)
 
-    def forward(self, x: Tensor, masks: Tensor) -> Tensor:
+    def forward(self, x: Tensor, masks: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Map the valid sites of samples and masks to the outputs."""
         mask, first = masks, self.network.first
         observed = (x * share(mask, len(x)).unsqueeze(1)).flatten(1)
@@ -148,19 +151,28 @@ class ResNetConditional(ConditionalReconstructor):
         Whether the mask is one more input; the paper's network sees `S * x` alone.
     noise
         Whether there is one more input for noise, as the generator of a conditional GAN has.
+    n_phases
+        Phases of its strides that are averaged, after training with random shifts; see `ResNet`. 0 for neither.
     """
 
-    def __init__(self, samples: ScaledSamples, *, mask_channel: bool = True, noise: bool = False) -> None:
+    def __init__(
+        self, samples: ScaledSamples, *, mask_channel: bool = True, noise: bool = False,
+        n_phases: Literal[0, 1, 4, 16] = 0,
+    ) -> None:  # fmt: skip
         super().__init__()
         check_two_dimensional(samples.sites.shape)
         self.mask_channel, self.grid = mask_channel, SitesToGrid(samples.sites)
-        self.network = ResNet(samples.channels + int(mask_channel) + int(noise), samples.channels)
+        inputs = samples.channels + int(mask_channel) + int(noise)
+        self.network = ResNet(inputs, samples.channels, n_phases=n_phases)
 
-    def forward(self, x: Tensor, masks: Tensor, *more: Tensor) -> Tensor:
-        """Reconstruct the targets; ``more`` are further inputs on the grid."""
+    def forward(
+        self, x: Tensor, masks: Tensor, generator: torch.Generator | None = None, noise: Tensor | None = None
+    ) -> Tensor:
+        """Reconstruct the targets; ``noise`` is one more input on the grid."""
         mask = share(masks, len(x)).unsqueeze(1)
-        inputs = [self.grid(x * mask), *([self.grid(mask)] if self.mask_channel else []), *more]
-        return self.grid.pack(self.network(torch.cat(inputs, dim=1))).flatten(1)
+        inputs = [self.grid(x * mask), *([self.grid(mask)] if self.mask_channel else [])]
+        inputs += [] if noise is None else [noise]
+        return self.grid.pack(self.network(torch.cat(inputs, dim=1), generator)).flatten(1)
 
 
 class SitesToGrid(nn.Module):
@@ -187,7 +199,9 @@ class SitesToGrid(nn.Module):
         return grid.flatten(2).index_select(2, self.get_buffer("index"))
 
 
-def make_decoder(kind: str, samples: ScaledSamples, k: int, *, mask_channel: bool = True) -> ConditionalReconstructor:
+def make_decoder(
+    kind: str, samples: ScaledSamples, k: int, *, mask_channel: bool = True, n_phases: Literal[0, 1, 4, 16] = 0
+) -> ConditionalReconstructor:
     """Construct a mask-conditional reconstructor.
 
     Parameters
@@ -200,7 +214,11 @@ def make_decoder(kind: str, samples: ScaledSamples, k: int, *, mask_channel: boo
         Approximate number of sites of the masks.
     mask_channel
         Whether the ResNet sees the mask.
+    n_phases
+        Phases of the ResNet's strides that are averaged.
     """
     if kind == "gaussian":
         return Gaussian(samples, k)
-    return DenseConditional(samples) if kind == "dense" else ResNetConditional(samples, mask_channel=mask_channel)
+    if kind == "dense":
+        return DenseConditional(samples)
+    return ResNetConditional(samples, mask_channel=mask_channel, n_phases=n_phases)

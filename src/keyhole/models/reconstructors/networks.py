@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ _MAX_PATCHES = 1024  # on a grid: patches of 2 x 2 sites for 64 x 64
 # sites, two minutes on one core, validation: 0.2758 with 2, 0.2755 with 4, 0.2743 with 8, 0.2751 with 16, and 0.2922
 # without the embedding.
 _FREQUENCY_SCALE = 8.0
+_STRIDE = 4  # of both strided layers of the ResNet together
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
@@ -155,6 +156,13 @@ class ResNet(nn.Module):
     multiples of 4 is padded with zeros, and the output cropped. Activations use the channels-last memory format, which
     is a third faster on CPUs.
 
+    The strides treat sites differently by their row and column modulo 4, so that sites that are learned with this
+    network are drawn to a lattice. With ``n_phases`` the grid is shifted on a larger canvas of zeros, by 0 to 3 rows
+    and columns, and the output shifted back: at random in training, the same shift for the whole batch (for a
+    process's part of it, where several train together); in evaluation by all of these phases, or some, and the outputs
+    are averaged. The mean over all 16 phases is equivariant to shifts
+    of the input, apart from the borders.
+
     Parameters
     ----------
     inputs, outputs
@@ -163,6 +171,9 @@ class ResNet(nn.Module):
         Channels of the first convolution; twice and four times as many after the strides.
     blocks
         Number of residual blocks.
+    n_phases
+        Number of phases averaged in evaluation: 1, 4 (every second row and column) or 16 (all); 0 for no shifts, in
+        training neither.
 
     References
     ----------
@@ -170,9 +181,11 @@ class ResNet(nn.Module):
     Alahi & Fei-Fei (2016), *Perceptual Losses for Real-Time Style Transfer and Super-Resolution*, ECCV.
     """
 
-    def __init__(self, inputs: int, outputs: int, *, filters: int = 16, blocks: int = 2) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, *, filters: int = 16, blocks: int = 2, n_phases: Literal[0, 1, 4, 16] = 0
+    ) -> None:
         super().__init__()
-        deepest = 4 * filters
+        self.n_phases, deepest = n_phases, 4 * filters
         layers = [nn.ReflectionPad2d(3), *conv_norm_relu(nn.Conv2d(inputs, filters, 7, bias=False), filters)]
         for width in (2 * filters, deepest):
             layers += conv_norm_relu(nn.Conv2d(width // 2, width, 3, stride=2, padding=1, bias=False), width)
@@ -183,13 +196,35 @@ class ResNet(nn.Module):
         self.body = nn.Sequential(*layers, nn.ReflectionPad2d(3))
         self.head = zeroed(nn.Conv2d(filters, outputs, 7))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map ``(N, inputs, height, width)`` to ``(N, outputs, height, width)``."""
+    def forward(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Map ``(N, inputs, height, width)`` to ``(N, outputs, height, width)``.
+
+        Parameters
+        ----------
+        x
+            The inputs on the grid.
+        generator
+            Source of the shift in training; None takes torch's global generator, as dropout does.
+        """
+        if not self.n_phases:
+            return self._shifted(x, 0, 0)
+        if self.training:
+            row, column = torch.randint(_STRIDE, (2,), generator=generator).tolist()
+            return self._shifted(x, row, column)
+        every = range(0, _STRIDE, _STRIDE // math.isqrt(self.n_phases))
+        outputs = [self._shifted(x, row, column) for row in every for column in every]
+        return torch.stack(outputs).mean(dim=0)
+
+    def _shifted(self, x: Tensor, row: int, column: int) -> Tensor:
+        """Reconstruct with the grid's corner at a row and column of the canvas."""
         height, width = x.shape[-2:]
-        padded = functional.pad(x, (0, _padded_length(width) - width, 0, _padded_length(height) - height))
+        room = _STRIDE - 1 if self.n_phases else 0  # the same for all shifts
+        below = _padded_length(height + room) - height - row
+        right = _padded_length(width + room) - width - column
+        padded = functional.pad(x, (column, right, row, below))
         # Cloned: `contiguous` would keep the strides of a single channel, which satisfy both memory formats.
         outputs: Tensor = self.head(self.body(padded.clone(memory_format=torch.channels_last)))
-        return outputs[..., :height, :width].contiguous()
+        return outputs[..., row : row + height, column : column + width].contiguous()
 
 
 class PatchNet(nn.Module):
@@ -280,7 +315,7 @@ def conv_norm_relu(convolution: nn.Module, width: int) -> list[nn.Module]:
 
 def _padded_length(length: int) -> int:
     """Round up to a multiple of the strides, and to the minimum that reflection padding needs."""
-    return max(8, 4 * math.ceil(length / 4))
+    return max(2 * _STRIDE, _STRIDE * math.ceil(length / _STRIDE))
 
 
 def check_two_dimensional(shape: tuple[int, ...], network: str = "resnet") -> tuple[int, int]:

@@ -373,7 +373,8 @@ class ResNetReconstructor(NetworkReconstructor):
         """Construct a `ResNet` for the grid."""
         check_two_dimensional(self.domain.shape)
         inputs = self.channels + int(self.options.mask_channel) + self.covariates
-        return ResNet(inputs, self.channels, filters=self.options.filters, blocks=self.options.blocks)
+        sizes = self.options.model_dump(include={"filters", "blocks", "n_phases"})
+        return ResNet(inputs, self.channels, **sizes)
 
     def inputs(self, readings: Tensor, covariates: Tensor, estimate: Tensor) -> Tensor:
         """Place readings on a grid of zeros, followed by the mask and the covariates as constant channels."""
