@@ -29,7 +29,7 @@ def script() -> ModuleType:
 
 golden = script()
 RECORD = json.loads(golden.RECORD.read_text())
-PLANS = sorted(path for version in (1, 2, 3) for path in (golden.FOLDER / f"format{version}").glob("*.keyhole"))
+PLANS = sorted(path for version in (1, 2, 3, 4) for path in (golden.FOLDER / f"format{version}").glob("*.keyhole"))
 
 
 @pytest.mark.parametrize("name", golden.CASES)

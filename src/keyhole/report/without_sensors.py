@@ -152,8 +152,9 @@ def target_without_sensors(scores: Mapping[str, float]) -> str:
     'most frequent class, error rate 60.0%, log loss 1.050'
     """
     if "baseline_target_error" in scores:
-        wrong, log_loss = scores["baseline_target_error"], scores["baseline_target_log_loss"]
-        return f"most frequent class, error rate {share(wrong)}, log loss {log_loss:.3f}"
+        log_loss = scores.get("baseline_target_log_loss")
+        rate = f"most frequent class, error rate {share(scores['baseline_target_error'])}"
+        return rate if log_loss is None else f"{rate}, log loss {log_loss:.3f}"
     return f"mean {scores['baseline_target_rmse']:.3g}" if "baseline_target_rmse" in scores else ""
 
 

@@ -108,7 +108,11 @@ def reweighted_ridge(design: Array, targets: Array, scales: Array) -> Array:
         `s`, ``(columns,)``.
     """
     scaled = design * scales
-    return np.asarray(scaled.T @ np.linalg.solve(np.eye(len(design)) + scaled @ design.T, targets))
+    gram = np.eye(len(design)) + scaled @ design.T
+    try:
+        return np.asarray(scaled.T @ np.linalg.solve(gram, targets))
+    except np.linalg.LinAlgError:  # the identity is lost beside scales that are very large
+        return np.asarray(scaled.T @ np.linalg.lstsq(gram, targets)[0])
 
 
 def bisect_penalty(fit: Callable[[float], Array], k: int, run: Run, stage: str) -> tuple[float, Array]:
