@@ -348,6 +348,18 @@ def figures(
 
 
 @app.command()
+def learned(
+    data: Names = "", methods: Names = "", k: Ks = "", seeds: Seeds = "0,1,2", results: Results = _RESULTS,
+    device: Device = "auto",
+) -> None:  # fmt: skip
+    """Learned masks of exactly K sites beside classical and local search, for fields and classes, with one refit."""
+    from keyhole_benchmarks import learned as bench
+
+    names, chosen = _chosen(data, tuple(bench.KS), "data"), _chosen(methods, tuple(bench.METHODS))
+    _run("learned", bench.jobs(names, chosen, _numbers(k), _numbers(seeds)), results, device)
+
+
+@app.command()
 def show(
     results: Results = _RESULTS,
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/results.md"),

@@ -20,6 +20,7 @@ from keyhole_benchmarks.sections import (
     gradients,
     graphs,
     l1,
+    learned,
     networks,
     quality,
     short_table,
@@ -37,7 +38,8 @@ __all__ = ["SWEPT", "write_page"]
 SWEPT = {
     "table1": (), "table2": (), "weights": ("l0_weight",), "cgan": (),
     "steps": ("mask_learning_rate", "latent_learning_rate", "selector_learning_rate"), "quality": (), "ablation": (),
-    "networks": (), "gradients": (), "examples": (), "graphs": (), "tables": (), "speed": (), "floor": (),
+    "networks": (), "learned": (), "gradients": (), "examples": (), "graphs": (), "tables": (), "speed": (),
+    "floor": (),
 }  # fmt: skip
 
 
@@ -85,6 +87,7 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield from _part("Sensors on a water network", texts.GRAPHS, graphs, found["graphs"])
     yield from _part("Features of tables", texts.TABLES, tables, found["tables"])
     yield from _section("Speed", texts.SPEED, speed, found["speed"])
+    yield from _part("Learned masks beside local search", texts.LEARNED, learned, found["learned"])
     yield from _section("Answers", texts.ANSWERS, answers, found["table1"])
     yield from _section("Table 1: reconstruction error", texts.TABLE1, table1, found["table1"])
     yield from _section("Learning rates of the mask distributions", texts.STEPS, steps, found["steps"])

@@ -69,6 +69,13 @@ GRAPHS = """`keyhole-bench graphs`: the share of lake water at the junctions of 
 ([docs/graphs.md](graphs.md)), unexplained variance of four days after those that were measured. A third of the measured
 hours is the validation part; closed forms are fitted to all of them. Masks are learned from scratch
 (`warm_start=none`)."""
+
+LEARNED = """`keyhole-bench learned`. Exactly K sites by each method, then the same refit: ridge + a dense network for
+the field, a dense network for the class, 2000 steps, stopped early by the validation part. Masks are trained for their
+default number of steps (with a dense decoder, or the Gaussian one of few samples), or for 800 steps with kernel ridge
+behind them; local search has two random restarts. Nothing has a time limit. Mean over seeds, with its standard error;
+ratios are of equal seeds. QR, greedy and forward selection are not random: between seeds only their refit differs."""
+
 GRADIENTS = """`keyhole-bench gradients`: bias and standard deviation of estimates of the gradient in the parameters of
 a mask distribution, both relative to the norm of the gradient, which is known by enumeration of all masks of six sites
 (squared error of a fixed linear decoder, K = 2; means over three problems). Each estimate is from 16 masks. A cell has

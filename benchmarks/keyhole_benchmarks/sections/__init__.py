@@ -7,6 +7,7 @@ from keyhole_benchmarks.sections.examples import examples
 from keyhole_benchmarks.sections.floor import floor
 from keyhole_benchmarks.sections.gradients import gradients
 from keyhole_benchmarks.sections.graphs import graphs
+from keyhole_benchmarks.sections.learned import learned
 from keyhole_benchmarks.sections.networks import networks
 from keyhole_benchmarks.sections.others import cgan, l1, steps, table2, weights
 from keyhole_benchmarks.sections.quality import ablation, by_time, quality, short_table
@@ -24,6 +25,7 @@ __all__ = [
     "gradients",
     "graphs",
     "l1",
+    "learned",
     "networks",
     "quality",
     "short_table",

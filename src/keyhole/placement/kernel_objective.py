@@ -119,25 +119,25 @@ class KernelObjective(MaskObjective):
         differences = (slopes / (1 + added)).reshape(readings.shape[1:]).sum(dim=0)
         differences[opened] = 0
         closable = mask.gt(0.5).nonzero().squeeze(1)
-        order = torch.randperm(len(closable), generator=generator)[:_MOST_CLOSED]
-        for site in closable[order.to(closable.device)].tolist():
-            own = readings[:, :, site]
-            without = self._inverse(self._kernel(inner - own @ own.T)[0])
-            left_out = (without @ outputs) / without.diagonal().unsqueeze(1)
-            # The sites that are not closed in turn count through those that are.
-            differences[site] = (error - left_out.square().sum() / total) * len(closable) / len(order)
+        order = torch.randperm(len(closable), generator=generator)[:_MOST_CLOSED].to(closable.device)
+        closed = closable[order]
+        own = readings[:, :, closed].permute(2, 0, 1)
+        without = self._inverse(self._kernel(inner - own @ own.mT)[0])
+        left_out = (without @ outputs) / without.diagonal(dim1=1, dim2=2).unsqueeze(2)
+        # The sites that are not closed in turn count through those that are.
+        differences[closed] = (error - left_out.square().sum(dim=(1, 2)) / total) * (len(closable) / len(closed))
         return error, differences
 
     def _kernel(self, inner: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the kernel matrix from inner products, and its derivative by squared distances."""
-        norms, width = inner.diagonal(), self.kernel_parameters.width
-        distances = ((norms.unsqueeze(1) + norms - 2 * inner).clamp_min(_MIN_SQUARE) * (3 / width)).sqrt()
+        """Return kernel matrices from inner products ``(..., n, n)``, and their derivatives by squared distances."""
+        norms, width = inner.diagonal(dim1=-2, dim2=-1), self.kernel_parameters.width
+        distances = ((norms.unsqueeze(-1) + norms.unsqueeze(-2) - 2 * inner).clamp_min(_MIN_SQUARE) * (3 / width)).sqrt()
         decay = torch.exp(-distances)
         return (1 + distances) * decay + inner * (LINEAR_WEIGHT / self.kernel_parameters.level), decay * (-1.5 / width)
 
     def _inverse(self, kernel: Tensor) -> Tensor:
         """Return `(K + a I)^-1`."""
-        regularised = kernel + self.kernel_parameters.regularisation * torch.eye(len(kernel), device=kernel.device)
+        regularised = kernel + self.kernel_parameters.regularisation * torch.eye(kernel.shape[-1], device=kernel.device)
         inverse: Tensor = torch.cholesky_inverse(torch.linalg.cholesky(regularised.double())).to(kernel.dtype)
         return inverse
 

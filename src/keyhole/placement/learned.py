@@ -302,7 +302,7 @@ class Learned(Selector):
         sites, reconstruct = self._collapse(distribution, train, k, validation, run), None
         if self.options.local_search:
             improved = self._improve(train, sites, run)
-            notes |= {"exchanges": improved.notes["exchanges"], "learned_sites": sites.tolist()}
+            notes |= {**improved.notes, "learned_sites": sites.tolist()}
             return replace(improved, history=history, notes=notes, distribution=distribution)
         if train.target is None:
             reconstruct = partial(task.objective.reconstruct, sites=sites) if task.objective.reconstructs else None
@@ -311,7 +311,7 @@ class Learned(Selector):
 
     def _improve(self, train: ScaledSamples, sites: NDArray[np.int64], run: Run) -> Selection:
         """Improve sites by exchanges, for a linear reconstruction unless kernel ridge regression is better."""
-        found = KernelExchange().improve(train, [sites], run)
+        found = KernelExchange(n_restarts=self.options.n_restarts).improve(train, [sites], run)
         if train.target is None and not found.history:
             return Exchange().improve(train, sites, run)
         return found

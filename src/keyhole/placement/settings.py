@@ -191,6 +191,7 @@ class LearnedSettings(Settings):
     )
     n_candidates: int = Field(64, ge=1)  # joint samples scored on validation by "best"
     local_search: bool = False  # whether the sites are improved by exchanges afterwards; the paper's are not
+    n_restarts: int = Field(2, ge=0)  # of a non-linear local search; each takes as long as the search before it
     train: TrainSettings | None = None
 
 
