@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from keyhole.core.run import Run
 from keyhole.data.preparation import PreparedSamples
 from keyhole.data.scaled_samples import ScaledSamples
-from keyhole.models.own_modules import ModuleLike
 from keyhole.models.supervised_training import CHUNK, FixedBatches, SupervisedTask, train_supervised
 from keyhole.placement import SELECTORS, Selection
 from keyhole.placement.learned import Learned
@@ -32,20 +31,20 @@ from keyhole_benchmarks.runner import Job, Outcome
 
 __all__ = ["LEARNED", "METHODS", "fit", "jobs", "pretrain"]
 
-# Masks from the sites of a classical selector on, with an untrained decoder; from nothing, with one that has been
-# trained on random masks; and the sites of the latter after a local search.
-LEARNED = ("warm", "pretrained", "local_search")
+# Masks that start from nothing, and at the sites of a classical selector; and the latter's sites after a local search.
+# The decoder has been trained on random masks before.
+LEARNED = ("cold", "warm", "local_search")
 METHODS = tuple(dict.fromkeys(name for example in EXAMPLES.values() for name in example.methods))
 _SECONDS = 60.0  # for a kernel exchange, which has no end of its own soon; half of it where masks are learned before
-_REFIT = {"steps": 500, "batch_size": 64, "learning_rate": 3e-3, "ema_decay": 0.0, "validation_steps": 5}
-_PRETRAINING = {"steps": 800, "batch_size": 64, "learning_rate": 3e-3, "ema_decay": 0.0, "validation_steps": 1}
-_LEARNING = {"steps": 600, "batch_size": 64, "ema_decay": 0.0}
+_REFIT = {"steps": 400, "batch_size": 64, "learning_rate": 3e-3, "ema_decay": 0.0, "validation_steps": 5}
+_PRETRAINING = {"steps": 600, "batch_size": 64, "learning_rate": 3e-3, "ema_decay": 0.0, "validation_steps": 1}
+_LEARNING = {"steps": 600, "batch_size": 64, "learning_rate": 1e-3, "ema_decay": 0.0}
 # Chosen by the validation loss of a further seed.
-_WARM = {"n_masks": 64, "latent_learning_rate": 1 / 16, "mask_learning_rate": 0.2, "train": _LEARNING}
-_COLD = {
-    "warm_start": "none", "n_masks": 64, "latent_learning_rate": 1 / 16, "mask_learning_rate": 0.1,
-    "temperature": (0.5, 0.1), "train": {**_LEARNING, "learning_rate": 1e-3},
+_MASKS = {
+    "n_masks": 64, "latent_learning_rate": 1 / 16, "temperature": (0.5, 0.1), "n_restarts": 0, "train": _LEARNING,
 }  # fmt: skip
+_OF_FIELD = {"warm_start": "greedy", "mask_learning_rate": 0.1}
+_OF_CLASS = {"warm_start": "relevance", "mask_learning_rate": 0.2}
 _SELECTORS: dict[str, dict[str, Any]] = {"forest": {"n_trees": 50}, "kernel_exchange": {"n_restarts": 0}}
 
 
@@ -72,7 +71,7 @@ def jobs(names: Sequence[str], methods: Sequence[str], seeds: Sequence[int], ste
         example = EXAMPLES[name]
         for method in (one for one in example.methods if one in methods and one != "local_search"):
             settings = _settings(method, example, steps)
-            both = (method, "local_search") if method == "pretrained" and "local_search" in methods else (method,)
+            both = (method, "local_search") if method == "warm" and "local_search" in methods else (method,)
             cases = [Case("examples", example.data, name, one, "own", example.k, seed, settings) for one in both]
             yield Job(cases, _prepared(name, seed).split.sizes(), "32-true", partial(_work, cases))
 
@@ -82,11 +81,10 @@ def _settings(method: str, example: Example, steps: float) -> dict[str, Any]:
         return {**train, "steps": max(1, round(steps * train["steps"]))}
 
     found: dict[str, Any] = {"train": scaled(_REFIT)}
-    if method == "warm":
-        start = "relevance" if "relevance" in example.methods else "greedy"
-        found["selector"] = {**_WARM, "train": scaled(_WARM["train"]), "warm_start": start}
-    elif method == "pretrained":
-        found["selector"] = {**_COLD, "train": scaled(_COLD["train"])}
+    if method in LEARNED:
+        kind = _OF_CLASS if "relevance" in example.methods else _OF_FIELD
+        start = {"warm_start": "none"} if method == "cold" else {}
+        found["selector"] = {**_MASKS, **kind, **start, "train": scaled(_LEARNING)}
         found["pretraining"] = scaled(_PRETRAINING)
     elif method in _SELECTORS:
         found["selector"] = _SELECTORS[method]
@@ -99,7 +97,7 @@ def _work(cases: Sequence[Case], run: Run) -> Iterator[Outcome]:
     example, parts = EXAMPLES[case.protocol], _prepared(case.protocol, case.seed)
     found = _select(case, example, parts, run, local_search=len(cases) > 1)
     for one, sites in zip(cases, _sets(found), strict=True):
-        metrics, validation = fit(example, parts, sites, one.settings["train"], run)
+        metrics, validation = fit(example, parts, sites, one.settings["train"], run, stage=f"refit {one.method}")
         place = parts.train.sites.index[sites].tolist()
         kept = {name: found.notes[name] for name in ("concentration", "exchanges") if name in found.notes}
         yield Outcome(metrics, len(set(place)), {"validation": validation, "sites": place, **kept})
@@ -110,9 +108,7 @@ def _select(case: Case, example: Example, parts: PreparedSamples, run: Run, *, l
     if case.method not in LEARNED:
         selector = SELECTORS.make(case.method, given)
     else:
-        decoder: ModuleLike = example.decoder
-        if "pretraining" in case.settings:
-            decoder = pretrain(example, parts, case.k, case.settings["pretraining"], run)
+        decoder = pretrain(example, parts, case.k, case.settings["pretraining"], run)
         selector = Learned(decoder=decoder, loss=example.loss(parts), local_search=local_search, **given)
     if local_search or case.method == "kernel_exchange":
         run = replace(run, deadline=time.monotonic() + _SECONDS)
@@ -176,8 +172,9 @@ def _sets(found: Selection) -> list[NDArray[np.int64]]:
 
 
 def fit(
-    example: Example, parts: PreparedSamples, sites: NDArray[np.int64], settings: Mapping[str, Any], run: Run
-) -> tuple[dict[str, float], float]:
+    example: Example, parts: PreparedSamples, sites: NDArray[np.int64], settings: Mapping[str, Any], run: Run,
+    *, stage: str = "refit",
+) -> tuple[dict[str, float], float]:  # fmt: skip
     """Train a new decoder on fixed sites.
 
     Parameters
@@ -192,6 +189,8 @@ def fit(
         `TrainSettings` by name.
     run
         Its seed is that of the decoder's first weights and of the batches.
+    stage
+        Name of the training, for its checkpoint.
 
     Returns
     -------
@@ -205,7 +204,7 @@ def fit(
         FixedBatches(*_pairs(one, sites)) for one in (parts.train, parts.validation, parts.choosing.apply(parts.test))
     )
     task = SupervisedTask(model, train, validation, lambda *both: loss(*both).mean())
-    history = train_supervised(task, repr(model), TrainSettings(**settings), stage="refit", run=run)
+    history = train_supervised(task, repr(model), TrainSettings(**settings), stage=stage, run=run)
     with torch.no_grad():
         every = torch.arange(test.samples)
         outputs = torch.cat([model(test(chunk)[0]) for chunk in torch.split(every, CHUNK)])

@@ -50,14 +50,14 @@ def test_an_example_is_run_and_shown(tmp_path, monkeypatch):
     """Learned masks leave two records, before and after the local search."""
     decoder = partial(GridDecoder, (8, 12), channels=2, width=8)
     monkeypatch.setitem(EXAMPLES, "flow", replace(EXAMPLES["flow"], prepare=_small_flow, decoder=decoder, k=3))
-    store, asked = Store(tmp_path, "examples"), ("greedy", "qr", "pretrained", "local_search")
+    store, asked = Store(tmp_path, "examples"), ("greedy", "qr", "warm", "local_search")
     assert run_jobs(jobs(["flow"], asked, [50], 0.004), store, device="cpu", say=lambda _: None) == 4
     lines = Lines(store.lines()).latest()
     for one in lines:
         assert one["k_distinct"] == EXAMPLES["flow"].k
         assert one["metrics"]["loss"] == pytest.approx(one["metrics"]["mse"] + one["metrics"]["divergence"], rel=1e-5)
     page = "\n".join(examples(lines))
-    assert "| learned, pretrained decoder |" in page
+    assert "| learned, warm start |" in page
     assert "| the same, then local search |" in page
 
 

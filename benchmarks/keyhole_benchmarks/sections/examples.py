@@ -14,8 +14,8 @@ __all__ = ["difference", "examples"]
 
 _TITLES = {"edges": "Edges", "class": "Class", "flow": "Flow"}
 _WORDS = {
-    "relevance": "forward selection", "kernel_exchange": "kernel exchange", "warm": "learned, warm start",
-    "pretrained": "learned, pretrained decoder", "local_search": "the same, then local search",
+    "relevance": "forward selection", "kernel_exchange": "kernel exchange", "cold": "learned, cold start",
+    "warm": "learned, warm start", "local_search": "the same, then local search",
 }  # fmt: skip
 _ERRORS = {"loss": "loss", "mse": "squared error", "divergence": "squared divergence", "wrong": "wrong classes"}
 
