@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from keyhole.data import datasets
-from keyhole.data.preparation import PreparedSamples, prepare
+from keyhole.data.preparation import PreparedSamples, prepare, split_of
 from keyhole.data.readers import read
 from keyhole.data.splits import Split
 from keyhole_benchmarks.made_up import vortex_street
@@ -175,8 +175,9 @@ class Example:
 def _digits(seed: int) -> PreparedSamples:
     """The first of MNIST's test images, and 4000 of its training images drawn by the seed."""
     samples = datasets.load("mnist").with_target(datasets.labels("mnist"))
-    chosen = np.random.default_rng(seed).permutation(samples.split.train)[: _TRAIN + _VALIDATION]
-    return prepare(samples, Split.given(chosen[:_TRAIN], samples.split.test[:_TEST], chosen[_TRAIN:]), seed)
+    usual = split_of(samples, samples.split, seed)
+    chosen = np.random.default_rng(seed).permutation(usual.train)[: _TRAIN + _VALIDATION]
+    return prepare(samples, Split.given(chosen[:_TRAIN], usual.test[:_TEST], chosen[_TRAIN:]), seed)
 
 
 def _images(seed: int) -> PreparedSamples:

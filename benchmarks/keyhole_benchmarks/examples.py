@@ -21,7 +21,7 @@ from keyhole.core.run import Run
 from keyhole.data.preparation import PreparedSamples
 from keyhole.data.scaled_samples import ScaledSamples
 from keyhole.models.supervised_training import CHUNK, FixedBatches, SupervisedTask, train_supervised
-from keyhole.placement import SELECTORS, Selection
+from keyhole.placement import SELECTORS, Selection, Selector
 from keyhole.placement.learned import Learned
 from keyhole.training.loop import seeded
 from keyhole.training.settings import TrainSettings
@@ -29,7 +29,7 @@ from keyhole_benchmarks.example_tasks import EXAMPLES, Example
 from keyhole_benchmarks.records import Case
 from keyhole_benchmarks.runner import Job, Outcome
 
-__all__ = ["LEARNED", "METHODS", "fit", "jobs", "pretrain"]
+__all__ = ["EXAMPLES", "LEARNED", "METHODS", "fit", "jobs", "pretrain"]
 
 # Masks that start from nothing, and at the sites of a classical selector; and the latter's sites after a local search.
 # The decoder has been trained on random masks before.
@@ -99,12 +99,15 @@ def _work(cases: Sequence[Case], run: Run) -> Iterator[Outcome]:
     for one, sites in zip(cases, _sets(found), strict=True):
         metrics, validation = fit(example, parts, sites, one.settings["train"], run, stage=f"refit {one.method}")
         place = parts.train.sites.index[sites].tolist()
-        kept = {name: found.notes[name] for name in ("concentration", "exchanges") if name in found.notes}
+        kept: dict[str, Any] = {
+            name: found.notes[name] for name in ("concentration", "exchanges") if name in found.notes
+        }
         yield Outcome(metrics, len(set(place)), {"validation": validation, "sites": place, **kept})
 
 
 def _select(case: Case, example: Example, parts: PreparedSamples, run: Run, *, local_search: bool) -> Selection:
     given = case.settings.get("selector", {})
+    selector: Selector
     if case.method not in LEARNED:
         selector = SELECTORS.make(case.method, given)
     else:
