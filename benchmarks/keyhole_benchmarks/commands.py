@@ -283,6 +283,23 @@ def gradients(
 
 
 @app.command()
+def examples(
+    names: Annotated[str, typer.Option(help="Comma-separated; all by default.")] = "",
+    methods: Names = "",
+    seeds: Seeds = "0,1,2",
+    steps: Annotated[float, typer.Option(min=0.001, help="Factor of the steps of all trainings.")] = 1.0,
+    results: Results = _RESULTS,
+    device: Device = "cpu",
+) -> None:
+    """Sites learned through a decoder and a loss of one's own, beside classical sites with the same decoder."""
+    from keyhole_benchmarks import examples as bench
+
+    chosen = _chosen(methods, bench.METHODS)
+    tasks = _chosen(names, tuple(bench.EXAMPLES), "names")
+    _run("examples", bench.jobs(tasks, chosen, _numbers(seeds), steps), results, device)
+
+
+@app.command()
 def l1() -> None:
     """Show that an l1 penalty on masks has no minimum, unlike the expected L0."""
     from keyhole_benchmarks.ill_posed import halve

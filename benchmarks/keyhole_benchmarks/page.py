@@ -15,6 +15,7 @@ from keyhole_benchmarks.sections import (
     answers,
     by_time,
     cgan,
+    examples,
     floor,
     gradients,
     graphs,
@@ -39,7 +40,8 @@ __all__ = ["SWEPT", "write_page"]
 SWEPT = {
     "table1": ("l0_weight",), "table2": (), "weights": ("l0_weight", "polarise"), "cgan": (),
     "steps": ("mask_learning_rate", "latent_learning_rate", "selector_learning_rate"), "quality": (), "ablation": (),
-    "networks": (), "learned": (), "gradients": (), "graphs": (), "tables": (), "speed": (), "floor": (),
+    "networks": (), "learned": (), "gradients": (), "examples": (), "graphs": (), "tables": (), "speed": (),
+    "floor": (),
 }  # fmt: skip
 
 
@@ -95,6 +97,7 @@ def _page(found: dict[str, Lines], reading: str) -> Iterator[str]:
     yield from _section("Table 2: classification from the selected pixels", texts.TABLE2, table2, found["table2"])
     yield from _section("The weight of the L0 penalty", texts.WEIGHTS, weights, found["weights"])
     yield from _part("Gradients of mask distributions", texts.GRADIENTS, gradients, found["gradients"])
+    yield from _part("Worked examples: a decoder and a loss of one's own", texts.EXAMPLES, examples, found["examples"])
     yield from _section("Conditional GAN", texts.CGAN, cgan, found["cgan"])
     yield from ("## Why not l1", "", texts.L1, "", *l1())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keyhole_benchmarks.sections.answers import answers
+from keyhole_benchmarks.sections.examples import examples
 from keyhole_benchmarks.sections.floor import floor
 from keyhole_benchmarks.sections.gradients import gradients
 from keyhole_benchmarks.sections.graphs import graphs
@@ -19,6 +20,7 @@ __all__ = [
     "answers",
     "by_time",
     "cgan",
+    "examples",
     "floor",
     "gradients",
     "graphs",
