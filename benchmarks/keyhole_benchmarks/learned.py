@@ -12,7 +12,7 @@ from keyhole.core.run import Run
 from keyhole.data import datasets
 from keyhole.data.preparation import PreparedSamples, prepare_with
 from keyhole.metrics import target_scores
-from keyhole.models.predictors import Network
+from keyhole.models.predictors import Network, target_of
 from keyhole.models.reconstructors import Residual
 from keyhole.placement import SELECTORS
 from keyhole.workflow.arguments import check_k
@@ -135,7 +135,7 @@ def _work(case: Case, task: str, run: Run) -> Iterator[Outcome]:
     refit = {"train": {"steps": _REFIT_STEPS}}
     if task == "classes":
         predictor = Network(**refit).fit(train, found.sites, validation=validation, run=run)
-        metrics = target_scores(test.target, predictor.predict(test.readings(found.sites)))
+        metrics = target_scores(target_of(test), predictor.predict(test.readings(found.sites)))
     else:
         fitted = Residual(inner="dense", **refit).fit(train, found.sites, validation=validation, run=run)
         metrics = load(case.data, None).score(prepared, fitted.reconstruct(test.readings(found.sites)))
