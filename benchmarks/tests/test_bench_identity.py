@@ -14,6 +14,7 @@ from keyhole.placement import SELECTORS
 from keyhole_benchmarks import (
     ablation,
     cgan,
+    examples,
     floor,
     gradients,
     graphs,
@@ -118,6 +119,7 @@ def without_data(monkeypatch):
         for module in (quality, ablation):
             monkeypatch.setattr(module, "load_prepared", lambda name: prepared)
         monkeypatch.setattr(networks, "_loaded", on_grid)
+        monkeypatch.setattr(examples, "_prepared", lambda name, seed: prepared)
         monkeypatch.setattr(networks, "_prepared", lambda name, variant: prepared)
         monkeypatch.setattr(tables, "_rows", lambda name, split: ((), ()))
         for name, parts in sizes.items():
@@ -146,6 +148,7 @@ def jobs_of(bench: str, line: dict, sites: Store):
         "graphs": lambda: graphs.jobs(
             [int(protocol.removesuffix(" h"))], [method], [line["reconstructor"]], [k], [seed]
         ),
+        "examples": lambda: examples.jobs([protocol], {"warm", method}, [seed]),
         "gradients": lambda: gradients.jobs([method], line["settings"]["repetitions"], [seed]),
         "floor": lambda: floor.jobs([data], [k], [seed]),
         "speed": lambda: speed.jobs([method], [seed]),

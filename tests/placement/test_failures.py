@@ -131,8 +131,8 @@ def test_changes_need_data_of_the_same_shape_and_a_number_that_makes_sense():
     for change in (kh.extend, kh.drop):
         with pytest.raises(PlanError, match="the plan is for data along"):
             change(plan, smooth(60, 4, 4), 1)
-    for wrong in (0, 3, 1.5):
-        with pytest.raises(InfeasibleError, match="can be dropped"):
+    for wrong, words in ((0, "can be dropped"), (3, "can be dropped"), (1.5, "a whole number")):
+        with pytest.raises(InfeasibleError, match=words):
             kh.drop(plan, smooth(60, 3, 4), wrong)
 
 
