@@ -29,10 +29,10 @@ class KernelObjective(MaskObjective):
 
     The gradient in a mask is the finite difference of the error by each of its sites, as if all others stayed (a local
     expectation gradient): for an open site the error less that without the site, computed exactly; for a closed one the
-    slope as it begins to enter the kernel, divided by `1 + h`, which is what it falls by once the site is open (`h` is
-    the variance of the site given the open ones, relative to the regularisation). The slope by itself would be about
-    `1 + h` times too large for closed sites, and for open sites next to zero whatever they are worth: on MNIST at 20
-    sites of QR its mean there is a 500th of the difference, with the wrong sign.
+    slope as it begins to enter the kernel, divided by `1 + h`, which is about what the error falls by once the site is
+    open (`h` is the variance of the site given the open ones, relative to the regularisation). The slope by itself
+    would be about `1 + h` times too large for closed sites, and for open sites, whose weight is past what matters,
+    close to zero whatever they are worth.
 
     Parameters
     ----------
